@@ -91,7 +91,7 @@ pythons: $(STAMPS)/dev
 # Exits 1 when a promise was broken, and prints what happened.
 .PHONY: simulate
 simulate: setup
-	$(PY) -m sharegroup.testkit.simulate --seeds 0:2000 --hours 1
+	$(PY) -m tests.simulation.simulate --seeds 0:2000 --hours 1
 
 .PHONY: kills
 kills: setup-dev $(STAMPS)/spark.jsa

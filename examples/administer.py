@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from sharegroup.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
 
 def main(bootstrap_servers: str, group_id: str) -> None:

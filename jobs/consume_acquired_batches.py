@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.command_parser import CommandParser
+from sharegroup.job.command_parser import CommandParser
 
 logger = logging.getLogger(__name__)
 

@@ -32,13 +32,12 @@ from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
 from sharegroup.cli.sql import table_of
-from sharegroup.command_parser import CommandParser
+from sharegroup.job.command_parser import CommandParser
 from sharegroup.spark.jars import JarsError
-from sharegroup.tables.sql import query
-from sharegroup.testkit.class_archive import BROKER, SPARK
-from sharegroup.testkit.delivery_audit import Progress, audit, progress
-from sharegroup.testkit.demo.display import Display
-from sharegroup.testkit.demo.parts import (
+from sharegroup.storage.reading.sql import query
+from sharegroup.testing.class_archive import BROKER, SPARK
+from sharegroup.testing.demo.display import Display
+from sharegroup.testing.demo.parts import (
     GROUP_ID,
     HOME,
     PARTITIONS,
@@ -53,9 +52,10 @@ from sharegroup.testkit.demo.parts import (
     spark_member,
     write_config,
 )
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
+from sharegroup.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
+from sharegroup.testing.tables.delivery_audit import Progress, audit, progress
 
 CLIENTS = 3
 REFRESH_S = 1.0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.command_parser import CommandParser
+from sharegroup.job.command_parser import CommandParser
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

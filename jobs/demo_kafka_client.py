@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.command_parser import CommandParser
+from sharegroup.job.command_parser import CommandParser
 
 #: For each record: a demo that is over at once shows nothing.
 WORK_S = 0.001

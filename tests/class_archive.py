@@ -1,4 +1,4 @@
-"""Makes the class-data archives from which the JVMs of the tests start (`sharegroup.testkit.class_archive`).
+"""Makes the class-data archives from which the JVMs of the tests start (`sharegroup.testing.class_archive`).
 
 python -m tests.class_archive      # runs a broker and the job for one member; `make test` does it once
 """
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from sharegroup.spark.jars import QUICK_START
-from sharegroup.testkit.class_archive import BROKER, SPARK
+from sharegroup.testing.class_archive import BROKER, SPARK
 
 #: None of the tests' JVMs lives for long: to compile queries for speed only takes the cores from the start.
 NO_CODEGEN = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
@@ -25,8 +25,8 @@ def spark_options() -> str:
 
 def make() -> None:
     """Run a broker and the job for one member, whose JVMs write the archives when they end."""
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
 
     os.environ["KAFKA_OPTS"] = " ".join([*QUICK_START, *BROKER.recording_options()])
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*QUICK_START, *NO_CODEGEN, *SPARK.recording_options()])

@@ -16,8 +16,8 @@ from tests.class_archive import spark_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
 TIERS = ("unit", "processes", "packaging", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
@@ -76,7 +76,7 @@ def _tier(item: pytest.Item) -> str:
 @pytest.fixture(scope="session")
 def kafka() -> "Iterator[EmbeddedKafka]":
     """One broker for all tests, without share groups; tests keep apart by the names of their topics (`unique_name`)."""
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
 
     with EmbeddedKafka(features={"share.version": 0}) as broker:
         yield broker
@@ -85,8 +85,8 @@ def kafka() -> "Iterator[EmbeddedKafka]":
 @pytest.fixture(scope="session")
 def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ShareGroupJobRun]":
     """The main job, running, for all tests that leave it running; they keep apart by their groups (`new_group`)."""
-    from sharegroup.testkit.embedded_kafka import free_port
-    from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import free_port
+    from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
 
     directory, shown = (
         tmp_path_factory.mktemp("share-group-job"),

@@ -7,24 +7,24 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.broker import broker
 from sharegroup.cli.browse import browse
 from sharegroup.cli.configs import configs
-from sharegroup.cli.gateway import gateway
 from sharegroup.cli.hash_password import hash_password
 from sharegroup.cli.invoke_consumer_rebalance import invoke_consumer_rebalance
-from sharegroup.cli.job import job
 from sharegroup.cli.move_group import move_group
-from sharegroup.cli.optional_values import OptionalValues
+from sharegroup.cli.options.optional_values import OptionalValues
+from sharegroup.cli.options.version_option import with_version
 from sharegroup.cli.remove_member import remove_member
+from sharegroup.cli.servers.broker import broker
+from sharegroup.cli.servers.gateway import gateway
+from sharegroup.cli.servers.job import job
+from sharegroup.cli.servers.ui import ui
 from sharegroup.cli.share_groups.command import share_groups
 from sharegroup.cli.show_config import config
 from sharegroup.cli.sql import sql
 from sharegroup.cli.top import top
-from sharegroup.cli.ui import ui
-from sharegroup.cli.version_option import with_version
-from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
-from sharegroup.topics.line_limit import LineLimit
+from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
+from sharegroup.kafka_clients.line_limit import LineLimit
 
 app = typer.Typer(no_args_is_help=True, help="Kafka share groups on Spark and Delta.")
 

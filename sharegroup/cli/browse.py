@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sharegroup.cli.connection import (
+from sharegroup.cli.options.connection import (
     DEFAULT_TIMEOUT_MS,
     BootstrapServer,
     CommandConfig,
@@ -18,12 +18,12 @@ from sharegroup.cli.connection import (
     connected,
     reported,
 )
-from sharegroup.cli.output import Column, Output, OutputFormat, OutputOption, Row, time_text
+from sharegroup.cli.options.output import Column, Output, OutputFormat, OutputOption, Row, time_text
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
-    from sharegroup.tables import InFlightRange
+    from sharegroup.storage import InFlightRange
 
 FINISHED, UNFINISHED = "FINISHED", "UNFINISHED"
 AVAILABLE = "AVAILABLE"
@@ -112,7 +112,7 @@ def _standing(
 
 def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange]:
     from sharegroup.config import load_config
-    from sharegroup.tables import read_in_flight
+    from sharegroup.storage import read_in_flight
 
     job = load_config(config).job_of(group)
     found = read_in_flight(job.tables_path, [group], job.delta_options)
@@ -142,7 +142,7 @@ def _rows(
     standing: Callable[[int], RecordStanding],
     timeout_ms: int,
 ) -> Iterator[Row]:
-    from sharegroup.topics.log_records import read_records
+    from sharegroup.kafka_clients.log_records import read_records
 
     for record in read_records(settings, key, start, limit, timeout_ms):
         yield {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.connection import (
+from sharegroup.cli.options.connection import (
     DEFAULT_TIMEOUT_MS,
     BootstrapServer,
     CommandConfig,
@@ -20,10 +20,10 @@ from sharegroup.cli.connection import (
     read_properties,
     reported,
 )
-from sharegroup.cli.output import Output, OutputFormat, OutputOption
+from sharegroup.cli.options.output import Output, OutputFormat, OutputOption
 
 if TYPE_CHECKING:
-    from sharegroup.admin import ConfigEntry, ShareGroupAdmin
+    from sharegroup.kafka_clients.admin import ConfigEntry, ShareGroupAdmin
 
 GROUPS = "groups"
 

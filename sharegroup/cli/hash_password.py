@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.output import warn
+from sharegroup.cli.options.output import warn
 
 
 def hash_password(
@@ -23,8 +23,8 @@ def hash_password(
     The password is asked for, or read from standard input if that is not a terminal. It is never an argument, because
     everybody on the machine can see the arguments of a process.
     """
-    from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, SCRAM_SHA_512
-    from sharegroup.gateway.security.credentials import hash_password as line_of
+    from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, SCRAM_SHA_512
+    from sharegroup.security.authentication.credentials import hash_password as line_of
 
     chosen = mechanisms or [SCRAM_SHA_512]
     if not user or not SCRAM_MECHANISMS.keys() >= set(chosen) or len(set(chosen)) < len(chosen):

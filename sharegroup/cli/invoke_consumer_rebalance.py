@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.asked import JobConfig, JobTimeout, asked
-from sharegroup.cli.connection import BootstrapServer, CommandConfig, connected, reported
-from sharegroup.cli.output import say
+from sharegroup.cli.options.asked import JobConfig, JobTimeout, asked
+from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, connected, reported
+from sharegroup.cli.options.output import say
 
 
 def invoke_consumer_rebalance(
@@ -20,7 +20,9 @@ def invoke_consumer_rebalance(
 ) -> None:
     """Rebalance a group now: static members that are away leave, and what they held goes to others."""
     if config is not None:
-        from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
+        from sharegroup.kafka_clients.row_topics import (
+            member_administration,  # here, as Kafka's client takes a while to import
+        )
 
         left = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
     else:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.config_option import config_of
+from sharegroup.cli.options.config_option import config_of
 
 
 def move_group(
@@ -22,4 +22,4 @@ def move_group(
     """Move a group to another cell (experimental), while its members and the jobs of both cells are stopped."""
     config_of(config)
     arguments = ["--config", str(config), "--group", group, "--from", source]
-    os.execv(sys.executable, [sys.executable, "-m", "sharegroup.commit.move_command", *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", "sharegroup.job.cells.move_command", *arguments])

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.asked import JobConfig, JobTimeout, asked
-from sharegroup.cli.connection import BootstrapServer, CommandConfig, connected, reported
-from sharegroup.cli.output import say, warn
+from sharegroup.cli.options.asked import JobConfig, JobTimeout, asked
+from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, connected, reported
+from sharegroup.cli.options.output import say, warn
 from sharegroup.errors import error_name
 
 if TYPE_CHECKING:
-    from sharegroup.admin import MemberIdentity
+    from sharegroup.kafka_clients.admin import MemberIdentity
 
 
 def remove_member(
@@ -26,8 +26,8 @@ def remove_member(
     timeout: JobTimeout = 120,
 ) -> None:
     """Remove members from a group now; what they hold goes to others. One whose process lives may join again."""
-    from sharegroup.admin import MemberIdentity
-    from sharegroup.admin.errors import text_of
+    from sharegroup.kafka_clients.admin import MemberIdentity
+    from sharegroup.kafka_clients.admin.errors import text_of
 
     named = [MemberIdentity(member_id) for member_id in member or ()]
     named += [MemberIdentity("", name) for name in instance or ()]
@@ -51,8 +51,10 @@ def remove_member(
 def _by_rows(
     config: Path, group: str, named: list[MemberIdentity], timeout_s: float
 ) -> dict[MemberIdentity, str | None]:
-    from sharegroup.admin import MemberIdentity
-    from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
+    from sharegroup.kafka_clients.admin import MemberIdentity
+    from sharegroup.kafka_clients.row_topics import (
+        member_administration,  # here, as Kafka's client takes a while to import
+    )
 
     errors = asked(config, lambda found: member_administration.remove_members(found, group, named, timeout_s))
     return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sharegroup.cli.output import warn
+from sharegroup.cli.options.output import warn
 from sharegroup.errors import ShareGroupError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def sql(
 
 
 def _rows(tables: str, statement: str) -> Table:
-    from sharegroup.tables.sql import query
+    from sharegroup.storage.reading.sql import query
 
     try:
         return table_of(query(tables, statement))
@@ -45,7 +45,7 @@ def table_of(rows: pa.Table) -> Table:
 
 
 def _tables() -> Table:
-    from sharegroup.tables.schemas import ALL_TABLES
+    from sharegroup.storage.schemas import ALL_TABLES
 
     return _table(["table", "columns"], [[spec.name, ", ".join(spec.schema.names)] for spec in ALL_TABLES])
 

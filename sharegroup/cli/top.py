@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.connection import DEFAULT_TIMEOUT_MS, BootstrapServer, CommandConfig, Timeout, connected, reported
-from sharegroup.cli.output import Column, Output, OutputFormat, OutputOption, Row
-from sharegroup.cli.watching import watching
+from sharegroup.cli.options.connection import (
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connected,
+    reported,
+)
+from sharegroup.cli.options.output import Column, Output, OutputFormat, OutputOption, Row
+from sharegroup.cli.options.watching import watching
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
-    from sharegroup.admin import LogOffsets, OldestRecord, ShareGroupAdmin, ShareGroupOffset
     from sharegroup.config import Config
+    from sharegroup.kafka_clients.admin import LogOffsets, OldestRecord, ShareGroupAdmin, ShareGroupOffset
 
 _COLUMNS = (
     Column("GROUP", "group"),
@@ -109,7 +116,7 @@ class Looks:
     def _in_flight(self, group_ids: list[str]) -> dict[str, int]:
         if self.config is None:
             return {}
-        from sharegroup.tables import read_in_flight
+        from sharegroup.storage import read_in_flight
 
         counts: dict[str, int] = {}
         jobs = {job.tables_path: job for job in map(self.config.job_of, group_ids)}

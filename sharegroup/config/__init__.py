@@ -5,17 +5,17 @@ Sections of the file: `job` (JobConfig), `group` (ShareGroupConfig, ShareCoordin
 There are no environment overrides.
 """
 
-from sharegroup.config.cells import NO_CELL, CellsConfig
 from sharegroup.config.config_file import Config, EffectiveGroupConfig
-from sharegroup.config.gateway import GatewayConfig
-from sharegroup.config.group import GroupConfig, GroupOverrides
-from sharegroup.config.job import JobConfig
+from sharegroup.config.keys.cells import NO_CELL, CellsConfig
+from sharegroup.config.keys.gateway import GatewayConfig
+from sharegroup.config.keys.group import GroupConfig, GroupOverrides
+from sharegroup.config.keys.job import JobConfig
+from sharegroup.config.keys.offset_reset import AutoOffsetReset, OffsetResetStrategy
+from sharegroup.config.keys.share_coordinator import ShareCoordinatorConfig
+from sharegroup.config.keys.share_group import BUILT_IN_ASSIGNORS, IsolationLevel, ShareGroupConfig
+from sharegroup.config.keys.storage_options import is_s3
 from sharegroup.config.loading import check_group_overrides, load_config, parse_config
-from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.config.reference import reference
-from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import BUILT_IN_ASSIGNORS, IsolationLevel, ShareGroupConfig
-from sharegroup.config.storage_options import is_s3
 
 __all__ = [
     "BUILT_IN_ASSIGNORS",

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sharegroup.config.cells import NO_CELL, CellsConfig, job_of_cell
 from sharegroup.config.family import check_family
-from sharegroup.config.gateway import GatewayConfig
-from sharegroup.config.group import GroupConfig, GroupOverrides
-from sharegroup.config.job import JobConfig
+from sharegroup.config.keys.cells import NO_CELL, CellsConfig, job_of_cell
+from sharegroup.config.keys.gateway import GatewayConfig
+from sharegroup.config.keys.group import GroupConfig, GroupOverrides
+from sharegroup.config.keys.job import JobConfig
+from sharegroup.config.keys.share_coordinator import ShareCoordinatorConfig
+from sharegroup.config.keys.share_group import ShareGroupConfig
 from sharegroup.config.rules import clamp
-from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import ShareGroupConfig
 from sharegroup.errors import InvalidConfigError
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import yaml
 
-from sharegroup.config.cells import CellsConfig
 from sharegroup.config.config_file import Config
 from sharegroup.config.family import ConfigFamily, check_family
-from sharegroup.config.gateway import GatewayConfig
-from sharegroup.config.group import GroupOverrides
-from sharegroup.config.job import JobConfig
+from sharegroup.config.keys.cells import CellsConfig
+from sharegroup.config.keys.gateway import GatewayConfig
+from sharegroup.config.keys.group import GroupOverrides
+from sharegroup.config.keys.job import JobConfig
+from sharegroup.config.keys.share_coordinator import ShareCoordinatorConfig
+from sharegroup.config.keys.share_group import ShareGroupConfig
 from sharegroup.config.nearest_name import nearest_hint
 from sharegroup.config.rules import group_problems, job_problems
-from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import ShareGroupConfig
 from sharegroup.errors import InvalidConfigError
 
 #: Sections with flat keys, and the families whose keys they hold; `groups` holds GroupOverrides by group id.

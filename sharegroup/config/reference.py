@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sharegroup.config.family import ConfigFamily, ConfigKey, text_of
-from sharegroup.config.group import JOB_KEYS, GroupOverrides
+from sharegroup.config.keys.group import JOB_KEYS, GroupOverrides
 from sharegroup.config.loading import SECTIONS
 
 

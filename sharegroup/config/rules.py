@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sharegroup.config.family import text_of
-from sharegroup.config.group import BOUNDED, GroupOverrides
-from sharegroup.config.share_group import ShareGroupConfig
+from sharegroup.config.keys.group import BOUNDED, GroupOverrides
+from sharegroup.config.keys.share_group import ShareGroupConfig
 
 _SESSIONS, _HEARTBEAT = ("session.timeout.ms", "static.session.timeout.ms"), "heartbeat.interval.ms"
 _ASSIGNOR, _ASSIGNORS = "share.assignor", "group.share.assignors"

@@ -11,21 +11,21 @@ from kafka.protocol import sasl as sasl_messages
 from kafka.protocol.consumer import LeaveGroupRequest
 
 from sharegroup.config import NO_CELL, Config, GatewayConfig
-from sharegroup.config.advertised_listeners import AdvertisedListeners
-from sharegroup.config.cells import job_of_cell
-from sharegroup.config.connection_limits import connection_overrides
-from sharegroup.config.gateway import UpstreamIdentity
+from sharegroup.config.keys.advertised_listeners import AdvertisedListeners
+from sharegroup.config.keys.cells import job_of_cell
+from sharegroup.config.keys.connection_limits import connection_overrides
+from sharegroup.config.keys.gateway import UpstreamIdentity
 from sharegroup.gateway.acting.acting_logins import ActingLogins
-from sharegroup.gateway.clients.address_limits import AddressLimits
+from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
+from sharegroup.gateway.clients.accepting.connections import Connections
+from sharegroup.gateway.clients.accepting.descriptors import connections_within, raise_limit
+from sharegroup.gateway.clients.accepting.ports import Ports
 from sharegroup.gateway.clients.client_connection import ClientConnection
-from sharegroup.gateway.clients.connections import Connections
-from sharegroup.gateway.clients.descriptors import connections_within, raise_limit
 from sharegroup.gateway.clients.frame_budget import FrameBudget
-from sharegroup.gateway.clients.login import Logins, time_ms
-from sharegroup.gateway.clients.ports import Ports
+from sharegroup.gateway.clients.logins.login import Logins, time_ms
+from sharegroup.gateway.clients.logins.sasl_server import sasl_is_off
 from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
-from sharegroup.gateway.clients.sasl_server import sasl_is_off
 from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.fleet.fleet import Fleet
 from sharegroup.gateway.fleet.reachability import Reachability
@@ -36,27 +36,27 @@ from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
-from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
-from sharegroup.gateway.handlers.leave_group import LeaveGroup
+from sharegroup.gateway.handlers.groups.leave_group import LeaveGroup
 from sharegroup.gateway.handlers.metadata import Metadata
 from sharegroup.gateway.handlers.pass_through import PassThrough
-from sharegroup.gateway.handlers.share_fetch import ShareApis
+from sharegroup.gateway.handlers.share.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.share.share_fetch import ShareApis
 from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.cell_channels import CellChannels
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.job_client.row_appender import RowAppender
-from sharegroup.gateway.security import Security
-from sharegroup.gateway.security.listener import listener_name
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Route
-from sharegroup.metrics.client_counts import ClientCounts
+from sharegroup.kafka_clients.client_settings import ClientSettings, python_properties
+from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
+from sharegroup.monitoring.metrics.client_counts import ClientCounts
 from sharegroup.protocol import messages as share_messages
-from sharegroup.topics.client_settings import ClientSettings, python_properties
-from sharegroup.topics.row_channel import RowTopics
+from sharegroup.security import Security
+from sharegroup.security.listener import listener_name
 
 
 class Parts:

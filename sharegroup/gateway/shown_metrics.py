@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sharegroup.exporter.metrics_server import MetricsServer
 from sharegroup.gateway.composition import Parts
-from sharegroup.metrics import gateway_catalogue as catalogue
-from sharegroup.metrics.metric import Family, Labels, Metric, gauge
+from sharegroup.monitoring.exporter.metrics_server import MetricsServer
+from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
+from sharegroup.monitoring.metrics.metric import Family, Labels, Metric, gauge
 
 #: The event loop says so often that it gets on; one that has not for `_HANGS_S` hangs.
 TICK_S, _HANGS_S = 1.0, 30.0

@@ -1,1 +1,1 @@
-"""Clients of the brokers for control requests: asyncio connections with login, and the job's client for log offsets."""
+"""Clients of the brokers: rows to and from the three topics, connections on asyncio, and the admin client."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode, error_code
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, in_rows
-from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
-from sharegroup.range_map import RangeMap
+from sharegroup.protocol.range_map import RangeMap
+from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, in_rows
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 logger = logging.getLogger(__name__)

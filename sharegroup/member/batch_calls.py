@@ -13,7 +13,7 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.member.acknowledgement_round import AcknowledgementRound
 from sharegroup.member.held_batches import HeldBatches
 from sharegroup.member.ranges import HeldRange, OfferedBatch, records_in
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest
 
 logger = logging.getLogger(__name__)
 

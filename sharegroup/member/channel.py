@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sharegroup.member.member_logic import Request
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import TopicMetadata
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import TopicMetadata
 
 
 class Channel(Protocol):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from sharegroup.member.batch_plan import plan_batch
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
-from sharegroup.range_map import RangeMap
+from sharegroup.protocol.range_map import RangeMap
 
 
 class Offers(Protocol):

@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafka.errors import KafkaError
 
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.member.batch_calls import Acknowledging
 from sharegroup.member.channel import Channel
 from sharegroup.member.held_batches import Offers
@@ -38,7 +39,6 @@ from sharegroup.member.member_loop import PAUSE_S, MemberLoop
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
 from sharegroup.member.shared_logic import SharedLogic
 from sharegroup.member.subscription import Subscription
-from sharegroup.topics.steady_time import steady_ms
 from sharegroup.types import AcknowledgementBatch
 
 logger = logging.getLogger(__name__)

@@ -29,11 +29,11 @@ from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.member.subscription import Subscription
-from sharegroup.metrics.member_counts import MemberCounts
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_requests import (
+from sharegroup.monitoring.metrics.member_counts import MemberCounts
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_partition_requests import (
     MAX_RANGES_PER_ROW,
     AcknowledgeRequest,
     FetchRequest,
@@ -41,7 +41,7 @@ from sharegroup.protocol.share_partition_requests import (
     UnacquireRequest,
     in_rows,
 )
-from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 
 from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.member.ranges import AssignedPartition
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sharegroup.json_text import from_json, to_json
+from sharegroup.protocol.json_text import from_json, to_json
 
 LISTS = "[]"
 #: Characters of a list: far below the size that brokers take by default, and enough for some hundred rows.

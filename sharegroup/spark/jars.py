@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from sharegroup.command_parser import CommandParser
+from sharegroup.job.command_parser import CommandParser
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
 IVY_SETTINGS = IVY_XML.with_name("ivysettings.xml")

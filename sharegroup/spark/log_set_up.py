@@ -12,8 +12,8 @@ import sys
 from types import TracebackType
 
 from sharegroup.errors import StopRequested
-from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
-from sharegroup.topics.line_limit import LINES, LineLimit
+from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
+from sharegroup.kafka_clients.line_limit import LINES, LineLimit
 
 #: At most ten lines of a kind in so long. Members that come and go all day, in every way, fill less than 10 MB.
 WINDOW_S = 90.0

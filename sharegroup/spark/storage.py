@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sharegroup.config.storage_options import hadoop_properties
+from sharegroup.config.keys.storage_options import hadoop_properties
 
 #: Hadoop knows S3 as s3a. Where nothing else is set for s3 (as on EMR), it is the same; delta-rs takes both.
 _S3_AS_S3A = {

@@ -22,9 +22,9 @@ from kafka.errors import KafkaTimeoutError
 from pyspark.sql import SparkSession
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.watch.log_poll import LogPoll
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.storage.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
 
 IN_FLIGHT = "in_flight"
 SHARE_GROUP_OFFSETS = "share_group_offsets"

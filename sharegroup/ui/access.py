@@ -23,13 +23,13 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sharegroup.config.gateway import GatewayConfig
-from sharegroup.gateway.clients.login_turns import LoginTurns
-from sharegroup.gateway.security import audit
-from sharegroup.gateway.security.caller import Caller
-from sharegroup.gateway.security.credentials import Credentials, load_credentials
-from sharegroup.gateway.security.kept import Kept, KeptFiles
-from sharegroup.gateway.security.listener import is_loopback
+from sharegroup.config.keys.gateway import GatewayConfig
+from sharegroup.gateway.clients.logins.login_turns import LoginTurns
+from sharegroup.security import audit
+from sharegroup.security.authentication.credentials import Credentials, load_credentials
+from sharegroup.security.caller import Caller
+from sharegroup.security.kept import Kept, KeptFiles
+from sharegroup.security.listener import is_loopback
 
 #: Logins that are known to be right; more are proved again.
 _MOST_KNOWN = 256

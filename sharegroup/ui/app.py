@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from sharegroup.config.gateway import GatewayConfig
+from sharegroup.config.keys.gateway import GatewayConfig
 from sharegroup.errors import RequestError, ShareGroupError
 from sharegroup.ui.access import Access
 from sharegroup.ui.changes import Changes

@@ -11,13 +11,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.security import audit
-from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.security.caller import Caller
-from sharegroup.protocol.share_group_requests import MemberIdentity
-from sharegroup.topics.group_administration import alter_configs, alter_offsets
-from sharegroup.topics.member_administration import remove_members
-from sharegroup.ui.looks import PartitionLook
+from sharegroup.kafka_clients.row_topics.group_administration import alter_configs, alter_offsets
+from sharegroup.kafka_clients.row_topics.member_administration import remove_members
+from sharegroup.protocol.rows.share_group_requests import MemberIdentity
+from sharegroup.security import audit
+from sharegroup.security.acl import Resource
+from sharegroup.security.caller import Caller
+from sharegroup.ui.data.looks import PartitionLook
 from sharegroup.ui.pages import Parts, caller_of
 from sharegroup.ui.words import address
 

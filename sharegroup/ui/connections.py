@@ -15,8 +15,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sharegroup.gateway.clients.address_limits import AddressLimits
-from sharegroup.gateway.clients.seldom import Seldom
+from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
+from sharegroup.gateway.clients.accepting.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 

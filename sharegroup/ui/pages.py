@@ -16,21 +16,26 @@ from sharegroup import __version__
 from sharegroup.config import Config, GroupOverrides
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.groups.group_config_entries import config_entries
-from sharegroup.gateway.security.acl import Operation, Resource
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.caller import Caller
-from sharegroup.tables import read_record_history
-from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, DeadEnds, HourCounts, hours_since, read_dead_ends
+from sharegroup.security.acl import Operation, Resource
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+from sharegroup.storage import read_record_history
+from sharegroup.storage.reading.dead_ends import (
+    LIMIT_CAUSES,
+    REJECTED_CAUSES,
+    DeadEnds,
+    HourCounts,
+    hours_since,
+    read_dead_ends,
+)
 from sharegroup.types import RecordState
 from sharegroup.ui import words
 from sharegroup.ui.access import Tokens
-from sharegroup.ui.kept import KeptAnswers
-from sharegroup.ui.logs import Logs
-from sharegroup.ui.looks import GroupLook, Looks, PartitionLook
-from sharegroup.ui.paging import ROWS, page_of, whole_number
-from sharegroup.ui.payloads import FORMATS, Shown, shown
-from sharegroup.ui.trend import polyline
-from sharegroup.ui.window import (
+from sharegroup.ui.data.logs import Logs
+from sharegroup.ui.data.looks import GroupLook, Looks, PartitionLook
+from sharegroup.ui.data.payloads import FORMATS, Shown, shown
+from sharegroup.ui.data.trend import polyline
+from sharegroup.ui.data.window import (
     COLOURS,
     LABELS,
     Kind,
@@ -45,6 +50,8 @@ from sharegroup.ui.window import (
     zones,
     zoomed,
 )
+from sharegroup.ui.kept import KeptAnswers
+from sharegroup.ui.paging import ROWS, page_of, whole_number
 
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)

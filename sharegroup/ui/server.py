@@ -15,20 +15,20 @@ from typing import cast
 import uvicorn
 
 from sharegroup.config import Config
-from sharegroup.config.connection_limits import connection_overrides
+from sharegroup.config.keys.connection_limits import connection_overrides
 from sharegroup.errors import ShareGroupError
-from sharegroup.gateway.clients.descriptors import raise_limit
-from sharegroup.gateway.security.acl import load_acl
-from sharegroup.gateway.security.audit import set_up_audit_log
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.kept import KeptFiles
-from sharegroup.gateway.security.listener import check_listener, is_loopback
-from sharegroup.gateway.security.tls import listener_context
+from sharegroup.gateway.clients.accepting.descriptors import raise_limit
+from sharegroup.security.acl import load_acl
+from sharegroup.security.audit import set_up_audit_log
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.kept import KeptFiles
+from sharegroup.security.listener import check_listener, is_loopback
+from sharegroup.security.tls import listener_context
 from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
 from sharegroup.ui.connections import PageConnections
-from sharegroup.ui.logs import BrokerLogs, Logs
-from sharegroup.ui.looks import Looks
+from sharegroup.ui.data.logs import BrokerLogs, Logs
+from sharegroup.ui.data.looks import Looks
 from sharegroup.ui.pages import Parts
 
 logger = logging.getLogger(__name__)

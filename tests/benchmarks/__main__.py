@@ -10,7 +10,7 @@ import time
 import traceback
 from pathlib import Path
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.machine import machine
 from tests.benchmarks.report import print_report, write_report

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.submitted_job import ROOT
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure

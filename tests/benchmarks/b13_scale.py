@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.types import SharePartitionKey
 from tests.benchmarks.b1_batch_time import parts
 from tests.benchmarks.figures import Figure, median

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, row_topics, write_config
 from tests.benchmarks.figures import Figure, median

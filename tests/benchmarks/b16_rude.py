@@ -17,10 +17,10 @@ from typing import Any
 
 import psutil
 
-from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.submitted_job import ROOT
+from sharegroup.security.authentication.credentials import hash_password
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, percentile

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer, ShareConsumer
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.logged_process import LoggedProcess
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.logged_process import LoggedProcess
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
 from tests.integration.java_tool import tool_command

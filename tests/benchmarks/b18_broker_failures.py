@@ -17,9 +17,9 @@ from typing import NamedTuple
 from confluent_kafka import ElectionType, KafkaException, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.kafka_groups import begin_at_earliest

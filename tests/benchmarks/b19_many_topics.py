@@ -18,9 +18,9 @@ from confluent_kafka import Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.watch.log_poll import LogPoll
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.kafka_groups import begin_at_earliest

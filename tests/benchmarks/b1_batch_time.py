@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.side_by_side import JobUnderLoad, Measured, Turns
 from tests.benchmarks.spark_progress import MicroBatch

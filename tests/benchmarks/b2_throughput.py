@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import yaml
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.submitted_job import ROOT
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, submitted, write_config
 from tests.benchmarks.figures import Figure, median

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.config import JobConfig
-from sharegroup.protocol.response_rows import decode_responses
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
-from sharegroup.tables.state_table import read_states
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.topics.job_topics import create_topics
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.kafka_clients.row_topics.job_topics import create_topics
+from sharegroup.protocol.rows.response_rows import decode_responses
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, SharePartitionKey
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, row_topics, write_config

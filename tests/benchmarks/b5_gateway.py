@@ -11,9 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.submitted_job import ROOT
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer, ShareConsumer
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.benchmarks.figures import Figure, median, percentile
 from tests.benchmarks.side_by_side import JobUnderLoad, Turns
 

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.state import GroupState
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from sharegroup.config import load_config
+from sharegroup.kafka_clients.kafka_clients import spark_options
 from sharegroup.spark.job.job_session import job_session
-from sharegroup.topics.kafka_clients import spark_options
 
 NAME = "bare"
 RUNNING = "the bare query is running"

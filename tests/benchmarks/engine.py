@@ -9,7 +9,7 @@ from types import TracebackType
 import yaml
 
 from sharegroup.spark.queries.share_partition_query import NAME
-from sharegroup.testkit.submitted_job import ROOT, SubmittedJob
+from sharegroup.testing.submitted_job import ROOT, SubmittedJob
 from tests.benchmarks.process_tree import ProcessTree
 from tests.benchmarks.spark_progress import MicroBatch, micro_batches
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_records import LISTS
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
 from tests.benchmarks.row_load import RowLoad

@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import Any
 
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,

@@ -15,11 +15,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.tables.schemas import (
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.storage.schemas import (
     DELIVERY_LOG,
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_STATE,
@@ -27,6 +24,9 @@ from sharegroup.tables.schemas import (
     STATE_BATCH,
     TableSpec,
 )
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey
 from tests.benchmarks.steady_batches import MEMBER_ID
 from tests.benchmarks.upkeep import NoProducer

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sharegroup.commit.current_rows import CurrentRows
-from sharegroup.commit.delta_table import DeltaTableWriter
-from sharegroup.tables.pinned_tables import PinnedTables
-from sharegroup.tables.schemas import ALL_TABLES, SHARE_PARTITIONS, table_path
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.clock.hand_over_file import HandOverFileReader, HandOverFileWriter
+from sharegroup.job.commit.current_rows import CurrentRows
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.storage.following.pinned_tables import PinnedTables
+from sharegroup.storage.schemas import ALL_TABLES, SHARE_PARTITIONS, table_path
+from sharegroup.storage.writing.delta_table import DeltaTableWriter
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.types import SharePartitionKey
-from sharegroup.watch.hand_over import HandOverChange
-from sharegroup.watch.hand_over_file import HandOverFileReader, HandOverFileWriter
-from sharegroup.watch.shard_keys import ShardKey
 from tests.benchmarks.figures import Figure, median
 from tests.tables.source_world import World, row, state
 

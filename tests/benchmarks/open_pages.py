@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlencode
 
-from sharegroup.testkit.logged_process import LoggedProcess
+from sharegroup.testing.logged_process import LoggedProcess
 from tests.benchmarks.process_tree import ProcessTree
 
 _START_S = 60

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.request_decoding import decode_request
-from sharegroup.kafka_clients.headers import encode_request, read_header
+from sharegroup.kafka_clients.connections.headers import encode_request, read_header
 from sharegroup.protocol.messages import ShareFetchRequest
 
 _VERSION = 2

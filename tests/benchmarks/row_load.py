@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
 from sharegroup.config import JobConfig
-from sharegroup.protocol.response_rows import Response, decode_responses
+from sharegroup.protocol.rows.response_rows import Response, decode_responses
 
 if TYPE_CHECKING:
     from typing import Self

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 
 from kafka.protocol.metadata import MetadataRequest
 
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connections import headers as wire
 from tests.processes.served_clients import Client
 
 _SILENT, _GUESSING, _HALF, _LISTING = "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.b1_batch_time import parts
 from tests.benchmarks.b3_share_partitions import job_at_interval
 from tests.benchmarks.figures import Figure, median

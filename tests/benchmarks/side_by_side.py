@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.watch.shard_keys import ShardKey
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks import bare_query, topics
 from tests.benchmarks.engine import Engine, row_topics, submitted, write_config
 from tests.benchmarks.member_load import ENGINE, MemberLoad

@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.submitted_job import ROOT
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks.engine import Engine, row_topics, write_config
 from tests.benchmarks.figures import median, percentile
 from tests.benchmarks.machine import machine

@@ -6,13 +6,13 @@ import json
 from collections.abc import Collection
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
-from sharegroup.engine import rows
-from sharegroup.engine.output import Output
-from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
 from sharegroup.types import AcknowledgementBatch
-from sharegroup.watch.shard_keys import ShardKey
 
 MEMBER_ID = "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a01"
 _PER_FETCH = 10

@@ -16,9 +16,9 @@ from statistics import median
 
 from kafka import KafkaProducer
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType
 
 _TURNS, _ROUNDS = 6, 25

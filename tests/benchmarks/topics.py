@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from sharegroup.topics import topic_lookup
+from sharegroup.kafka_clients import topic_lookup
 
 _POLL_EACH = 10_000
 

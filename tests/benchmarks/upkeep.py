@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter
-from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config, JobConfig
-from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, table_path
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.storage.schemas import SHARE_PARTITION_TABLES, table_path
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, settings
+from sharegroup.storage.writing.delta_table import DeltaTableWriter
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.steady_batches import SteadyBatches
 

@@ -11,10 +11,10 @@ from kafka import KafkaProducer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sharegroup.admin import ShareGroupAdmin
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.kafka_clients.admin import ShareGroupAdmin
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.served import Served
 
 NewTopic = Callable[..., str]
@@ -23,7 +23,7 @@ NewTopic = Callable[..., str]
 @pytest.fixture(scope="session")
 def gateway_metrics_port() -> int:
     """Where `gateway` shows its metrics."""
-    from sharegroup.testkit.embedded_kafka import free_port
+    from sharegroup.testing.embedded_kafka import free_port
 
     return free_port()
 
@@ -33,7 +33,7 @@ def gateway(
     share_group_job: ShareGroupJobRun, gateway_metrics_port: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """A gateway to the main job, for all tests that leave it running."""
-    from sharegroup.testkit.gateway_process import GatewayProcess
+    from sharegroup.testing.gateway_process import GatewayProcess
 
     log_path = tmp_path_factory.mktemp("gateway") / "gateway.log"
     shown = [f"--metrics-port={gateway_metrics_port}"]
@@ -46,7 +46,7 @@ def gateway(
 @pytest.fixture(scope="session")
 def kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
     """A broker whose own share groups are compared with ours."""
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
 
     with EmbeddedKafka() as broker:
         yield broker
@@ -68,7 +68,7 @@ def served(request: pytest.FixtureRequest) -> Served:
 @pytest.fixture
 def admin(served: Served) -> Iterator[ShareGroupAdmin]:
     """An administrator of the server that is tested."""
-    from sharegroup.admin import ShareGroupAdmin
+    from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
     with ShareGroupAdmin(served.bootstrap_servers) as client:
         yield client

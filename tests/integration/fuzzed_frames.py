@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connections import headers as wire
 from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, unknown_api_versions
 from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
 from tests.unit.gateway.wire_bytes import framed

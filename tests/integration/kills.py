@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from tests.integration.workload import PARTITIONS, RECORDS, Workload
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.gateway_process import GatewayProcess
 
 
 def lone_gateway(

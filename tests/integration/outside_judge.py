@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 from confluent_kafka import AcknowledgeType as ClientsType
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.testkit.simulation.judge import Judge, Key
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.trace import Trace
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+from tests.simulation.brokers.kafka_log import SimulatedKafka
+from tests.simulation.judges.judge import Judge, Key
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_clock import Scheduler
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.simulation.judge import Violation
     from tests.integration.share_members import Group, Member, Record
+    from tests.simulation.judges.judge import Violation
 
 _KINDS = {
     ClientsType.ACCEPT: AcknowledgeType.ACCEPT,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sharegroup.spark.jars import QUICK_START, jars, java
-from sharegroup.testkit.logged_process import LoggedProcess
+from sharegroup.testing.logged_process import LoggedProcess
 
 if TYPE_CHECKING:
     from typing import Self

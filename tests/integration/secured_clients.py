@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, hash_password
+from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, hash_password
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer
 

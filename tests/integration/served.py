@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafka import KafkaProducer
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.share_members import Member
 
 

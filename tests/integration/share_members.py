@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.tables import read_group
-from sharegroup.testkit.delivery_audit import Progress, audit, progress
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.storage import read_group
+from sharegroup.testing.share_group_job import ShareGroupJobRun
+from sharegroup.testing.tables.delivery_audit import Progress, audit, progress
 from tests.integration.waiting import wait_until
 
 PATIENCE_S = 120

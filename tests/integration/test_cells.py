@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaAdminClient
 
-from sharegroup.commit.delta_table import DeltaTableWriter
 from sharegroup.errors import ErrorCode
-from sharegroup.tables import read_groups
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from sharegroup.topics.unread_rows import unread_rows
+from sharegroup.kafka_clients.row_topics.unread_rows import unread_rows
+from sharegroup.storage import read_groups
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
+from sharegroup.storage.writing.delta_table import DeltaTableWriter
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcquiredRange
 from tests.integration.share_members import Member, keys
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

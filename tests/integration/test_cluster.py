@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.testkit.raw_member import RESPONSE_DEADLINE_S, RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testing.raw_member import RESPONSE_DEADLINE_S, RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sharegroup.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.command_line import run as run_ours
 from tests.integration.java_tool import tool_command
 from tests.integration.served import Served

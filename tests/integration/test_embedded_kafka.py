@@ -14,8 +14,8 @@ import psutil
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from sharegroup.testkit import embedded_kafka
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
+from sharegroup.testing import embedded_kafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 
 pytestmark = pytest.mark.thorough
 

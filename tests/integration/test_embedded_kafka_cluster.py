@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.thorough

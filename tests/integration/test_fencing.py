@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.testkit.raw_member import RawMember, RequestClient
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testing.raw_member import RawMember, RequestClient
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.tables.schemas import ALL_TABLES
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
+from sharegroup.storage.schemas import ALL_TABLES
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -24,9 +24,9 @@ from confluent_kafka.admin import (
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.security.authentication.credentials import hash_password
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.java_tool import tool_command
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.waiting import wait_until

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 from kafka import KafkaProducer
 
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from tests.integration.command_line import run
 from tests.integration.java_tool import run_tool
 from tests.integration.secured_broker import SecuredBroker, login_of_gateway, secured_broker

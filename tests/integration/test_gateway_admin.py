@@ -30,7 +30,7 @@ from kafka.protocol.admin import (
 from kafka.structs import OffsetAndMetadata
 
 from sharegroup.errors import ErrorCode
-from sharegroup.kafka_clients.connection import UpstreamConnection
+from sharegroup.kafka_clients.connections.connection import UpstreamConnection
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -43,7 +43,7 @@ from sharegroup.protocol.messages import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
+from sharegroup.storage import read_group, read_group_configs, read_groups, read_share_group_offsets
 from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Group
 from tests.integration.waiting import wait_until
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"

@@ -24,9 +24,9 @@ from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.server import Gateway, running_gateway
 from sharegroup.gateway.upstream.passthrough import MAX_UNTAKEN_BYTES
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic
 from tests.integration.fuzzed_frames import mutated, requests, send_all
 from tests.integration.lone_gateway import lone_gateway

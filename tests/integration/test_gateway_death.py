@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.share_members import Group, Record, keys
 from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ROUND = 100

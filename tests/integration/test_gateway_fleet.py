@@ -17,11 +17,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 BROKER = 1

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.testkit.embedded_kafka import free_port
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.logged_process import LoggedProcess
+from sharegroup.testing.embedded_kafka import free_port
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.logged_process import LoggedProcess
 from tests.integration.java_tool import tool_command
 from tests.integration.metric_scrapes import get
 from tests.integration.share_members import Group, Record, keys, once
@@ -22,7 +22,7 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

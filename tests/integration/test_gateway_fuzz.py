@@ -18,8 +18,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sharegroup.tables import read_group, read_group_configs
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.storage import read_group, read_group_configs
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.fuzzed_frames import mutated, requests, send_all
 from tests.integration.outside_judge import OutsideJudge
 from tests.integration.secured_clients import Secrets
@@ -29,8 +29,8 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

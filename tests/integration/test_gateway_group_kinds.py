@@ -12,8 +12,8 @@ from confluent_kafka import Consumer
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.waiting import wait_until

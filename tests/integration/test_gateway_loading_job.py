@@ -8,8 +8,8 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.protocol.rows.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.test_gateway_group_kinds import joined
 from tests.integration.waiting import wait_until

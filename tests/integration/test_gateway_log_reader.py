@@ -14,7 +14,7 @@ from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.conftest import NewTopic
 
 MAX_BYTES = 10**6

@@ -11,8 +11,8 @@ from kafka import KafkaConsumer, TopicPartition
 from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.topics.response_partitions import partition_of
+from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.conftest import NewTopic
 
 PARTITIONS, KEYS, CUTS, ROWS_OF_A_CUT = 3, 20, 12, 500

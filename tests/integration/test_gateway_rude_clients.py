@@ -15,7 +15,7 @@ from tests.processes.served_clients import Client
 
 if TYPE_CHECKING:
     from sharegroup.gateway.server import Gateway
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

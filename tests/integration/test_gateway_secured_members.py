@@ -11,7 +11,7 @@ import pytest
 import yaml
 from confluent_kafka import KafkaError, KafkaException
 
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.command_line import Said, run
 from tests.integration.java_tool import run_tool
 from tests.integration.secured_clients import CERTIFIED, MECHANISMS, MTLS, OAUTHBEARER, Secrets
@@ -20,7 +20,7 @@ from tests.integration.share_members import Group, Member, keys, once
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ALICE, MALLORY = "alice", "mallory"

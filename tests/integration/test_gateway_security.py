@@ -12,15 +12,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
 from sharegroup.config import parse_config
-from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.protocol.response_rows import Response, encode_response
-from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.job_topics import UnfitTopicsError, create_topics
-from sharegroup.topics.kafka_clients import KafkaRowProducer
-from sharegroup.topics.row_channel import RowChannel, RowTopics
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
+from sharegroup.kafka_clients.row_topics.job_topics import UnfitTopicsError, create_topics
+from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
+from sharegroup.protocol.rows.response_rows import Response, encode_response
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
+from sharegroup.security.authentication.credentials import hash_password
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.secured_clients import CERTIFIED, MTLS, OAUTHBEARER, PASSWORDS, Secrets

@@ -17,9 +17,9 @@ from tests.integration.share_members import Group, Member, Record, delivered, ke
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 NewGroup = Callable[..., Group]

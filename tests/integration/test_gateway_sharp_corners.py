@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,
@@ -32,9 +32,9 @@ from tests.processes.served_clients import Client
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ROUNDS, GROUPS_OF_A_ROUND = 5, 10

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaException
 
 from sharegroup.errors import ErrorCode
-from sharegroup.tables import read_group
-from sharegroup.testkit.logged_process import LoggedProcess
+from sharegroup.storage import read_group
+from sharegroup.testing.logged_process import LoggedProcess
 from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Group, Member, Record, keys, poll_in_turns
 from tests.integration.test_gateway_share_consumer import EXPLICIT
@@ -20,8 +20,8 @@ from tests.integration.test_gateway_tools import CONSOLE
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 RECORDS = 10

@@ -13,9 +13,9 @@ from tests.integration.java_tool import run_tool
 from tests.integration.share_members import Group
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,
     AlterOffsetsRequest,
@@ -20,22 +20,22 @@ from sharegroup.protocol.share_group_requests import (
     StartOffset,
     TopicMetadata,
 )
-from sharegroup.protocol.share_group_responses import (
+from sharegroup.protocol.rows.share_group_responses import (
     AlterConfigsResponse,
     AlterOffsetsResponse,
     DeleteGroupResponse,
     DeleteOffsetsResponse,
 )
-from sharegroup.tables import read_group_configs, read_groups, read_share_group_offsets, table_path
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.storage import read_group_configs, read_groups, read_share_group_offsets, table_path
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.raw_member import RequestClient
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.kafka_clients.connection import UpstreamConnection
+from sharegroup.kafka_clients.connections.connection import UpstreamConnection
 from sharegroup.protocol.messages import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -20,8 +20,8 @@ from sharegroup.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 MEMBERS, STEPS = 10, 50

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType
 from tests.integration.steady_load import SteadyLoad
 from tests.integration.waiting import wait_until
@@ -18,7 +18,7 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

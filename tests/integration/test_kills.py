@@ -11,8 +11,8 @@ import pytest
 from tests.integration.kills import FORGOTTEN, KEPT, SOME, Kill, check_kills
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import TopicPartition
 
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.watch.log_poll import LogPoll
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.client_settings import python_properties
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 

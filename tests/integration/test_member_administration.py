@@ -11,23 +11,27 @@ from kafka.admin import MemberToRemove
 from kafka.errors import GroupIdNotFoundError, InvalidRequestError, UnknownMemberIdError
 from typer.testing import CliRunner, Result
 
-from sharegroup.admin import MemberIdentity as Named
-from sharegroup.admin import ShareGroupAdmin
 from sharegroup.cli.app import app
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, MemberIdentity, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse, MemberError
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.tables import read_group
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from sharegroup.topics.member_administration import JobNotAnsweringError, invoke_consumer_rebalance, remove_members
+from sharegroup.kafka_clients.admin import MemberIdentity as Named
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.row_topics.member_administration import (
+    JobNotAnsweringError,
+    invoke_consumer_rebalance,
+    remove_members,
+)
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, MemberIdentity, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse, MemberError
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
+from sharegroup.storage import read_group
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.raw_member import RequestClient
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.raw_member import RequestClient
 
 
 class StaticMember:

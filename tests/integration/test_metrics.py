@@ -12,9 +12,9 @@ from confluent_kafka import AcknowledgeType
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.metrics.gateway_catalogue import GATEWAY_METRICS
-from sharegroup.metrics.job_catalogue import JOB_METRICS
-from sharegroup.protocol.share_group_requests import AlterConfigsRequest
+from sharegroup.monitoring.metrics.gateway_catalogue import GATEWAY_METRICS
+from sharegroup.monitoring.metrics.job_catalogue import JOB_METRICS
+from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest
 from tests.integration.metric_scrapes import Scrape, get
 from tests.integration.prometheus import Prometheus, programs
 from tests.integration.share_members import Group, Record, keys
@@ -22,8 +22,8 @@ from tests.integration.waiting import wait_until
 from tests.monitoring import MONITORING, alert_expressions, dashboard_expressions, keda_expressions
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 RECORDS = 100

@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaAdminClient
 
-from sharegroup.config.storage_options import hadoop_properties
+from sharegroup.config.keys.storage_options import hadoop_properties
 from sharegroup.errors import ErrorCode
 from sharegroup.spark.local_spark import local_settings
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
-from sharegroup.testkit.submitted_job import SubmittedJob
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
+from sharegroup.testing.submitted_job import SubmittedJob
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.s3_server import S3Server
 from tests.integration.waiting import wait_until
@@ -23,7 +23,7 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as Committed
 from kafka import TopicPartition
 from kafka.errors import GroupIdNotFoundError
 
-from sharegroup.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 

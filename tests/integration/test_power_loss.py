@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.commit.checkpoint_mark import MARK
 from sharegroup.errors import ErrorCode
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.job.lead.checkpoint_mark import MARK
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.tables.torn_tables import entries, tear
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

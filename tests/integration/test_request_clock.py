@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaProducer
 
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest
-from sharegroup.topics.client_settings import python_properties
+from sharegroup.job.clock.request_clock import RequestClock
+from sharegroup.job.clock.unread_requests import NOBODY, LingerRules
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, WaitsFor
-from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.request_clock import RequestClock
-from sharegroup.watch.unread_requests import NOBODY, LingerRules
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 LONG_MS = 60_000
@@ -33,7 +33,7 @@ NOT_AWAITED = AcknowledgeRequest(*NAMED, batches=(AcknowledgementBatch(0, 0, (Ac
 def clock(
     kafka: EmbeddedKafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[RequestClock, str]]:
-    monkeypatch.setattr("sharegroup.watch.unread_requests.MOST_MS", LONG_MS)
+    monkeypatch.setattr("sharegroup.job.clock.unread_requests.MOST_MS", LONG_MS)
     topic, poll = new_topic(2), LogPoll(python_properties(kafka.bootstrap_servers, {}))
     clock = RequestClock(poll, topic, LONG_MS, LingerRules(1, 500))
     clock.observe(int(time.time() * 1000), {})

@@ -11,17 +11,17 @@ import pytest
 
 from sharegroup.config import JobConfig
 from sharegroup.gateway.job_client.response_reader import ResponseReader, decoded_rows
-from sharegroup.protocol.response_rows import encode_response
-from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.testkit.raw_member import RequestClient
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import KafkaRowProducer
-from sharegroup.topics.response_partitions import partition_of
-from sharegroup.topics.row_channel import RowChannel, RowTopics
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
+from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
+from sharegroup.protocol.rows.response_rows import encode_response
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
+from sharegroup.testing.raw_member import RequestClient
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
 
 BEFORE, AFTER = 3, 5
 

@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
-from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.share_members import Group, keys
 from tests.integration.waiting import wait_until
@@ -25,8 +25,8 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.raw_member import RequestClient
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
 #: Records, and the requests for one of them each.

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_rows import encode_response
-from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import KafkaRowProducer
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
+from sharegroup.protocol.rows.response_rows import encode_response
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
 
 
 def test_in_place_of_what_the_broker_refuses_comes_an_error(

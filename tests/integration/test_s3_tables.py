@@ -12,23 +12,17 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
-from sharegroup.commit.fence import leader_epoch_of
-from sharegroup.commit.job_lead import JobLead
-from sharegroup.commit.leaders import last_leader_epoch, record_leader
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.upkeep_process import UpkeepProcess, settings
-from sharegroup.commit.versioned_table import TableStoreError, Upkeep
 from sharegroup.config import Config, parse_config
 from sharegroup.errors import FencedLeaderError
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.lead.job_lead import JobLead
 from sharegroup.spark.job.supervisor import is_outage
-from sharegroup.tables import KeptTables, TableUnavailableError, read_groups, table_path
-from sharegroup.tables.config_poll import ConfigPoll, file_values
-from sharegroup.tables.in_flight import read_in_flight
-from sharegroup.tables.pinned_groups import PinnedGroups
-from sharegroup.tables.pinned_tables import PinnedTables
-from sharegroup.tables.schemas import (
+from sharegroup.storage import KeptTables, TableUnavailableError, read_groups, table_path
+from sharegroup.storage.following.config_poll import ConfigPoll, file_values
+from sharegroup.storage.following.pinned_groups import PinnedGroups
+from sharegroup.storage.following.pinned_tables import PinnedTables
+from sharegroup.storage.reading.in_flight import read_in_flight
+from sharegroup.storage.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_JOB,
@@ -36,6 +30,12 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
     SHARE_PARTITIONS,
 )
+from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, settings
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions
+from sharegroup.storage.writing.fence import leader_epoch_of
+from sharegroup.storage.writing.leaders import last_leader_epoch, record_leader
+from sharegroup.storage.writing.versioned_table import TableStoreError, Upkeep
 from sharegroup.types import SharePartitionKey
 from tests.integration.s3_server import S3Server
 from tests.integration.waiting import wait_until

@@ -19,19 +19,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.errors import RequestError
+from sharegroup.kafka_clients.topic_lookup import TopicLookup
 from sharegroup.member.member import Member
-from sharegroup.protocol.share_group_requests import HeartbeatRequest
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from sharegroup.spark import DeltaSink, ShareConsumer
 from sharegroup.spark.share_consumer.consumer import member_id
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.lock_guard import LocksLostError
-from sharegroup.tables import read_group
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from sharegroup.testkit.submitted_job import SubmittedJob
-from sharegroup.topics.topic_lookup import TopicLookup
+from sharegroup.storage import read_group
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
+from sharegroup.testing.submitted_job import SubmittedJob
 from sharegroup.types import Cause
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log

@@ -15,7 +15,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from sharegroup.admin import ConfigSource, LogOffsets, MemberIdentity, ShareGroupAdmin, ShareGroupOffset
+from sharegroup.kafka_clients.admin import ConfigSource, LogOffsets, MemberIdentity, ShareGroupAdmin, ShareGroupOffset
 from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 

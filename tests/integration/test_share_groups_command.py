@@ -12,15 +12,15 @@ import yaml
 from confluent_kafka import AcknowledgeType
 from kafka import TopicPartition
 
-from sharegroup.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.command_line import Said, run
 from tests.integration.served import Served
 from tests.integration.share_members import Group, Record
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.gateway_process import GatewayProcess
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.gateway_process import GatewayProcess
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 LOCK = "share.record.lock.duration.ms"

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.tables.state_table import read_states
-from sharegroup.testkit.raw_member import RawMember, RequestClient
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.testing.raw_member import RawMember, RequestClient
 from sharegroup.types import AcquiredRange, SharePartitionKey
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
@@ -20,8 +20,8 @@ from tests.integration.whole_log import whole_delivery_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 HOUR_MS = 3_600_000

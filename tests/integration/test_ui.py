@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 
 if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from sharegroup.tables.delivery_log import read_record_history
-from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.storage.reading.delivery_log import read_record_history
+from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange, Cause
 from tests.integration.waiting import wait_until
 

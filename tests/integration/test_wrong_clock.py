@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.testkit.delivery_audit import audit
-from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from sharegroup.testkit.submitted_job import SubmittedJob
+from sharegroup.testing.raw_member import RawMember
+from sharegroup.testing.share_group_job import ShareGroupJobRun
+from sharegroup.testing.submitted_job import SubmittedJob
+from sharegroup.testing.tables.delivery_audit import audit
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.shifted_clock import ShiftedClock, find_compiler
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
-    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

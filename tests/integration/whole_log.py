@@ -7,9 +7,9 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from sharegroup.commit.delta_commit import info_of
-from sharegroup.packed_json import unpack_json
-from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, table_path
+from sharegroup.protocol.json_text import unpack_json
+from sharegroup.storage.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, table_path
+from sharegroup.storage.writing.delta_commit import info_of
 
 _POLL_S = 0.02
 _COMMITS_TO_SEARCH = 50

@@ -11,9 +11,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from sharegroup.protocol.response_rows import encode_response
-from sharegroup.tables.state_table import read_states
-from sharegroup.testkit.raw_member import RawMember, Request, RequestClient
+from sharegroup.protocol.rows.response_rows import encode_response
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.testing.raw_member import RawMember, Request, RequestClient
 from sharegroup.types import AcknowledgeType
 from tests.integration.whole_log import whole_delivery_log
 

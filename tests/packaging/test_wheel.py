@@ -110,12 +110,12 @@ def test_the_wheel_without_extras_brings_the_gateway_and_no_spark(wheel: Path, t
     assert [name for name in ("pyspark", "delta", "pandas", "psutil") if name in told] == []
 
 
-#: Imports each module that is not Spark's or the testkit's, and prints the modules that there are then.
+#: Imports each module that is not Spark's or of `testing`, and prints the modules that there are then.
 EVERYTHING_BUT_SPARK = """
 import importlib, pkgutil, sys
 import sharegroup
 for found in pkgutil.walk_packages(sharegroup.__path__, "sharegroup."):
-    if found.name.split(".")[1] not in ("spark", "testkit") and not found.name.endswith("__main__"):
+    if found.name.split(".")[1] not in ("spark", "testing") and not found.name.endswith("__main__"):
         importlib.import_module(found.name)
 print(*sys.modules)
 """

@@ -1,5 +1,5 @@
 """Certificates for the tests of TLS."""
 
-from tests.unit.gateway.conftest import pems
+from tests.unit.conftest import pems
 
 __all__ = ["pems"]

@@ -17,8 +17,8 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from kafka.record import MemoryRecords
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.kafka_clients.framing import FrameProtocol
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
 TOPIC = "requests"
 NEWEST = {0: 13, 18: 4, 22: 5}

@@ -19,7 +19,7 @@ from kafka.protocol.sasl import (
 
 from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.server import Gateway
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connections import headers as wire
 
 NODE_ID = 1
 #: The port is reserved (RFC 1700): nobody listens there.

@@ -25,9 +25,9 @@ from sharegroup.gateway.clients import client_connection
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.clients.waiting_frames import MAX_WAITING_FRAMES
-from sharegroup.gateway.security.credentials import ScramCredential, hash_password
 from sharegroup.gateway.server import Gateway
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.security.authentication.credentials import ScramCredential, hash_password
 from tests.processes.loop_clock import advance
 from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, serving, unknown_api_versions
 from tests.unit.gateway.wire_bytes import framed

@@ -39,7 +39,7 @@ def test_nothing_heavy_is_loaded_before_a_command_runs() -> None:
 
 def test_an_administrators_command_loads_no_data_frames() -> None:
     heavy = ("pyspark", "pandas", "deltalake", "pyarrow", "pydantic")
-    modules = "sharegroup.cli.app, sharegroup.admin, sharegroup.cli.share_groups.describing"
+    modules = "sharegroup.cli.app, sharegroup.kafka_clients.admin, sharegroup.cli.share_groups.describing"
     done = run("-c", f"import sys, {modules}; print([name for name in {heavy!r} if name in sys.modules])")
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
@@ -56,9 +56,9 @@ COMMANDS += ("invoke-consumer-rebalance", "remove-member", "sql", "config", "has
 #: Commands that are no part of `sharegroup`.
 PROGRAMS = (
     *(f"jobs/{path.name}" for path in sorted((ROOT / "jobs").glob("*.py"))),
-    *(f"-m sharegroup.testkit.{name}" for name in ("simulate", "trace")),
+    "-m tests.simulation.simulate",
     "-m sharegroup.spark.jars",
-    "-m sharegroup.commit.move_command",
+    "-m sharegroup.job.cells.move_command",
     "-m sharegroup.spark.job.run_job",
 )
 

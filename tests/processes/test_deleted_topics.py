@@ -9,7 +9,7 @@ import pytest
 from sharegroup.gateway.handlers import pass_through
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from tests.processes.served_clients import NODE_ID, serving
 
 DEADLINE_S = 60.0

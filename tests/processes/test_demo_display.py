@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sharegroup.testkit.delivery_audit import Progress
-from sharegroup.testkit.demo import display as module
-from sharegroup.testkit.demo.display import WORD_S, Display
-from sharegroup.testkit.demo.parts import job_stage
+from sharegroup.testing.demo import display as module
+from sharegroup.testing.demo.display import WORD_S, Display
+from sharegroup.testing.demo.parts import job_stage
+from sharegroup.testing.tables.delivery_audit import Progress
 
 
 class Clock:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from sharegroup.config import Config, load_config, parse_config
-from sharegroup.config.advertised_listeners import STANDBY, AdvertisedListeners
-from sharegroup.gateway.security.acl import load_acl
+from sharegroup.config.keys.advertised_listeners import STANDBY, AdvertisedListeners
+from sharegroup.security.acl import load_acl
 
 DEPLOY = Path(__file__).parents[2] / "conf" / "deploy"
 SCRIPTS = Path(sys.executable).parent

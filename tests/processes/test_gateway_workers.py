@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.cli.gateway_workers import PORTS_EACH, worker_commands
+from sharegroup.cli.servers.gateway_workers import PORTS_EACH, worker_commands
 from sharegroup.config import GatewayConfig
 
 #: Says its number and process id, and ends in order on SIGTERM; number 1 ends by itself when there is a file "end".
@@ -25,7 +25,7 @@ sys.exit(3)
 """
 PARENT = """
 import sys
-from sharegroup.cli.gateway_workers import run_workers
+from sharegroup.cli.servers.gateway_workers import run_workers
 sys.exit(run_workers([[sys.executable, "-c", sys.argv[1], number] for number in "01"]))
 """
 

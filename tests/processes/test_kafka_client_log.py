@@ -17,8 +17,8 @@ from kafka.errors import Cancelled, KafkaConnectionError, KafkaError
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
-from sharegroup.topics import kafka_client_log
-from sharegroup.topics.kafka_client_log import (
+from sharegroup.kafka_clients import kafka_client_log
+from sharegroup.kafka_clients.kafka_client_log import (
     OUTAGE_LOGGERS,
     OneLineNetworkErrors,
     OneLinePerOutage,

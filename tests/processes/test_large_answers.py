@@ -11,9 +11,9 @@ import pytest
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse, DescribeGroupsResponse
 
 from sharegroup.gateway.clients.request_loop import RequestLoop
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.kafka_clients.connection import LARGE_BYTES, UpstreamConnection
-from sharegroup.kafka_clients.headers import RequestHeader
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.connection import LARGE_BYTES, UpstreamConnection
+from sharegroup.kafka_clients.connections.headers import RequestHeader
 
 VERSION, CORRELATION_ID = 2, 1
 

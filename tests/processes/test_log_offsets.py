@@ -14,10 +14,10 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.kafka_clients import log_offsets, silent_brokers
-from sharegroup.kafka_clients.framing import FrameProtocol
-from sharegroup.kafka_clients.log_offsets import EARLIEST, LATEST, LogOffsetsClient
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections import log_offsets, silent_brokers
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
+from sharegroup.kafka_clients.connections.log_offsets import EARLIEST, LATEST, LogOffsetsClient
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH = 6, 3, 75

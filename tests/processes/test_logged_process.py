@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
+from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
 
 FOR_EVER = "import time; time.sleep(600)"
 

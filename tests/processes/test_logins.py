@@ -19,12 +19,12 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from scramp import ScramClient
 
-from sharegroup.exporter.metrics_server import MetricsServer
-from sharegroup.gateway.clients.sasl_server import SaslServer
-from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.clients.logins.sasl_server import SaslServer
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.shown_metrics import ShownMetrics
 from sharegroup.gateway.wire.request import Request
+from sharegroup.monitoring.exporter.metrics_server import MetricsServer
+from sharegroup.security.authentication.credentials import hash_password
 from tests.processes.served_clients import NODE_ID, Client, serving
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sharegroup.exporter.metrics_server import FRESH_S, MetricsServer, MetricsUnavailableError
-from sharegroup.metrics.metric import Counter, Family, Histogram, Kind, Metric, gauge
+from sharegroup.monitoring.exporter.metrics_server import FRESH_S, MetricsServer, MetricsUnavailableError
+from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram, Kind, Metric, gauge
 
 REQUESTS = Metric("t_requests_total", Kind.COUNTER, "Requests.", ("api",))
 SIZE = Metric("t_size_bytes", Kind.GAUGE, "Size.")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from sharegroup.config import GatewayConfig
-from sharegroup.gateway.clients.ports import Ports
+from sharegroup.gateway.clients.accepting.ports import Ports
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.testkit.gateway_process import free_base_port
+from sharegroup.testing.gateway_process import free_base_port
 
 HOST = "127.0.0.1"
 

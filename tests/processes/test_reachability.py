@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from sharegroup.gateway.fleet.reachability import CONNECT_TIMEOUT_S, Reachability
-from sharegroup.protocol.gateway_rows import GatewayAddress
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 
 def test_a_port_that_listens_is_reached_and_one_look_is_for_all_who_ask() -> None:

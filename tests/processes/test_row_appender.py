@@ -12,7 +12,7 @@ import pytest
 from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import SLOW_ANSWER_S
-from sharegroup.topics.response_partitions import partition_of
+from sharegroup.kafka_clients.response_partitions import partition_of
 from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
     APPEND,

@@ -16,8 +16,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES
-from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.server import Gateway
+from sharegroup.security.authentication.credentials import hash_password
 from tests.processes.served_clients import Client, serving
 
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from sharegroup.admin import ShareGroupAdmin, connecting
-from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.admin import ShareGroupAdmin, connecting
+from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 LOADING, NOT_COORDINATOR, NOT_AUTHORIZED, HANG_UP = 14, 16, 30, -100

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sharegroup.errors import InvalidConfigError
-from sharegroup.gateway.security.token_keys import fetch_keys
+from sharegroup.security.authentication.token_keys import fetch_keys
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 #: The beginning of a TLS record of 16 KB.

@@ -14,12 +14,12 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from sharegroup.cli.page_process import page_beside
+from sharegroup.cli.servers.page_process import page_beside
 from sharegroup.config import Config, GatewayConfig, JobConfig
-from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.testkit.embedded_kafka import free_port
-from sharegroup.testkit.sample_history import GROUP_ID, TOPIC, write_sample_history
-from sharegroup.ui.logs import Payload
+from sharegroup.security.authentication.credentials import hash_password
+from sharegroup.testing.embedded_kafka import free_port
+from sharegroup.testing.samples.sample_history import GROUP_ID, TOPIC, write_sample_history
+from sharegroup.ui.data.logs import Payload
 from sharegroup.ui.server import PageServer, PageUnavailableError
 from tests.unit.ui.seen import SeenLogs
 

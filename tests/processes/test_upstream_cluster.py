@@ -11,10 +11,10 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, Metada
 
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.kafka_clients.broker_connections import METADATA_TIMEOUT_S, NEXT_BROKER_S
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.framing import FrameProtocol
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.broker_connections import METADATA_TIMEOUT_S, NEXT_BROKER_S
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from tests.processes.loop_clock import advance
 
 ClusterOf = Callable[..., UpstreamCluster]

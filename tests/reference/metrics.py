@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sharegroup.metrics.gateway_catalogue import GATEWAY_METRICS
-from sharegroup.metrics.job_catalogue import JOB_METRICS
-from sharegroup.metrics.metric import Metric
+from sharegroup.monitoring.metrics.gateway_catalogue import GATEWAY_METRICS
+from sharegroup.monitoring.metrics.job_catalogue import JOB_METRICS
+from sharegroup.monitoring.metrics.metric import Metric
 
 
 def by_heading() -> dict[str, list[tuple[str, ...]]]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from sharegroup.protocol.broadcasts import Broadcast
-from sharegroup.protocol.share_group_requests import ShareGroupRequest
-from sharegroup.protocol.share_group_responses import ShareGroupResponse
-from sharegroup.protocol.share_partition_requests import SharePartitionRequest
-from sharegroup.protocol.share_partition_responses import SharePartitionResponse
+from sharegroup.protocol.rows.broadcasts import Broadcast
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
+from sharegroup.protocol.rows.share_partition_responses import SharePartitionResponse
 from tests.reference.markdown import GENERATED, table
 
 _INTRODUCTION = f"""# Row fields

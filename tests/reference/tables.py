@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sharegroup.tables.schemas import ALL_TABLES
+from sharegroup.storage.schemas import ALL_TABLES
 
 _SQL_TYPES = {
     "int8": "TINYINT",

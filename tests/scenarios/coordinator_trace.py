@@ -11,12 +11,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.next_record import StateWrite, initial_record, next_record
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
 from sharegroup.errors import RequestError
-from sharegroup.share_coordinator.fold import fold
-from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
-from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.share_coordinator.state_batch_combiner import Precedence, combine
 from sharegroup.types import UNCHANGED, RecordState, SharePartitionKey, StateBatch
 
 Json = dict[str, Any]

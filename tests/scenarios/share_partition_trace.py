@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sharegroup.core.share_partition import Outcome, SharePartition, SharePartitionConfig
+from sharegroup.core.share_partition.acknowledgement import AcknowledgementRefused
 from sharegroup.errors import RequestError
-from sharegroup.range_map import RangeMap
-from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
-from sharegroup.share_partition.acknowledgement import AcknowledgementRefused
+from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, RecordState, StateBatch
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.commit.stale_checkpoint import Checkpoint
+from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.spark.job.checkpoint import begin_checkpoint, discard_checkpoint, read_checkpoint
 
 if TYPE_CHECKING:

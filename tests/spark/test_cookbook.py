@@ -12,12 +12,12 @@ import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
 
-from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
-from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.spark.views import LOG_END_OFFSETS, create_views, in_flight_sql, share_group_offsets_sql
-from sharegroup.tables import read_in_flight
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, table_path
-from sharegroup.testkit.sample_history import TOPIC, write_sample_history
+from sharegroup.storage import read_in_flight
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, table_path
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
+from sharegroup.storage.writing.versioned_table import Upkeep
+from sharegroup.testing.samples.sample_history import TOPIC, write_sample_history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

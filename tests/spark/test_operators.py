@@ -15,11 +15,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
-from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import ShareGroupOperator
-from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.share_group_requests import ShareGroupRequest
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.job.knowledge.shard_keys import UNKEYED
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
 from sharegroup.spark.job.supervisor import of_another_version
 from sharegroup.spark.queries.operators import (
     OUTPUT_SCHEMA,
@@ -28,8 +29,7 @@ from sharegroup.spark.queries.operators import (
     group_coordinator_operator,
     share_partition_operator,
 )
-from sharegroup.watch.shard_keys import UNKEYED
-from tests.unit.engine.shard_driver import (
+from tests.unit.core.operators.shard_driver import (
     GROUP,
     KEY,
     TOPIC_ID,
@@ -42,7 +42,7 @@ from tests.unit.engine.shard_driver import (
     tick,
     unload,
 )
-from tests.unit.engine.test_share_group_operator import ORDERS, GroupDriver, heartbeat, initialized
+from tests.unit.core.operators.test_share_group_operator import ORDERS, GroupDriver, heartbeat, initialized
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,21 +15,21 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
-from sharegroup.engine import rows
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.share_partition_requests import (
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.protocol.rows.share_partition_requests import (
     AcknowledgeRequest,
     FetchRequest,
     ReleaseMemberRequest,
     SharePartitionRequest,
     UnacquireRequest,
 )
-from sharegroup.share_coordinator.fold import fold
-from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.views import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
-from sharegroup.tables.state_table import read_states
-from sharegroup.testkit.sample_history import Tables
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.testing.samples.sample_history import Tables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from chispa import assert_df_equality
 
-from sharegroup.engine import rows
+from sharegroup.core.operators import rows
+from sharegroup.job.knowledge.shard_keys import UNKEYED
 from sharegroup.spark.queries.share_partition_query import keyed_by_shard, request_texts
-from sharegroup.watch.shard_keys import UNKEYED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

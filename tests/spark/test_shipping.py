@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.commit.stale_checkpoint import Checkpoint
+from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.spark import shipping
 from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
 from tests.spark.shipped_module import ship

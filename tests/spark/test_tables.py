@@ -9,9 +9,9 @@ import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
 
-from sharegroup.commit.delta_table import open_or_create
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import ALL_TABLES
+from sharegroup.storage.schemas import ALL_TABLES
+from sharegroup.storage.writing.delta_table import open_or_create
 from tests.tables.job_tables import UpkeepOf, batch, start
 
 if TYPE_CHECKING:

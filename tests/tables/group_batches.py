@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sharegroup.commit.commit_steps import Batch
-from sharegroup.commit.current_rows import CHUNK_ROWS
+from sharegroup.job.commit.commit_steps import Batch
+from sharegroup.job.commit.current_rows import CHUNK_ROWS
 from tests.tables.job_tables import T0
 
 #: Three chunks, of which the last has room.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.topics.job_clock import JobClock
+from sharegroup.kafka_clients.job_clock import JobClock
 
 T0 = 1_700_000_000_000
 

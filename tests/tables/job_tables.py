@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
-from sharegroup.commit.late_rows import Later, at_once
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.job.commit.late_rows import Later, at_once
+from sharegroup.storage.schemas import SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import Upkeep
 
 T0 = 1_700_000_000_000
 TOPIC_ID = "orders-0123456789abcde"

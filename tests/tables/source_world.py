@@ -10,17 +10,17 @@ from kafka import TopicPartition
 from kafka.errors import KafkaConnectionError
 
 from sharegroup.config import Config
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.tables.fences import Fence
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
-from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
-from sharegroup.topics.job_clock import ClockReading
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.knowledge.source_offset import SourceOffset
+from sharegroup.job.logs.topic_identities import TopicDescription
+from sharegroup.job.planning.batch_rows import rows_between
+from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.kafka_clients.job_clock import ClockReading
+from sharegroup.storage.following.share_partition_row import SharePartitionChanges, SharePartitionRow
+from sharegroup.storage.reading.fences import Fence
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.types import SharePartitionKey, WaitsFor
-from sharegroup.watch.batch_rows import rows_between
-from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.watch.source_offset import SourceOffset
-from sharegroup.watch.topic_identities import TopicDescription
 
 GRACE_MS = 30_000
 OLD, NEW = SharePartitionKey("g", "orders", "old", 0), SharePartitionKey("g", "orders", "new", 0)

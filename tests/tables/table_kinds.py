@@ -12,9 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
-from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import (
+from sharegroup.storage.schemas import TableSpec, table_path
+from sharegroup.storage.writing.delta_table import DeltaVersions
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import (
     NotCommittedError,
     Row,
     Stamp,
@@ -23,11 +24,10 @@ from sharegroup.commit.versioned_table import (
     VersionedTable,
     Write,
 )
-from sharegroup.tables.schemas import TableSpec, table_path
 
 
 class Tables(Protocol):
-    """What `testkit.memory_tables.MemoryTables` has, for a test that runs on both."""
+    """What `testing.tables.memory_tables.MemoryTables` has, for a test that runs on both."""
 
     is_away: bool
 

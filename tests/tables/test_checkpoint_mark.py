@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.commit import checkpoint_mark
-from sharegroup.commit.checkpoint_mark import MARK, CheckpointMark, MarkFile, boot_id
-from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_checkpoint_ahead
+from sharegroup.job.lead import checkpoint_mark
+from sharegroup.job.lead.checkpoint_mark import MARK, CheckpointMark, MarkFile, boot_id
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_checkpoint_ahead
 from tests.tables.power_loss import PowerLoss
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.current_rows import CHUNK_ROWS
-from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.repeated_batch import RepeatedBatchError
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.current_rows import CHUNK_ROWS
+from sharegroup.job.commit.repeated_batch import RepeatedBatchError
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
+from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
+from sharegroup.storage.writing.delta_table import DeltaVersions
+from sharegroup.storage.writing.versioned_table import Upkeep
 from tests.tables.group_batches import COUNT, batch, gone, group, partition
 from tests.tables.job_tables import Died, dies_after, start
 

@@ -12,14 +12,15 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from sharegroup.commit import commit_steps, delta_table
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Write
-from sharegroup.engine.output import Output
+from sharegroup.core.operators.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
-from sharegroup.tables.state_table import read_states
+from sharegroup.job.commit import commit_steps
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
+from sharegroup.storage.writing import delta_table
+from sharegroup.storage.writing.delta_table import DeltaTableWriter
+from sharegroup.storage.writing.versioned_table import NotCommittedError, Write
 from sharegroup.types import SharePartitionKey
 from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, UpkeepOf, batch, dies_after, rows, start
 

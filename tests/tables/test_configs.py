@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import Config, GroupConfig, parse_config
-from sharegroup.engine.group_rows import altered_row
-from sharegroup.tables import read_group_configs
-from sharegroup.tables.config_poll import POLL_MS, ConfigPoll, file_values
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
+from sharegroup.core.operators.share_group.group_rows import altered_row
+from sharegroup.job.cells.static_configs import write_static_configs
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.job.knowledge.known_configs import KnownConfigs
+from sharegroup.storage import read_group_configs
+from sharegroup.storage.following.config_poll import POLL_MS, ConfigPoll, file_values
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES
 from sharegroup.types import LAST_ALTERED_MS, ConfigSource
-from sharegroup.watch.known_configs import KnownConfigs
 from tests.tables.job_tables import T0, start
 
 STATIC = ConfigSource.STATIC_BROKER_CONFIG

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.commit.current_rows import CurrentRows
-from sharegroup.commit.versioned_table import Row, Write
-from sharegroup.tables.schemas import SHARE_GROUPS
+from sharegroup.job.commit.current_rows import CurrentRows
+from sharegroup.storage.schemas import SHARE_GROUPS
+from sharegroup.storage.writing.versioned_table import Row, Write
 
 CHUNK_ROWS = 8
 HALF = CHUNK_ROWS // 2

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.gateway.security.acl import Acl, AclEntry
-from sharegroup.tables import TableUnavailableError
-from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, hours_since, read_dead_ends
-from sharegroup.testkit.sample_history import GROUP_ID, TOPIC, write_sample_history
+from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.storage import TableUnavailableError
+from sharegroup.storage.reading.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, hours_since, read_dead_ends
+from sharegroup.testing.samples.sample_history import GROUP_ID, TOPIC, write_sample_history
 from tests.unit.ui.seen import browser, group, parts
 
 END = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.watch.deadlines import Deadlines
+from sharegroup.job.clock.deadlines import Deadlines
 
 TIMES = st.integers(0, 20)
 STEPS = st.lists(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.engine import rows
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
-from sharegroup.testkit.delivery_audit import audit, progress
-from sharegroup.testkit.sample_history import GROUP_ID, MEMBERS, TOPIC, Tables, write_sample_history
+from sharegroup.core.operators import rows
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.testing.samples.sample_history import GROUP_ID, MEMBERS, TOPIC, Tables, write_sample_history
+from sharegroup.testing.tables.delivery_audit import audit, progress
 from sharegroup.types import AcknowledgementBatch
 
 LOG_END_OFFSET = 10

@@ -7,8 +7,8 @@ from typing import Any
 
 from sharegroup.config import parse_config
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_partition_requests import FetchRequest
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from tests.tables.two_queries import GROUP, TOPIC_ID, TwoQueries
 
 EARLIEST = parse_config({"groups": {GROUP: {"share.auto.offset.reset": "earliest"}}}, "test")

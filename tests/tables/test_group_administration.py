@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sharegroup.config import parse_config
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.protocol.rows.share_group_requests import (
     AlterConfigsRequest,
     AlterOffsetsRequest,
     DeleteGroupRequest,
@@ -21,11 +21,11 @@ from sharegroup.protocol.share_group_requests import (
     TopicDeletedNotice,
     TopicMetadata,
 )
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
-from sharegroup.tables.rows import Row, Tables
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
-from sharegroup.tables.state_table import read_states
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from sharegroup.storage import read_group, read_group_configs, read_groups, read_share_group_offsets
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.storage.rows import Row, Tables
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
 from sharegroup.types import ConfigSource
 from tests.tables.two_queries import AGAIN_ID, GROUP, TOPIC_ID, TwoQueries
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.commit.group_move import CellTables, GroupMoveError, check_movable, move_group
-from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_stale_checkpoint
-from sharegroup.commit.strayed_groups import StrayedGroupsError, refuse_strayed_groups
 from sharegroup.config import Config, parse_config
-from sharegroup.tables import read_group_configs, read_groups, read_share_group_offsets
-from sharegroup.tables.rows import open_table
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
-from sharegroup.tables.state_table import read_states
+from sharegroup.job.cells.group_move import CellTables, GroupMoveError, check_movable, move_group
+from sharegroup.job.cells.strayed_groups import StrayedGroupsError, refuse_strayed_groups
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_stale_checkpoint
+from sharegroup.storage import read_group_configs, read_groups, read_share_group_offsets
+from sharegroup.storage.reading.state_table import read_states
+from sharegroup.storage.rows import open_table
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from tests.tables.job_tables import Died, RecordingProducer, start
 from tests.tables.test_group_administration import (
     DELETE_GROUP,

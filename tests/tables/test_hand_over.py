@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharegroup.topics.job_clock import ClockReading
+from sharegroup.job.clock.hand_over import HandOver, HandOverChange
+from sharegroup.job.clock.hand_over_file import HandOverFileReader, HandOverFileWriter
+from sharegroup.kafka_clients.job_clock import ClockReading
 from sharegroup.types import WaitsFor
-from sharegroup.watch.hand_over import HandOver, HandOverChange
-from sharegroup.watch.hand_over_file import HandOverFileReader, HandOverFileWriter
 
 
 @pytest.fixture

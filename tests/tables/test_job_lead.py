@@ -15,14 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
-from sharegroup.commit.leaders import record_leader
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Upkeep, Write
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import (
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.lead.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
+from sharegroup.storage.schemas import (
     DELIVERY_LOG,
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_JOB,
@@ -31,7 +27,11 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
     TableSpec,
 )
-from sharegroup.testkit.memory_tables import MemoryTables
+from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
+from sharegroup.storage.writing.leaders import record_leader
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import NotCommittedError, Upkeep, Write
+from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.job_tables import RecordingProducer, batch
 from tests.tables.table_kinds import DeltaTables, Tables
 

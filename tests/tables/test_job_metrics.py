@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.job_metrics import JobMetrics
-from sharegroup.commit.late_rows import Later, at_once
-from sharegroup.commit.query_run import QueryRun
-from sharegroup.engine.output import Output
-from sharegroup.metrics import job_catalogue as catalogue
-from sharegroup.metrics.metric import Labels, Metric, Observations
-from sharegroup.metrics.window_sizes import WindowSizes
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
-from sharegroup.testkit.memory_tables import MemoryTables
-from sharegroup.watch.hand_over import HandOverChange
+from sharegroup.core.operators.output import Output
+from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.job_metrics import JobMetrics
+from sharegroup.job.commit.late_rows import Later, at_once
+from sharegroup.job.commit.query_run import QueryRun
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.metric import Labels, Metric, Observations
+from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0
 

@@ -10,9 +10,10 @@ import pytest
 from kafka.admin import ConfigResource, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaTimeoutError, TopicAlreadyExistsError
 
-from sharegroup.topics import job_topics, kafka_clients
-from sharegroup.topics.job_topics import WHAT_THE_CLUSTER_CAN, UnfitTopicsError, create_topics
-from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError
+from sharegroup.kafka_clients import kafka_clients
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer, KafkaUnavailableError
+from sharegroup.kafka_clients.row_topics import job_topics
+from sharegroup.kafka_clients.row_topics.job_topics import WHAT_THE_CLUSTER_CAN, UnfitTopicsError, create_topics
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}

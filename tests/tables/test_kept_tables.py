@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sharegroup.commit.commit_steps import Batch
-from sharegroup.commit.current_rows import CHUNK_ROWS
-from sharegroup.tables import KeptTables, TableMissingError, read_group, read_groups, read_share_group_offsets
-from sharegroup.tables.rows import Tables
-from sharegroup.tables.rows_by_file import DeltaFiles
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, SHARE_PARTITIONS
+from sharegroup.job.commit.commit_steps import Batch
+from sharegroup.job.commit.current_rows import CHUNK_ROWS
+from sharegroup.storage import KeptTables, TableMissingError, read_group, read_groups, read_share_group_offsets
+from sharegroup.storage.following.rows_by_file import DeltaFiles
+from sharegroup.storage.rows import Tables
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, SHARE_PARTITIONS
 from tests.tables.group_batches import COUNT, batch, gone, group, partition
 from tests.tables.job_tables import T0, start
 

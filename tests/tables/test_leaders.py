@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sharegroup.commit.leaders import last_leader_epoch, record_leader
+from sharegroup.storage.writing.leaders import last_leader_epoch, record_leader
 
 
 def test_the_last_start_of_a_query_is_found_by_its_id(tmp_path: Path) -> None:

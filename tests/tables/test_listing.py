@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.job.knowledge.listing import Listing, TopicIdPartition
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
-from sharegroup.watch.listing import Listing, TopicIdPartition
 
 #: Two topics of one name, and another one.
 TOPICS = [("orders", "old"), ("orders", "new"), ("bills", "bills-id")]

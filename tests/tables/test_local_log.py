@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from sharegroup.commit.local_log import trim_local_log
+from sharegroup.storage.writing.local_log import trim_local_log
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_commit import commit_properties
-from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
-from sharegroup.commit.leaders import last_leader_epoch, record_leader
-from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
-from sharegroup.commit.torn_log import recover_torn_tables
-from sharegroup.commit.versioned_table import Stamp, Upkeep
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
+from sharegroup.storage.writing.delta_commit import commit_properties
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions
+from sharegroup.storage.writing.leaders import last_leader_epoch, record_leader
+from sharegroup.storage.writing.torn_log import recover_torn_tables
+from sharegroup.storage.writing.versioned_table import Stamp, Upkeep
 from tests.tables import group_batches
 from tests.tables.job_tables import Died, UpkeepOf, batch, dies_after, rows, start
 from tests.tables.power_loss import PowerLoss

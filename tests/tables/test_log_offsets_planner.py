@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sharegroup.tables.fences import Fence
+from sharegroup.job.knowledge.source_knowledge import waiting_key
+from sharegroup.job.logs.topic_identities import CONFIRM_MS, LOOK_MS
+from sharegroup.storage.reading.fences import Fence
 from sharegroup.types import RecordState, StateBatch
-from sharegroup.watch.source_knowledge import waiting_key
-from sharegroup.watch.topic_identities import CONFIRM_MS, LOOK_MS
 from tests.tables.source_world import (
     BILLS,
     COMMITTED,
@@ -25,7 +25,7 @@ from tests.tables.source_world import (
     row,
     state,
 )
-from tests.unit.engine.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
+from tests.unit.core.operators.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
 
 # -- what is led -------------------------------------------------------------------------------------------------------
 

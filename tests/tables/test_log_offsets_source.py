@@ -15,17 +15,17 @@ import pytest
 from deltalake import write_deltalake
 from kafka import TopicPartition
 
-from sharegroup.commit.delta_table import open_or_create
 from sharegroup.config import Config
+from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.logs.partition_leaders import MAX_RETRY_MS
+from sharegroup.job.logs.topic_identities import TopicDescription
+from sharegroup.job.planning.batch_rows import OffsetsApartError
+from sharegroup.kafka_clients.job_clock import ClockReading
 from sharegroup.spark.queries import log_offsets_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
-from sharegroup.tables.config_poll import file_values
-from sharegroup.tables.schemas import ALL_TABLES, SHARE_PARTITIONS, table_path
-from sharegroup.topics.job_clock import ClockReading
-from sharegroup.watch.batch_rows import OffsetsApartError
-from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.partition_leaders import MAX_RETRY_MS
-from sharegroup.watch.topic_identities import TopicDescription
+from sharegroup.storage.following.config_poll import file_values
+from sharegroup.storage.schemas import ALL_TABLES, SHARE_PARTITIONS, table_path
+from sharegroup.storage.writing.delta_table import open_or_create
 
 REQUESTS = "requests"
 

@@ -10,10 +10,10 @@ import pytest
 from kafka.errors import KafkaConnectionError
 from kafka.protocol.metadata import MetadataResponse
 
-from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
-from sharegroup.watch import log_poll
-from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.topic_identities import TopicDescription
+from sharegroup.job.logs import log_poll
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.job.logs.topic_identities import TopicDescription
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
 
 _Topic = MetadataResponse.MetadataResponseTopic
 

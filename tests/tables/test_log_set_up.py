@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sharegroup.errors import StopRequested
+from sharegroup.kafka_clients.line_limit import LineLimit
 from sharegroup.spark import log_set_up
 from sharegroup.spark.log_set_up import WINDOW_S, set_up_log
-from sharegroup.topics.line_limit import LineLimit
 
 LOG4J2 = Path(log_set_up.__file__).with_name("log4j2.properties")
 DAY_S = 86_400

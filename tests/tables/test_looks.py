@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.admin import LogOffsets
 from sharegroup.config import CellsConfig, Config, JobConfig
-from sharegroup.testkit.sample_history import GROUP_ID, MEMBERS, TOPIC, write_sample_history
+from sharegroup.kafka_clients.admin import LogOffsets
+from sharegroup.testing.samples.sample_history import GROUP_ID, MEMBERS, TOPIC, write_sample_history
 from sharegroup.types import RecordState
-from sharegroup.ui.logs import LogsUnavailableError, Place
-from sharegroup.ui.looks import Looks
+from sharegroup.ui.data.logs import LogsUnavailableError, Place
+from sharegroup.ui.data.looks import Looks
 from tests.unit.ui.seen import NOW_MS, SeenLogs
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter
-from sharegroup.commit.query_run import QueryRun
-from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError
-from sharegroup.engine.output import Output
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
-from sharegroup.watch.hand_over import HandOverChange
+from sharegroup.core.operators.output import Output
+from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.query_run import QueryRun
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.storage.writing.delta_table import DeltaTableWriter
 from tests.tables import group_batches
 from tests.tables.group_batches import group, partition
 from tests.tables.job_clocks import job_clock

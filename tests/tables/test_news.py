@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.query_run import QueryRun
 from sharegroup.config import parse_config
-from sharegroup.engine import rows
-from sharegroup.engine.share_group_operator import ShareGroupOperator
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.query_run import QueryRun
+from sharegroup.protocol.rows.share_group_requests import (
     DeletedNotice,
     DeleteGroupRequest,
     HeartbeatRequest,
@@ -24,8 +24,8 @@ from sharegroup.protocol.share_group_requests import (
     TopicDeletedNotice,
     TopicMetadata,
 )
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
-from sharegroup.testkit.memory_tables import MemoryTables
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES
+from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0
 

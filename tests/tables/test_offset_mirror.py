@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from sharegroup.commit.offset_mirror import MirrorThread, OffsetMirror
-from sharegroup.tables.offsets import SharePartitionOffset
+from sharegroup.job.cells.offset_mirror import MirrorThread, OffsetMirror
+from sharegroup.storage.reading.offsets import SharePartitionOffset
 
 KEY = "consumer_group_offset_mirror"
 

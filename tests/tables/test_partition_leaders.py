@@ -9,7 +9,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.watch.partition_leaders import FIRST_RETRY_MS, MAX_RETRY_MS, PartitionLeaders
+from sharegroup.job.logs.partition_leaders import FIRST_RETRY_MS, MAX_RETRY_MS, PartitionLeaders
 
 O0, O1, BILLS = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)
 ALL = (O0, O1, BILLS)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.job.logs.topic_identities import LOOK_MS
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
-from sharegroup.watch.topic_identities import LOOK_MS
 from tests.tables.source_world import BILLS, COMMITTED, CONFIG, OLD, SHARD, World, loads, row, state
 
 P0, P1, P2 = (OLD._replace(partition=partition) for partition in range(3))

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.query_run import QueryRun
-from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError
-from sharegroup.engine.output import Output
+from sharegroup.core.operators.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
-from sharegroup.testkit.memory_tables import MemoryTables
-from sharegroup.topics.job_clock import PROBE_MS, BrokersTime, ClockReading
-from sharegroup.watch.hand_over import HandOverChange
+from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.query_run import QueryRun
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError
+from sharegroup.kafka_clients.job_clock import PROBE_MS, BrokersTime, ClockReading
+from sharegroup.storage.schemas import SHARE_PARTITION_TABLES
+from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.job_clocks import Machine, job_clock
 from tests.tables.job_tables import T0, RecordingProducer
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sharegroup.commit.delta_table import open_or_create
-from sharegroup.tables import TableMissingError, TableUnavailableError, read_record_history, table_path
-from sharegroup.tables.schemas import DELIVERY_LOG
+from sharegroup.storage import TableMissingError, TableUnavailableError, read_record_history, table_path
+from sharegroup.storage.schemas import DELIVERY_LOG
+from sharegroup.storage.writing.delta_table import open_or_create
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -9,19 +9,19 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.config import GroupConfig
-from sharegroup.engine.log_offsets import LogOffsets
-from sharegroup.engine.output import Output
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.tables.schemas import SHARE_GROUP_STATE
-from sharegroup.tables.state_table import folded_states
+from sharegroup.core.operators.log_offsets import LogOffsets
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.job.knowledge.source_offset import SourceOffset, SourceRow
+from sharegroup.job.planning.batch_rows import rows_between
+from sharegroup.storage.reading.state_table import folded_states
+from sharegroup.storage.schemas import SHARE_GROUP_STATE
 from sharegroup.types import SharePartitionKey
-from sharegroup.watch.batch_rows import rows_between
-from sharegroup.watch.source_offset import SourceOffset, SourceRow
-from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
-from tests.unit.engine.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches
+from tests.unit.core.operators.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
+from tests.unit.core.operators.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches
 
 PARTITION = SharePartitionKey(GROUP, TOPIC, TOPIC_ID, 0)
 RECORDS = st.builds(SnapshotRules, st.sampled_from([0, 1, 2, 500]), st.sampled_from([200, 300_000]))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.query_run import QueryRun
-from sharegroup.commit.repeated_batch import RepeatedBatchError
-from sharegroup.engine.output import Output
-from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
-from sharegroup.testkit.memory_tables import MemoryTables
-from sharegroup.watch.hand_over import HandOverChange
+from sharegroup.core.operators.output import Output
+from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.job.commit.query_run import QueryRun
+from sharegroup.job.commit.repeated_batch import RepeatedBatchError
+from sharegroup.storage.schemas import SHARE_PARTITION_TABLES
+from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0, RecordingProducer, batch, start
 

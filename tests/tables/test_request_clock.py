@@ -9,7 +9,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaConnectionError
 
-from sharegroup.watch.request_clock import RequestClock, SafeClock
+from sharegroup.job.clock.request_clock import RequestClock, SafeClock
 
 
 def test_a_time_is_safe_when_what_was_there_then_has_been_read() -> None:

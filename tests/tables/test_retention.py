@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from sharegroup.commit.delta_table import open_or_create
-from sharegroup.commit.retention import prunable_delivery_log, prunable_state
-from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
-from sharegroup.commit.table_rows import stamped_rows
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
+from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.storage.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
+from sharegroup.storage.upkeep.retention import prunable_delivery_log, prunable_state
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
+from sharegroup.storage.writing.delta_table import open_or_create
+from sharegroup.storage.writing.versioned_table import Upkeep
 
 NOW = datetime(2024, 5, 20, 1, tzinfo=UTC)
 WEEK_MS = 7 * 86_400_000

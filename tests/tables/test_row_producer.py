@@ -12,20 +12,20 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.broadcasts import (
+from sharegroup.kafka_clients import kafka_clients
+from sharegroup.kafka_clients.job_clock import BrokersTime, ClockUnknownError, JobClock
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer, KafkaUnavailableError, NotTimedByBrokersError
+from sharegroup.protocol.rows.broadcasts import (
     MemberLeftBroadcast,
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
     broadcast_row,
     decode_broadcast,
 )
-from sharegroup.protocol.probe import PROBE
-from sharegroup.protocol.response_rows import decode_responses, encode_response
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.topics import kafka_clients
-from sharegroup.topics.job_clock import BrokersTime, ClockUnknownError, JobClock
-from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError, NotTimedByBrokersError
+from sharegroup.protocol.rows.probe import PROBE
+from sharegroup.protocol.rows.response_rows import decode_responses, encode_response
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange
 
 RESPONSES, REQUESTS = "responses", "requests"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sharegroup.tables.rows_by_file import DeltaFiles, RowsByFile
-from sharegroup.tables.schemas import SHARE_PARTITIONS
+from sharegroup.storage.following.rows_by_file import DeltaFiles, RowsByFile
+from sharegroup.storage.schemas import SHARE_PARTITIONS
 
 
 def write(

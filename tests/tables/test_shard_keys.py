@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.watch.shard_keys import ShardKey
+from sharegroup.job.knowledge.shard_keys import ShardKey
 
 
 @pytest.mark.parametrize("group_id", ["g", "a\tb", "", "grüße"])

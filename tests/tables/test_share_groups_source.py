@@ -14,14 +14,14 @@ from deltalake import write_deltalake
 from kafka import TopicPartition
 from kafka.errors import KafkaConnectionError
 
-from sharegroup.commit.delta_table import open_or_create
+from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.clock.hand_over_file import HandOverFileWriter
+from sharegroup.kafka_clients.job_clock import ClockReading
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.queries import share_groups_source
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, table_path
-from sharegroup.topics.job_clock import ClockReading
-from sharegroup.topics.steady_time import steady_ms
-from sharegroup.watch.hand_over import HandOverChange
-from sharegroup.watch.hand_over_file import HandOverFileWriter
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, table_path
+from sharegroup.storage.writing.delta_table import open_or_create
 
 T0 = 1_700_000_000_000
 

@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.job.knowledge.source_offset import SourceOffset
+from sharegroup.job.planning.batch_rows import rows_between
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
-from sharegroup.watch.batch_rows import rows_between
-from sharegroup.watch.source_offset import SourceOffset
 from tests.tables.source_world import COMMITTED, CONFIG, EARLIEST, World, decoded, state
 
 TOPICS = {"orders": "old", "bills": "bills-id"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.job.knowledge.source_offset import OlderFormatError, SourceOffset, SourceRow
+from sharegroup.job.planning.batch_rows import OffsetsApartError, rows_between
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
-from sharegroup.watch.batch_rows import OffsetsApartError, rows_between
-from sharegroup.watch.source_offset import OlderFormatError, SourceOffset, SourceRow
 
 KEY = SharePartitionKey("g", "orders", "id", 0)
 SHARD = "g\tid\t0"

@@ -9,9 +9,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from sharegroup.cli.app import app
-from sharegroup.tables.schemas import ALL_TABLES
-from sharegroup.tables.sql import query
-from sharegroup.testkit.sample_history import GROUP_ID, write_sample_history
+from sharegroup.storage.reading.sql import query
+from sharegroup.storage.schemas import ALL_TABLES
+from sharegroup.testing.samples.sample_history import GROUP_ID, write_sample_history
 
 
 @pytest.fixture(scope="module")

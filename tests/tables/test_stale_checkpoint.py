@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_stale_checkpoint
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_stale_checkpoint
 
 MINE, OTHER = "query-mine", "query-other"
 #: The epoch in which another query wrote last.

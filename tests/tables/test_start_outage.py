@@ -7,10 +7,10 @@ from collections import deque
 
 import pytest
 
-from sharegroup.commit.versioned_table import TableStoreError
 from sharegroup.errors import StopRequested
 from sharegroup.spark.job.start_outage import outlast
 from sharegroup.spark.job.supervisor import MAX_DELAY_S
+from sharegroup.storage.writing.versioned_table import TableStoreError
 
 FULL = TableStoreError("OSError: No space left on device (os error 28)")
 

@@ -15,20 +15,20 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.commit import state_base_upkeep
-from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.state_base_upkeep import StateBaseUpkeep, rebased
-from sharegroup.commit.table_rows import stamped_rows
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.engine.durable_rows import state_row, tombstone_row
-from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
-from sharegroup.share_coordinator.state_batch_combiner import combine
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
-from sharegroup.tables.state_base import StateBases, cut_of
-from sharegroup.tables.state_table import folded_states, read_states
+from sharegroup.core.share_coordinator.durable_rows import state_row, tombstone_row
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
+from sharegroup.core.share_coordinator.state_batch_combiner import combine
+from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.storage.reading.state_base import StateBases, cut_of
+from sharegroup.storage.reading.state_table import folded_states, read_states
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
+from sharegroup.storage.upkeep import state_base_upkeep
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep, rebased
+from sharegroup.storage.writing.delta_table import DeltaVersions
+from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey, StateBatch
 from tests.tables.job_tables import T0, batch, start
-from tests.unit.share_coordinator.state_batch_strategies import our_batches
+from tests.unit.core.share_coordinator.state_batch_strategies import our_batches
 
 KEYS = [SharePartitionKey("g", "orders", "orders-1", partition) for partition in (0, 1)]
 KEYS.append(SharePartitionKey("h", "orders", "orders-1", 0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.commit.versioned_table import TableStoreError
-from sharegroup.tables.store_outage import is_store_outage, one_line
+from sharegroup.storage.store_outage import is_store_outage, one_line
+from sharegroup.storage.writing.versioned_table import TableStoreError
 
 _MARK = "\n          \x1b[31m↳\x1b[0m "
 REFUSED = _MARK.join(

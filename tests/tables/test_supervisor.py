@@ -9,11 +9,11 @@ import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from pyspark.errors import StreamingQueryException
 
-from sharegroup.commit.stale_checkpoint import StaleCheckpointError
-from sharegroup.commit.versioned_table import TableStoreError
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
+from sharegroup.job.lead.stale_checkpoint import StaleCheckpointError
+from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
 from sharegroup.spark.job.supervisor import MAX_DELAY_S, MAX_RESTARTS, Supervisor, is_outage
-from sharegroup.topics.kafka_clients import KafkaUnavailableError
+from sharegroup.storage.writing.versioned_table import TableStoreError
 
 
 @dataclass

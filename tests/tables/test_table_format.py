@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.commit.delta_table import open_or_create
-from sharegroup.tables.rows import TableFormatError, open_table
-from sharegroup.tables.schemas import ALL_TABLES, FORMAT_PROPERTY, SHARE_GROUPS, TableSpec
+from sharegroup.storage.rows import TableFormatError, open_table
+from sharegroup.storage.schemas import ALL_TABLES, FORMAT_PROPERTY, SHARE_GROUPS, TableSpec
+from sharegroup.storage.writing.delta_table import open_or_create
 
 
 @pytest.mark.parametrize("spec", ALL_TABLES, ids=lambda spec: spec.name)

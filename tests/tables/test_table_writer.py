@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Stamp, TableStoreError, Upkeep, Write
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUPS, TableSpec
-from sharegroup.testkit.memory_tables import MemoryTables
+from sharegroup.storage.schemas import DELIVERY_LOG, SHARE_GROUPS, TableSpec
+from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
+from sharegroup.storage.writing.delta_table import DeltaVersions
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import NotCommittedError, Stamp, TableStoreError, Upkeep, Write
+from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.table_kinds import DeltaTables, Tables
 
 BOTH_FORMS = pytest.mark.parametrize("spec", [DELIVERY_LOG, SHARE_GROUPS], ids=["grows", "current"])

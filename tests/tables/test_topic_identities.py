@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.watch.topic_identities import TopicDescription, TopicIdentities
+from sharegroup.job.logs.topic_identities import TopicDescription, TopicIdentities
 
 GRACE_MS = 30_000
 

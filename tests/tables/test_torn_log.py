@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
-from sharegroup.commit.torn_log import recover_torn_tables
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.tables.schemas import SHARE_GROUP_STATE
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.storage.schemas import SHARE_GROUP_STATE
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
+from sharegroup.storage.writing.delta_table import DeltaVersions
+from sharegroup.storage.writing.torn_log import recover_torn_tables
+from sharegroup.storage.writing.versioned_table import Upkeep
 from tests.tables.job_tables import UpkeepOf, batch, rows, start
 from tests.tables.torn_tables import TORN, data_files, entries, lose, tear
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from sharegroup.protocol.probe import PROBE
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
+from sharegroup.job.clock.unread_requests import MOST_MS, NOBODY, LingerRules, UnreadRequests
+from sharegroup.protocol.rows.probe import PROBE
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, WaitsFor
-from sharegroup.watch.unread_requests import MOST_MS, NOBODY, LingerRules, UnreadRequests
 
 LINGER_MS, NOW_MS = 700, 1_000
 RULES = LingerRules(4, LINGER_MS)

@@ -13,12 +13,12 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.upkeep_process import UpkeepProcess
-from sharegroup.commit.versioned_table import Upkeep
-from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_PARTITION_TABLES
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.storage.schemas import DELIVERY_LOG, SHARE_PARTITION_TABLES
+from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess
+from sharegroup.storage.writing.delta_table import DeltaVersions
+from sharegroup.storage.writing.versioned_table import Upkeep
 from tests.tables.job_tables import batch, rows, start
 
 DAY_MS = 86_400_000
@@ -74,7 +74,7 @@ def is_compacted(table: DeltaTable) -> bool:
 
 def child() -> psutil.Process | None:
     running = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-    return next((each for each in running if "sharegroup.commit.upkeep_worker" in each.cmdline()), None)
+    return next((each for each in running if "sharegroup.storage.upkeep.upkeep_worker" in each.cmdline()), None)
 
 
 def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, process: UpkeepProcess) -> None:

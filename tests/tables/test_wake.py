@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.wake import Requests, Wake
 from sharegroup.types import WaitsFor
-from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.wake import Requests, Wake
 
 
 @pytest.mark.parametrize(

@@ -14,32 +14,32 @@ from typing import Any
 from deltalake import DeltaTable
 from kafka import TopicPartition
 
-from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import Config
-from sharegroup.engine import rows
-from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import ShareGroupOperator
-from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.share_group_requests import ShareGroupRequest
-from sharegroup.protocol.share_partition_requests import SharePartitionRequest
-from sharegroup.tables.config_poll import ConfigPoll, file_values
-from sharegroup.tables.pinned_tables import PinnedTables
-from sharegroup.tables.schemas import (
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.job.cells.static_configs import write_static_configs
+from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.job.knowledge.source_offset import SourceOffset
+from sharegroup.job.logs.topic_identities import TopicDescription
+from sharegroup.job.planning.batch_rows import rows_between
+from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
+from sharegroup.storage.following.config_poll import ConfigPoll, file_values
+from sharegroup.storage.following.pinned_tables import PinnedTables
+from sharegroup.storage.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
     SHARE_PARTITION_TABLES,
     TableSpec,
     table_path,
 )
-from sharegroup.watch.batch_rows import rows_between
-from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.watch.shard_keys import ShardKey
-from sharegroup.watch.source_offset import SourceOffset
-from sharegroup.watch.topic_identities import TopicDescription
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, open_or_create
 
 T0 = 1_700_000_000_000
 GROUP = "g"

@@ -22,7 +22,7 @@ def test_the_page_is_current() -> None:
 
 def test_a_complete_behaviour_has_no_problem() -> None:
     assert problems(LINE) == []
-    assert problems(LINE._replace(tests=("unit/share_partition/test_scenarios.py::test_scenario[ack-001]",))) == []
+    assert problems(LINE._replace(tests=("unit/core/share_partition/test_scenarios.py::test_scenario[ack-001]",))) == []
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_a_complete_behaviour_has_no_problem() -> None:
         ({"tests": ("unit/test_docs.py::test_it",)}, "there is no test unit/test_docs.py::test_it"),
         ({"tests": ("unit/test_docs.py",)}, "there is no test unit/test_docs.py"),
         (
-            {"tests": ("unit/share_partition/test_scenarios.py::test_scenario[ack-999]",)},
-            "there is no test unit/share_partition/test_scenarios.py::test_scenario[ack-999]",
+            {"tests": ("unit/core/share_partition/test_scenarios.py::test_scenario[ack-999]",)},
+            "there is no test unit/core/share_partition/test_scenarios.py::test_scenario[ack-999]",
         ),
         ({"differs": "It does not."}, "a difference needs a reason, and a reason one"),
         ({"kafka": ("Kafkas.testIt", "Kafkas.testOther")}, "Kafka has no test Kafkas.testOther"),

@@ -9,19 +9,16 @@ import sharegroup
 
 ROOT = Path(sharegroup.__file__).parent
 #: What runs in the job, its sources and its operators, and in members.
-PACKAGES = (
-    "commit", "engine", "group_coordinator", "member", "share_coordinator", "share_partition", "spark", "tables",
-    "topics", "watch",
-)  # fmt: skip
+PACKAGES = ("core", "job", "kafka_clients", "member", "spark", "storage")
 _WALL_CLOCK = re.compile(r"time\.time(_ns)?\(|datetime\.(now|utcnow|today)\(|date\.today\(|currentTimeMillis")
 READERS = {
-    "commit/group_move.py": "a stamp on rows that are moved",
-    "commit/job_metrics.py": "ages in metrics",
-    "commit/leaders.py": "a stamp on the row of a start",
-    "commit/local_log.py": "compares with times of files, which have the same clock",
-    "commit/state_base_upkeep.py": "compares with times of files, which have the same clock",
-    "commit/upkeep_worker.py": "refuses to delete by it when it is far ahead",
-    "topics/row_channel.py": "a guess until the first append is answered",
+    "job/cells/group_move.py": "a stamp on rows that are moved",
+    "job/commit/job_metrics.py": "ages in metrics",
+    "storage/writing/leaders.py": "a stamp on the row of a start",
+    "storage/writing/local_log.py": "compares with times of files, which have the same clock",
+    "storage/upkeep/state_base_upkeep.py": "compares with times of files, which have the same clock",
+    "storage/upkeep/upkeep_worker.py": "refuses to delete by it when it is far ahead",
+    "kafka_clients/row_topics/row_channel.py": "a guess until the first append is answered",
 }
 
 

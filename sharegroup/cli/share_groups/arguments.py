@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import permutations
 
-from sharegroup.cli.connection import CommandError
-from sharegroup.cli.optional_values import NO_VALUE
+from sharegroup.cli.options.connection import CommandError
+from sharegroup.cli.options.optional_values import NO_VALUE
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 KINDS = ("history", "in-flight", "members", "offsets", "state")

@@ -7,10 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.connection import DEFAULT_TIMEOUT_MS, BootstrapServer, CommandConfig, Timeout, connected, reported
-from sharegroup.cli.output import Output, OutputFormat, OutputOption
+from sharegroup.cli.options.connection import (
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    CommandConfig,
+    Timeout,
+    connected,
+    reported,
+)
+from sharegroup.cli.options.output import Output, OutputFormat, OutputOption
+from sharegroup.cli.options.watching import watching
 from sharegroup.cli.share_groups.arguments import Arguments
-from sharegroup.cli.watching import watching
 
 
 def share_groups(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from kafka.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError
 
-from sharegroup.admin import ShareGroupAdmin
-from sharegroup.admin.errors import text_of
-from sharegroup.cli.output import Column, Output, OutputFormat, warn
+from sharegroup.cli.options.output import Column, Output, OutputFormat, warn
 from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.admin.errors import text_of
 
 _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 

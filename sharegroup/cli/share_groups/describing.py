@@ -7,9 +7,9 @@ from itertools import groupby
 
 from kafka import TopicPartition
 
-from sharegroup.admin import MemberDescription, ShareGroupAdmin, ShareGroupDescription, ShareGroupOffset
-from sharegroup.cli.output import Column, Output, Row, warn
+from sharegroup.cli.options.output import Column, Output, Row, warn
 from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments, Kind, lag_filter
+from sharegroup.kafka_clients.admin import MemberDescription, ShareGroupAdmin, ShareGroupDescription, ShareGroupOffset
 
 
 def _assignment(topics: dict[str, list[int]]) -> str:

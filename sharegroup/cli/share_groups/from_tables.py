@@ -6,12 +6,12 @@ from pathlib import Path
 
 from kafka import TopicPartition
 
-from sharegroup.cli.connection import CommandError
-from sharegroup.cli.output import Column, Output, Row, time_text, warn
+from sharegroup.cli.options.connection import CommandError
+from sharegroup.cli.options.output import Column, Output, Row, time_text, warn
 from sharegroup.cli.share_groups.arguments import Arguments, Kind
 from sharegroup.cli.share_groups.reset_plan import topics_of
 from sharegroup.config import NO_CELL, Config, JobConfig, load_config
-from sharegroup.tables import InFlightRange, read_groups, read_in_flight, read_record_history
+from sharegroup.storage import InFlightRange, read_groups, read_in_flight, read_record_history
 
 _IN_FLIGHT = (
     Column("GROUP", "group"),

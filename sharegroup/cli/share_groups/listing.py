@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sharegroup.admin import ShareGroupAdmin
-from sharegroup.cli.output import Column, Output, OutputFormat
+from sharegroup.cli.options.output import Column, Output, OutputFormat
 from sharegroup.cli.share_groups.arguments import Arguments, states
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
 _COLUMNS = (Column("GROUP", "group"), Column("STATE", "state"))
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from kafka import TopicPartition
 from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
-from sharegroup.admin import LogOffsets, ShareGroupAdmin
-from sharegroup.cli.connection import CommandError
-from sharegroup.cli.output import warn
+from sharegroup.cli.options.connection import CommandError
+from sharegroup.cli.options.output import warn
 from sharegroup.cli.share_groups.arguments import Arguments
+from sharegroup.kafka_clients.admin import LogOffsets, ShareGroupAdmin
 
 Plan = dict[TopicPartition, int]
 

@@ -6,12 +6,12 @@ import typer
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from sharegroup.admin import ShareGroupAdmin
-from sharegroup.admin.errors import text_of
-from sharegroup.cli.connection import CommandError
-from sharegroup.cli.output import Column, Output, OutputFormat, warn
+from sharegroup.cli.options.connection import CommandError
+from sharegroup.cli.options.output import Column, Output, OutputFormat, warn
 from sharegroup.cli.share_groups.arguments import Arguments
 from sharegroup.cli.share_groups.reset_plan import reset_plan, write_plan
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.admin.errors import text_of
 
 _COLUMNS = (
     Column("GROUP", "group"),

@@ -13,13 +13,13 @@ from sharegroup.gateway.acting.broker_rights import BrokerRights, Key
 from sharegroup.gateway.acting.client_rights import ClientBrokers, ClientRights
 from sharegroup.gateway.acting.exchanges import PASSED_ON, PassedOnExchange
 from sharegroup.gateway.acting.named import Named, named_in
-from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.security.sasl_exchange import LoginRefusedError, Mechanisms
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients.broker_login import PASSED_ON_LOGIN, PassedOnLogin
-from sharegroup.kafka_clients.connection import UpstreamConnection, UpstreamUnavailableError
-from sharegroup.kafka_clients.unavailable import UpstreamLoginRefusedError
-from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.broker_login import PASSED_ON_LOGIN, PassedOnLogin
+from sharegroup.kafka_clients.connections.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRefusedError
+from sharegroup.security.acl import Resource
+from sharegroup.security.authentication.sasl_exchange import LoginRefusedError, Mechanisms
 
 #: A login at a broker, its connection included.
 LOGIN_TIMEOUT_S = 10.0

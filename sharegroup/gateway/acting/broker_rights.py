@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sharegroup.gateway.security.acl import CLUSTER_NAME, Operation, Resource
+from sharegroup.security.acl import CLUSTER_NAME, Operation, Resource
 
 #: A group, a topic, a transactional id, or the cluster.
 Key = tuple[Resource, str]

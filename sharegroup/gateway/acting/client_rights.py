@@ -21,15 +21,15 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from sharegroup.errors import ErrorCode, error_name
 from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
 from sharegroup.gateway.acting.named import Named
-from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
 from sharegroup.gateway.upstream.node_connections import NodeConnections
-from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import Response
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
-from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.security.acl import Operation, Resource
 
 #: How long an answer counts, and how long it does while the brokers give no other.
 FRESH_S, LAST_RESORT_S = 5.0, 60.0

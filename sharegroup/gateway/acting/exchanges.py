@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import jwt
 
-from sharegroup.gateway.security.oauth_bearer import MAX_MESSAGE_BYTES, OAUTHBEARER, parse_message
-from sharegroup.gateway.security.password_exchanges import PLAIN
-from sharegroup.gateway.security.sasl_exchange import Answer, LoginRefusedError
-from sharegroup.kafka_clients.broker_login import PassedOnLogin
+from sharegroup.kafka_clients.connections.broker_login import PassedOnLogin
+from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES, OAUTHBEARER, parse_message
+from sharegroup.security.authentication.password_exchanges import PLAIN
+from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefusedError
 
 _REFUSED = "the brokers refuse the login"
 _MALFORMED = "the message is not one of the mechanism"

@@ -12,9 +12,9 @@ from kafka.protocol import metadata as metadata_messages
 from kafka.protocol.consumer import LeaveGroupRequest
 
 from sharegroup.gateway.acting.broker_rights import CLUSTER, Key
-from sharegroup.gateway.security.acl import Resource
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.protocol import messages as share_messages
+from sharegroup.security.acl import Resource
 
 _GROUP_KEY_TYPE, _TRANSACTION_KEY_TYPE = 0, 1
 _TOPIC_CONFIG, _GROUP_CONFIG = 2, 32

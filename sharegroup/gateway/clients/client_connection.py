@@ -13,14 +13,14 @@ from functools import partial
 from typing import cast
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.clients.connections import Connections
-from sharegroup.gateway.clients.keepalive import end_when_vanished
+from sharegroup.gateway.clients.accepting.connections import Connections
+from sharegroup.gateway.clients.accepting.keepalive import end_when_vanished
 from sharegroup.gateway.clients.request_loop import RequestLoop, Service
-from sharegroup.gateway.security.caller import Caller
-from sharegroup.gateway.security.tls import certificate_principal
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.framing import FrameProtocol
-from sharegroup.kafka_clients.headers import MalformedRequestError, UnknownVersionError
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
+from sharegroup.kafka_clients.connections.headers import MalformedRequestError, UnknownVersionError
+from sharegroup.security.caller import Caller
+from sharegroup.security.tls import certificate_principal
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sharegroup.errors import InvalidConfigError
-from sharegroup.gateway.clients.token_bucket import TokenBucket
-from sharegroup.gateway.security.entry_file import read_entries
+from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
 from sharegroup.gateway.wire.short_names import short
+from sharegroup.security.entry_file import read_entries
 
 DEFAULT = "<default>"
 #: As `Caller.principal` begins, and what it is without a login.

@@ -15,22 +15,22 @@ from typing import NamedTuple
 from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
 from sharegroup.gateway.clients.frame_budget import FrameBudget
-from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.logins.login import Logins
+from sharegroup.gateway.clients.logins.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.clients.quotas import Quotas
 from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
-from sharegroup.gateway.clients.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
-from sharegroup.gateway.security import audit
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire.request import Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.kafka_clients.framing import FrameProtocol, framed
-from sharegroup.kafka_clients.headers import AnyResponse, EncodedResponse, Piece, RequestHeader
-from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.framing import FrameProtocol, framed
+from sharegroup.kafka_clients.connections.headers import AnyResponse, EncodedResponse, Piece, RequestHeader
+from sharegroup.monitoring.metrics.client_counts import PASSED_THROUGH, ClientCounts
+from sharegroup.security import audit
+from sharegroup.security.caller import Caller
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16

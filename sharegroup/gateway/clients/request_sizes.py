@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from sharegroup.gateway.security.oauth_bearer import MAX_MESSAGE_BYTES
+from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES
 
 API_KEY = struct.Struct(">h")
 

@@ -12,7 +12,7 @@ from asyncio.sslproto import SSLProtocol
 from typing import cast
 
 from sharegroup.gateway.clients.client_connection import ClientConnection
-from sharegroup.gateway.security import audit
+from sharegroup.security import audit
 
 #: As much as a TLS record holds. asyncio has 256 KiB for each connection.
 READ_BUFFER_BYTES = 16_384

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
-from sharegroup.kafka_clients.framing import FrameProtocol
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
 #: Requests that wait to be handled before the client is not read from any more, and their bytes.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES = 16, 1_048_576

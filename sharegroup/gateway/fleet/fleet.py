@@ -18,9 +18,9 @@ from sharegroup.gateway.fleet.known_gateways import KnownGateways
 from sharegroup.gateway.fleet.ring import after, before
 from sharegroup.gateway.fleet.view import View, standby_at
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.protocol.gateway_rows import GatewayAddress, GatewayRow
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
+from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sharegroup.protocol.gateway_rows import GatewayAddress, GatewayRow
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
 
 #: So long what a gateway said is remembered after it has ended: an older row of it may still come, by another cell.
 _REMEMBERED_MS = 60_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from sharegroup.protocol.gateway_rows import GatewayAddress
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from sharegroup.protocol.gateway_rows import GatewayAddress
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 
 def after(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sharegroup.protocol.gateway_rows import GatewayAddress
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 #: Ids of standby nodes: above what brokers have, and below those that Java's clients make for coordinators, which are
 #: 2^31 - 1 minus the broker's.

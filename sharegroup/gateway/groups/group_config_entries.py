@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sharegroup.config import Config, GroupOverrides, ShareGroupConfig
 from sharegroup.config.family import ConfigFamily, text_of
-from sharegroup.config.group import JOB_KEYS
+from sharegroup.config.keys.group import JOB_KEYS
 
 #: Configs of consumer and of streams groups are the upstream's; any other name is ours to know, or to refuse.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")

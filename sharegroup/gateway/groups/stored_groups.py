@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
-from sharegroup.tables import (
+from sharegroup.storage import (
     GroupListing,
     KeptTables,
     ShareGroupDescription,

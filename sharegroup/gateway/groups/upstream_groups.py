@@ -23,8 +23,8 @@ from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
 from sharegroup.gateway.wire.short_names import short
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import read_varint
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import read_varint
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
 
 logger = logging.getLogger(__name__)

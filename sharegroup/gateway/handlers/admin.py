@@ -8,22 +8,22 @@ from sharegroup.config import Config
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
-from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs
-from sharegroup.gateway.handlers.alter_offsets import AlterShareGroupOffsets
-from sharegroup.gateway.handlers.delete_groups import DeleteGroups
-from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
-from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
-from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
-from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets
-from sharegroup.gateway.handlers.legacy_alter_configs import AlterConfigs
-from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
-from sharegroup.gateway.handlers.list_groups import ListGroups
+from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs
+from sharegroup.gateway.handlers.configs.describe_configs import DescribeConfigs
+from sharegroup.gateway.handlers.configs.legacy_alter_configs import AlterConfigs
+from sharegroup.gateway.handlers.configs.list_config_resources import ListConfigResources
+from sharegroup.gateway.handlers.groups.alter_offsets import AlterShareGroupOffsets
+from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
+from sharegroup.gateway.handlers.groups.delete_offsets import DeleteShareGroupOffsets
+from sharegroup.gateway.handlers.groups.describe_groups import ShareGroupDescribe
+from sharegroup.gateway.handlers.groups.describe_offsets import DescribeShareGroupOffsets
+from sharegroup.gateway.handlers.groups.list_groups import ListGroups
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
-from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Route
 from sharegroup.protocol import messages as share_messages
+from sharegroup.security.authorization import Authorization
 
 
 def admin_routes(

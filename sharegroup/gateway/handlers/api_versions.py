@@ -9,7 +9,7 @@ from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
-from sharegroup.kafka_clients.connection import Features
+from sharegroup.kafka_clients.connections.connection import Features
 
 API_VERSIONS = 18
 PRODUCE, FETCH = 0, 1

@@ -19,15 +19,15 @@ from kafka.protocol.metadata import (
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.fleet.view import View
-from sharegroup.gateway.security.acl import Operation, Resource
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+from sharegroup.security.acl import Operation, Resource
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
 
 _Topic = MetadataResponse.MetadataResponseTopic
 _MetadataBroker = MetadataResponse.MetadataResponseBroker

@@ -18,12 +18,12 @@ from dataclasses import replace
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.handlers.cluster import ClusterApis
-from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, TopicPiece, pieces_of
 from sharegroup.gateway.wire.request import Request
-from sharegroup.kafka_clients.headers import AnyResponse
+from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+from sharegroup.security.authorization import Authorization
 
 #: The metadata of fewer bytes is asked for, and decoded, as quickly as it is found out.
 LARGE_BYTES = 16_384

@@ -16,14 +16,14 @@ from sharegroup.gateway.passing.passage import Passage, judge
 from sharegroup.gateway.passing.rights import Names, Rights
 from sharegroup.gateway.passing.rule import Rule
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
 from sharegroup.gateway.wire.request_decoding import leading_strings
-from sharegroup.kafka_clients.headers import RequestHeader, UnknownVersionError
-from sharegroup.kafka_clients.kept_connection import ConnectBackoff
-from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.headers import RequestHeader, UnknownVersionError
+from sharegroup.kafka_clients.connections.kept_connection import ConnectBackoff
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 

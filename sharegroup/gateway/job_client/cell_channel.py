@@ -23,16 +23,16 @@ from sharegroup.gateway.job_client.response_reader import (
 )
 from sharegroup.gateway.job_client.row_appender import JobLoadingError, JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.broadcasts import Broadcast, NewLeaderBroadcast
-from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, encode_gateway
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
 from sharegroup.protocol.response_records import LISTS
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import ShareGroupRequest
-from sharegroup.protocol.share_group_responses import ShareGroupResponse
-from sharegroup.protocol.share_partition_responses import WantedNotice
-from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.outage_log import OutageLog
-from sharegroup.topics.row_channel import RowTopics
+from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast
+from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayRow, encode_gateway
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
+from sharegroup.protocol.rows.share_partition_responses import WantedNotice
 from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError, Request
-from sharegroup.protocol.broadcasts import Broadcast
-from sharegroup.protocol.gateway_rows import GatewayRow
-from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.rows.broadcasts import Broadcast
+from sharegroup.protocol.rows.gateway_rows import GatewayRow
+from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.types import SharePartitionKey
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import Topic
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,
     AlterOffsetsRequest,
@@ -21,7 +21,7 @@ from sharegroup.protocol.share_group_requests import (
     StartOffset,
     TopicMetadata,
 )
-from sharegroup.protocol.share_group_responses import (
+from sharegroup.protocol.rows.share_group_responses import (
     AlterOffsetsResponse,
     DeleteOffsetsResponse,
     InvokeConsumerRebalanceResponse,

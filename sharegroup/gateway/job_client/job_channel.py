@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from sharegroup.gateway.job_client.row_appender import JobLoadingError, JobUnavailableError
-from sharegroup.protocol.broadcasts import Broadcast
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import ShareGroupRequest
-from sharegroup.protocol.share_partition_requests import SharePartitionRequest
+from sharegroup.protocol.rows.broadcasts import Broadcast
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
 from sharegroup.types import SharePartitionKey
 
 __all__ = ["JobChannel", "JobLoadingError", "JobUnavailableError", "Request"]

@@ -12,12 +12,12 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
-from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, decode_broadcast
-from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
-from sharegroup.protocol.response_rows import Response, decode_responses
-from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.outage_log import OutageLog
-from sharegroup.topics.response_partitions import ResponsePartitions, responses_consumer
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.kafka_clients.response_partitions import ResponsePartitions, responses_consumer
+from sharegroup.protocol.rows.broadcasts import EVERYBODY, Broadcast, decode_broadcast
+from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
+from sharegroup.protocol.rows.response_rows import Response, decode_responses
 
 logger = logging.getLogger(__name__)
 

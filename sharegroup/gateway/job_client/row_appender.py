@@ -50,13 +50,13 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
 from sharegroup.gateway.upstream.node_connections import NodeConnections
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import Response
-from sharegroup.kafka_clients.kept_connection import KeptConnection
-from sharegroup.topics.broker_clock import BrokerClock
-from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.response_partitions import partition_of
-from sharegroup.topics.steady_time import steady_ms
+from sharegroup.kafka_clients.broker_clock import BrokerClock
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import Response
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.kafka_clients.steady_time import steady_ms
 
 _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 

@@ -25,8 +25,6 @@ from sharegroup.gateway.passing.entries import refuse_entries
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule, rule
 from sharegroup.gateway.passing.whole import set_error, whole
-from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.security.authorization import bit_field
 from sharegroup.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -37,6 +35,8 @@ from sharegroup.protocol.messages import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from sharegroup.security.acl import Resource
+from sharegroup.security.authorization import bit_field
 
 NOT_ASKED_FOR = -2147483648
 

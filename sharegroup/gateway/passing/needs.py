@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharegroup.gateway.passing.rights import Need
-from sharegroup.gateway.security.acl import Operation, Resource
+from sharegroup.security.acl import Operation, Resource
 
 READ_TOPIC = Need(Operation.READ, Resource.TOPIC)
 WRITE_TOPIC = Need(Operation.WRITE, Resource.TOPIC)

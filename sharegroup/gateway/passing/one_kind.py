@@ -23,7 +23,7 @@ from sharegroup.gateway.passing.rule import Case, Judge
 from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.passing.whole import set_error
 from sharegroup.gateway.wire.request_decoding import leading_strings
-from sharegroup.kafka_clients.headers import RequestHeader
+from sharegroup.kafka_clients.connections.headers import RequestHeader
 
 JOIN_GROUP, OFFSET_COMMIT, TXN_OFFSET_COMMIT = 11, 8, 28
 CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88

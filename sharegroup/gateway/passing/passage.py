@@ -10,7 +10,7 @@ from kafka.protocol.api_message import ApiMessage
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule
 from sharegroup.gateway.wire.request_decoding import body_start, decode_untagged
-from sharegroup.kafka_clients.headers import (
+from sharegroup.kafka_clients.connections.headers import (
     MalformedRequestError,
     RequestHeader,
     UnknownVersionError,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.security.acl import CLUSTER_NAME, Operation, Resource
-from sharegroup.gateway.security.authorization import ERRORS, Authorization
-from sharegroup.gateway.security.caller import Caller
+from sharegroup.security.acl import CLUSTER_NAME, Operation, Resource
+from sharegroup.security.authorization import ERRORS, Authorization
+from sharegroup.security.caller import Caller
 
 
 class Need(NamedTuple):

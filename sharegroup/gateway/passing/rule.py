@@ -9,7 +9,7 @@ from typing import Any
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.passing.rights import Need, Rights
-from sharegroup.gateway.security.acl import Resource
+from sharegroup.security.acl import Resource
 
 
 class Case:

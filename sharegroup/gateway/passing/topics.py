@@ -20,9 +20,9 @@ from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import refuse_entries, topic_name
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.security.authorization import bit_field
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+from sharegroup.security.acl import Resource
+from sharegroup.security.authorization import bit_field
 
 #: The first versions of DeleteTopics with topic ids, and of CreateTopics whose response has configs.
 IDS_VERSION, CONFIGS_VERSION = 6, 5

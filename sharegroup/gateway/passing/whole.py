@@ -9,7 +9,7 @@ from kafka.protocol.api_message import ApiMessage
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing.rights import Need
 from sharegroup.gateway.passing.rule import Case, Judge, Rule, rule
-from sharegroup.gateway.security.acl import CLUSTER_NAME
+from sharegroup.security.acl import CLUSTER_NAME
 
 
 def first_refusal(case: Case, wanted: dict[Need, str]) -> ErrorCode | None:

@@ -27,8 +27,8 @@ from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.list_offsets import EARLIEST, list_offsets_request, listed_offsets
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, list_offsets_request, listed_offsets
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.protocol.last_attempts import attempts_together
-from sharegroup.range_map import append_fused
+from sharegroup.protocol.range_map import append_fused
 from sharegroup.types import AcquiredRange, OffsetRange
 
 

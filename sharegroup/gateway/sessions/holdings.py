@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from sharegroup.gateway.sessions.read_ahead_buffer import Grant
-from sharegroup.range_map import RangeMap, append_fused
+from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 _MIN_PRUNE_AT = 64

@@ -18,9 +18,9 @@ from sharegroup.gateway.sessions.holdings import Held, Holdings
 from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.protocol.acknowledge_rules import check_batches
-from sharegroup.protocol.acknowledgement_rows import acknowledgement_rows
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_partition_requests import (
+from sharegroup.protocol.rows.acknowledgement_rows import acknowledgement_rows
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_partition_requests import (
     MAX_RANGES_PER_ROW,
     AcknowledgeRequest,
     FetchRequest,
@@ -28,7 +28,7 @@ from sharegroup.protocol.share_partition_requests import (
     UnacquireRequest,
     in_rows,
 )
-from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import (
     AcknowledgementBatch,
     AcknowledgeType,

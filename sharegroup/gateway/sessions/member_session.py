@@ -21,7 +21,7 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Topic
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.types import AcquiredRange
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,12 @@ from sharegroup.gateway.sessions.share_session import (
     TopicIdPartition,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.broadcasts import Broadcast, MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.rows.broadcasts import (
+    Broadcast,
+    MemberLeftBroadcast,
+    NewLeaderBroadcast,
+    TopicDeletedBroadcast,
+)
 from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
 from sharegroup.types import SharePartitionKey
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from sharegroup.range_map import RangeMap
+from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import AcquiredRange
 
 

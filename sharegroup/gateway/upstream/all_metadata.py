@@ -9,8 +9,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from sharegroup.gateway.upstream.decoded_metadata import DecodedMetadata
 from sharegroup.gateway.upstream.large_answers import read
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
-from sharegroup.kafka_clients.broker_connections import BrokerConnections, check_knows_brokers
-from sharegroup.kafka_clients.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.broker_connections import BrokerConnections, check_knows_brokers
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
 
 
 class AllMetadata:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.kafka_clients.connection import Features
-from sharegroup.kafka_clients.headers import Response
+from sharegroup.kafka_clients.connections.connection import Features
+from sharegroup.kafka_clients.connections.headers import Response
 
 
 class Brokers(Protocol):

@@ -14,12 +14,12 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.gateway.upstream.all_metadata import AllMetadata
 from sharegroup.gateway.upstream.known_topics import KnownTopics, Leader, Topic
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
-from sharegroup.kafka_clients.broker_connections import Address, BrokerConnections
-from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import Response
-from sharegroup.kafka_clients.quiet_task import quiet_task
-from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.outage_log import OutageLog
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.broker_connections import Address, BrokerConnections
+from sharegroup.kafka_clients.connections.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import Response
+from sharegroup.kafka_clients.connections.quiet_task import quiet_task
+from sharegroup.kafka_clients.outage_log import OutageLog
 
 __all__ = ["Leader", "Topic", "UpstreamCluster"]
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from sharegroup.kafka_clients.connection import LARGE_BYTES, UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import MalformedRequestError
+from sharegroup.kafka_clients.connections.connection import LARGE_BYTES, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import MalformedRequestError
 
 T = TypeVar("T")
 

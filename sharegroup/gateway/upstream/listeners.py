@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping
 
-from sharegroup.config.advertised_listeners import STANDBY, AdvertisedListeners
-from sharegroup.kafka_clients.broker_connections import Address
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.config.keys.advertised_listeners import STANDBY, AdvertisedListeners
+from sharegroup.kafka_clients.connections.broker_connections import Address
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 
 
 class Listeners:

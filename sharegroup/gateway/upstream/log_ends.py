@@ -10,8 +10,8 @@ from kafka import TopicPartition
 from kafka.protocol.consumer import ListOffsetsResponse
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.list_offsets import LATEST, list_offsets_request, listed_offsets
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.list_offsets import LATEST, list_offsets_request, listed_offsets
 
 logger = logging.getLogger(__name__)
 

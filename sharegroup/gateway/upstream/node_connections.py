@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients.broker_connections import Address
-from sharegroup.kafka_clients.kept_connection import KeptConnection
-from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.broker_connections import Address
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
 
 
 class NodeConnections:

@@ -6,10 +6,15 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from sharegroup.kafka_clients.connection import UpstreamConnection, UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import MalformedRequestError, RequestHeader, read_varint, skip_tagged_fields
-from sharegroup.kafka_clients.kept_connection import ConnectBackoff
-from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import (
+    MalformedRequestError,
+    RequestHeader,
+    read_varint,
+    skip_tagged_fields,
+)
+from sharegroup.kafka_clients.connections.kept_connection import ConnectBackoff
 
 PRODUCE, DELETE_TOPICS = 0, 20
 #: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.

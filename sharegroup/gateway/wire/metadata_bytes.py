@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 from kafka.protocol.metadata import MetadataResponse
 
-from sharegroup.kafka_clients.headers import (
+from sharegroup.kafka_clients.connections.headers import (
     EncodedResponse,
     MalformedRequestError,
     Piece,

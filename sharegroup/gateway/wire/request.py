@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.gateway.security.caller import Caller
-from sharegroup.kafka_clients.headers import AnyResponse, RequestHeader
+from sharegroup.kafka_clients.connections.headers import AnyResponse, RequestHeader
+from sharegroup.security.caller import Caller
 
 Body = TypeVar("Body", covariant=True)
 

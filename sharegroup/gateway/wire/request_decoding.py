@@ -26,7 +26,7 @@ from kafka.protocol.data_container import DataContainer
 from kafka.protocol.schemas import ArrayField, BaseField, StructArrayField, StructField
 
 from sharegroup.gateway.wire.share_request_decoding import decode_share_acknowledge, decode_share_fetch
-from sharegroup.kafka_clients.headers import (
+from sharegroup.kafka_clients.connections.headers import (
     MAX_STRING_BYTES,
     MalformedRequestError,
     RequestHeader,

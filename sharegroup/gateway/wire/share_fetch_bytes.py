@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kafka.protocol.data_container import DataContainer
 
-from sharegroup.kafka_clients.headers import EncodedResponse, Piece, encoded_varint
+from sharegroup.kafka_clients.connections.headers import EncodedResponse, Piece, encoded_varint
 from sharegroup.protocol.messages import ShareFetchResponse
 
 #: Of so many bytes a piece is sent by itself: a copy costs less than a call of the system.

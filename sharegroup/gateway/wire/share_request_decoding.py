@@ -18,7 +18,12 @@ from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sharegroup.kafka_clients.headers import MAX_STRING_BYTES, MalformedRequestError, read_varint, skip_tagged_fields
+from sharegroup.kafka_clients.connections.headers import (
+    MAX_STRING_BYTES,
+    MalformedRequestError,
+    read_varint,
+    skip_tagged_fields,
+)
 from sharegroup.types import AcknowledgementBatch
 
 _UUID_BYTES = 16

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sharegroup.commit.checkpoint_mark import MARK, MarkFile
-from sharegroup.commit.stale_checkpoint import Checkpoint
+from sharegroup.job.lead.checkpoint_mark import MARK, MarkFile
+from sharegroup.job.lead.stale_checkpoint import Checkpoint
 
 #: Spark's file with the query's id; Spark makes one where there is none.
 _METADATA = "metadata"

@@ -12,21 +12,23 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sharegroup.commit.checkpoint_mark import MarkFile
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create, store_errors
-from sharegroup.commit.fault_points import fault_point
-from sharegroup.commit.job_lead import JobLead, LeadWatch
-from sharegroup.commit.later import LaterThread
-from sharegroup.commit.leaders import last_leader_epoch
-from sharegroup.commit.offset_mirror import MirrorThread, OffsetMirror
-from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
-from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.commit.strayed_groups import refuse_strayed_groups
-from sharegroup.commit.torn_log import recover_torn_tables
-from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
 from sharegroup.errors import StopRequested
+from sharegroup.job.cells.offset_mirror import MirrorThread, OffsetMirror
+from sharegroup.job.cells.static_configs import write_static_configs
+from sharegroup.job.cells.strayed_groups import refuse_strayed_groups
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.fault_points import fault_point
+from sharegroup.job.commit.later import LaterThread
+from sharegroup.job.lead.checkpoint_mark import MarkFile
+from sharegroup.job.lead.job_lead import JobLead, LeadWatch
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.group_offsets import GroupOffsets
+from sharegroup.kafka_clients.job_clock import JobClock
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
+from sharegroup.kafka_clients.row_topics.job_topics import create_topics
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
 from sharegroup.spark.job.shown_metrics import ShownMetrics
@@ -34,21 +36,19 @@ from sharegroup.spark.job.start_outage import outlast
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.spark.queries import group_coordinator_query, share_partition_query
-from sharegroup.tables import KeptTables
-from sharegroup.tables.config_poll import ConfigPoll, file_values
-from sharegroup.tables.offsets import read_offsets_by_group
-from sharegroup.tables.schemas import (
+from sharegroup.storage import KeptTables
+from sharegroup.storage.following.config_poll import ConfigPoll, file_values
+from sharegroup.storage.reading.offsets import read_offsets_by_group
+from sharegroup.storage.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_JOB,
     SHARE_PARTITION_TABLES,
 )
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.group_offsets import GroupOffsets
-from sharegroup.topics.job_clock import JobClock
-from sharegroup.topics.job_topics import create_topics
-from sharegroup.topics.kafka_clients import KafkaRowProducer
-from sharegroup.topics.steady_time import steady_ms
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, settings
+from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions, open_or_create, store_errors
+from sharegroup.storage.writing.leaders import last_leader_epoch
+from sharegroup.storage.writing.torn_log import recover_torn_tables
 
 logger = logging.getLogger(__name__)
 

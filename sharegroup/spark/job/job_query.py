@@ -10,20 +10,20 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sharegroup.commit.checkpoint_mark import MarkFile
-from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.leaders import last_leader_epoch, record_leader
-from sharegroup.commit.query_run import BatchObserver, QueryRun
-from sharegroup.commit.repeated_batch import rules_of
-from sharegroup.commit.stale_checkpoint import Checkpoint
-from sharegroup.commit.upkeep_process import UpkeepProcess
 from sharegroup.config import Config
 from sharegroup.errors import StopRequested
+from sharegroup.job.clock.hand_over_file import HandOverFileWriter
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.query_run import BatchObserver, QueryRun
+from sharegroup.job.commit.repeated_batch import rules_of
+from sharegroup.job.lead.checkpoint_mark import MarkFile
+from sharegroup.job.lead.stale_checkpoint import Checkpoint
+from sharegroup.kafka_clients.job_clock import JobClock
 from sharegroup.spark.job.checkpoint import begin_checkpoint, discard_checkpoint, read_checkpoint
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.queries.operators import TIME_PROPERTY, time_text
-from sharegroup.topics.job_clock import JobClock
-from sharegroup.watch.hand_over_file import HandOverFileWriter
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess
+from sharegroup.storage.writing.leaders import last_leader_epoch, record_leader
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from py4j.java_gateway import JavaObject, java_import
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from sharegroup.metrics import job_catalogue as catalogue
-from sharegroup.metrics.job_counts import JobCounts
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.job_counts import JobCounts
 
 _KAFKA = "KafkaV2"
 _BEHIND = "maxOffsetsBehindLatest"

@@ -12,10 +12,10 @@ import sys
 import threading
 from pathlib import Path
 
-from sharegroup.command_parser import CommandParser
 from sharegroup.config import NO_CELL, Config, load_config
+from sharegroup.core.group_coordinator.assignors import assignor_of
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
-from sharegroup.group_coordinator.assignors import assignor_of
+from sharegroup.job.command_parser import CommandParser
 from sharegroup.spark.log_set_up import set_up_log
 
 logger = logging.getLogger("sharegroup.spark.job.run_job")  # as a program it is __main__

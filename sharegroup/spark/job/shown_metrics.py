@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from pyspark.sql import SparkSession
 
-from sharegroup.commit.job_metrics import JobMetrics, QueryMetrics
-from sharegroup.config.job import JobConfig
-from sharegroup.exporter.metrics_server import MetricsServer
+from sharegroup.config.keys.job import JobConfig
+from sharegroup.job.commit.job_metrics import JobMetrics, QueryMetrics
+from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.spark.job.progress_listener import listen
 
 #: The job looks after its queries five times a second; one that has not for so long hangs.

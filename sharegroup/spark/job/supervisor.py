@@ -17,9 +17,9 @@ from typing import Protocol
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pyspark.errors import StreamingQueryException
 
-from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
-from sharegroup.tables.store_outage import is_store_outage, one_line
+from sharegroup.job.lead.stale_checkpoint import StaleCheckpointError
+from sharegroup.storage.store_outage import is_store_outage, one_line
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.config import Config
+from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, group_coordinator_operator
 from sharegroup.spark.queries.share_groups_source import READER, SOURCE_NAME, SOURCE_SCHEMA
 from sharegroup.spark.queries.share_partition_query import IDLE_BLOCK_MS, request_rows
 from sharegroup.spark.shipping import register_source
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, table_path
-from sharegroup.topics.client_settings import python_properties
+from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, table_path
 
 NAME = "group_coordinator"
 

@@ -21,20 +21,20 @@ from typing import Any
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
+from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.hand_over_file import HandOverFileReader
+from sharegroup.job.clock.request_clock import RequestClock, Waiting
+from sharegroup.job.clock.unread_requests import LingerRules
+from sharegroup.job.clock.wake import Requests, Wake
+from sharegroup.job.knowledge.source_offset import SourceOffset
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.job.planning.batch_rows import rows_between
+from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.log_set_up import set_up_log
-from sharegroup.tables.config_poll import ConfigPoll
-from sharegroup.tables.pinned_tables import PinnedTables
-from sharegroup.topics.outage_log import OutageLog
-from sharegroup.topics.steady_time import steady_ms
-from sharegroup.watch.batch_rows import rows_between
-from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.hand_over_file import HandOverFileReader
-from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.request_clock import RequestClock, Waiting
-from sharegroup.watch.source_offset import SourceOffset
-from sharegroup.watch.unread_requests import LingerRules
-from sharegroup.watch.wake import Requests, Wake
+from sharegroup.storage.following.config_poll import ConfigPoll
+from sharegroup.storage.following.pinned_tables import PinnedTables
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
-from sharegroup.engine.foreign_requests import ForeignRequests, Refusal
-from sharegroup.engine.operator import Operator
-from sharegroup.engine.share_group_operator import ShareGroupOperator
-from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.engine.unkeyed_requests import UnkeyedRequests
-from sharegroup.protocol.response_rows import share_group_refusal, share_partition_refusal
-from sharegroup.topics.job_clock import BrokersTime
-from sharegroup.watch.shard_keys import UNKEYED, ShardKey
+from sharegroup.core.operators.foreign_requests import ForeignRequests, Refusal
+from sharegroup.core.operators.operator import Operator
+from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.unkeyed_requests import UnkeyedRequests
+from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
+from sharegroup.kafka_clients.job_clock import BrokersTime
+from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
 STATE_SCHEMA = "state STRING"

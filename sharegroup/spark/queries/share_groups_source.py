@@ -15,15 +15,15 @@ from typing import Any
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from sharegroup.engine import rows
+from sharegroup.core.operators import rows
+from sharegroup.job.clock.hand_over_file import HandOverFileReader
+from sharegroup.job.clock.request_clock import RequestClock, Waiting
+from sharegroup.job.knowledge.source_offset import pack, unpack
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.log_set_up import set_up_log
-from sharegroup.tables.pinned_groups import PinnedGroups
-from sharegroup.topics.outage_log import OutageLog
-from sharegroup.topics.steady_time import steady_ms
-from sharegroup.watch.hand_over_file import HandOverFileReader
-from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.request_clock import RequestClock, Waiting
-from sharegroup.watch.source_offset import pack, unpack
+from sharegroup.storage.following.pinned_groups import PinnedGroups
 
 logger = logging.getLogger(__name__)
 

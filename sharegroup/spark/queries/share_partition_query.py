@@ -9,23 +9,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.config import Config
-from sharegroup.engine import rows
-from sharegroup.engine.snapshot_rules import SnapshotRules
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.job.knowledge.shard_keys import UNKEYED
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import spark_options
 from sharegroup.spark.queries.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA
 from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
 from sharegroup.spark.shipping import register_source
-from sharegroup.tables.config_poll import file_values
-from sharegroup.tables.schemas import (
+from sharegroup.storage.following.config_poll import file_values
+from sharegroup.storage.schemas import (
     SHARE_GROUP_MEMBERS,
     SHARE_GROUP_STATE,
     SHARE_GROUP_STATE_BASE,
     SHARE_PARTITIONS,
     table_path,
 )
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import spark_options
-from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.shard_keys import UNKEYED
 
 NAME = "share_partition"
 #: How long a source waits for news before it lets Spark's trigger come round again.

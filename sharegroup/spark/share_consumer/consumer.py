@@ -13,6 +13,9 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from sharegroup.config import JobConfig
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import spark_options
+from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
@@ -26,9 +29,6 @@ from sharegroup.spark.share_consumer.group_name import refuse_other_kind
 from sharegroup.spark.share_consumer.observed import observed
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
-from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import spark_options
-from sharegroup.topics.row_channel import RowChannel, RowTopics
 
 _DEFAULTS = JobConfig()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafka.errors import GroupIdNotFoundError, KafkaError
 
-from sharegroup.admin import ShareGroupAdmin
-from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
+from sharegroup.kafka_clients.client_settings import ClientSettings
 
 logger = logging.getLogger(__name__)
 

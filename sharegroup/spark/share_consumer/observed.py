@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from sharegroup.metrics.member_counts import FETCH_MANAGER
+from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
 
 
 def observed(ranges: DataFrame) -> DataFrame:

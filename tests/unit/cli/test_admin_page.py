@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from sharegroup.admin import ShareGroupAdmin
 from sharegroup.cli.app import app
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
 PAGE = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    sharegroup (.*)$", PAGE, re.MULTILINE)

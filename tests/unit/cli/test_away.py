@@ -8,12 +8,12 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import LeaderNotAvailableError
 
-from sharegroup.admin import Coordinator, GroupListing, ShareGroupAdmin, ShareGroupDescription
-from sharegroup.cli.output import Output
+from sharegroup.cli.options.output import Output
 from sharegroup.cli.share_groups.arguments import Arguments
 from sharegroup.cli.share_groups.deleting import delete_groups
 from sharegroup.cli.share_groups.describing import describe
 from sharegroup.cli.share_groups.reset_plan import reset_plan
+from sharegroup.kafka_clients.admin import Coordinator, GroupListing, ShareGroupAdmin, ShareGroupDescription
 
 
 class _Away:

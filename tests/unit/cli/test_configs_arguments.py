@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.cli.configs import added_configs, removed_configs
-from sharegroup.cli.connection import CommandError
+from sharegroup.cli.options.connection import CommandError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from sharegroup.cli.app import app
-from sharegroup.gateway.security.credentials import load_credentials
+from sharegroup.security.authentication.credentials import load_credentials
 
 
 def run(*arguments: str, password: str = "secret") -> Result:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka import TopicPartition
 
-from sharegroup.admin import LogOffsets, ShareGroupOffset
 from sharegroup.cli.browse import RecordStanding, standing_of
 from sharegroup.cli.top import finished_records, total_lag
-from sharegroup.tables import InFlightRange
+from sharegroup.kafka_clients.admin import LogOffsets, ShareGroupOffset
+from sharegroup.storage import InFlightRange
 from sharegroup.types import RecordState
 
 RANGES = [

@@ -6,9 +6,9 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from sharegroup.config import parse_config
-from sharegroup.config.client_properties import PYTHON_PROPERTIES, property_problems
+from sharegroup.config.keys.client_properties import PYTHON_PROPERTIES, property_problems
 from sharegroup.errors import InvalidConfigError
-from sharegroup.topics.client_settings import python_properties
+from sharegroup.kafka_clients.client_settings import python_properties
 
 BOOTSTRAP = {"bootstrap_servers": ["a:1", "b:2"]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.config import parse_config
-from sharegroup.config.job import JobConfig
+from sharegroup.config.keys.job import JobConfig
 from sharegroup.errors import InvalidConfigError
 
 SECRET = "hunter2"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.config import AutoOffsetReset, OffsetResetStrategy
-from sharegroup.config.offset_reset import duration_to_ms
+from sharegroup.config.keys.offset_reset import duration_to_ms
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.config import JobConfig, parse_config
-from sharegroup.config.storage_options import delta_options, hadoop_properties, is_s3
+from sharegroup.config.keys.storage_options import delta_options, hadoop_properties, is_s3
 from sharegroup.errors import InvalidConfigError
 
 OWN_SERVER = {"AWS_ENDPOINT_URL": "http://store:9000", "AWS_ALLOW_HTTP": "true"}

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 
 
 class KnownCluster(UpstreamCluster):

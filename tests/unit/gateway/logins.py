@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, Credentials
-from sharegroup.gateway.security.password_exchanges import PLAIN, PlainExchange, ScramExchange
-from sharegroup.gateway.security.sasl_exchange import Mechanisms
+from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Credentials
+from sharegroup.security.authentication.password_exchanges import PLAIN, PlainExchange, ScramExchange
+from sharegroup.security.authentication.sasl_exchange import Mechanisms
 
 ISSUER, AUDIENCE = "https://login.example.com/", "kafka"
 

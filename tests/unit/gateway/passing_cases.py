@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from sharegroup.gateway.passing.passage import judge
 from sharegroup.gateway.passing.rights import Names, Rights
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.wire.request_decoding import decode_request
-from sharegroup.kafka_clients.headers import decode_response, encode_request, encode_response, read_header
+from sharegroup.kafka_clients.connections.headers import decode_response, encode_request, encode_response, read_header
+from sharegroup.security.acl import Acl, AclEntry, Operation, Resource
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
 
 ALICE = Caller(1, 1, "10.0.0.1", "User:alice")
 HIDDEN = "rows-of-the-job"

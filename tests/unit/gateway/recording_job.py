@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError
-from sharegroup.protocol.broadcasts import Broadcast
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_partition_requests import FetchRequest, SharePartitionRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.protocol.rows.broadcasts import Broadcast
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcquiredRange, SharePartitionKey
 

@@ -11,13 +11,11 @@ from typing import Any, cast
 from sharegroup.errors import RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.cluster import Leader, Topic
 from sharegroup.gateway.wire.request import Request
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.headers import RequestHeader
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import RequestHeader
+from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,
     AlterOffsetsRequest,
@@ -26,7 +24,7 @@ from sharegroup.protocol.share_group_requests import (
     InvokeConsumerRebalanceRequest,
     RemoveMembersRequest,
 )
-from sharegroup.protocol.share_group_responses import (
+from sharegroup.protocol.rows.share_group_responses import (
     AlterConfigsResponse,
     AlterOffsetsResponse,
     DeleteGroupResponse,
@@ -35,7 +33,9 @@ from sharegroup.protocol.share_group_responses import (
     RemoveMembersResponse,
     ShareGroupResponse,
 )
-from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+from sharegroup.storage import GroupListing, ShareGroupDescription, SharePartitionOffset
 
 ALICE = Caller(1, 1, "127.0.0.1", "User:alice")
 EVERYTHING_ALLOWED = Authorization(None)

@@ -21,18 +21,18 @@ from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
 from sharegroup.gateway.acting.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
 from sharegroup.gateway.acting.exchanges import PassedOnExchange, user_of_password, user_of_token
 from sharegroup.gateway.acting.named import _NAMED_IN, Named, named_in
-from sharegroup.gateway.clients.sasl_server import SaslServer
-from sharegroup.gateway.security.acl import Operation, Resource
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.caller import Caller
-from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
+from sharegroup.gateway.clients.logins.sasl_server import SaslServer
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
-from sharegroup.kafka_clients import headers as wire
-from sharegroup.kafka_clients.broker_login import PassedOnLogin
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.broker_login import PassedOnLogin
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol import messages
+from sharegroup.security.acl import Operation, Resource
+from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
 from tests.processes.loop_clock import advance
 from tests.unit.gateway.logins import Issuer, bearer
 from tests.unit.gateway.own_requests import OWN_REQUESTS, OWN_VERSIONS, bodies

@@ -18,12 +18,12 @@ from kafka.protocol.admin import (
 from sharegroup.config import Config, GroupOverrides, parse_config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import ConfigType, Source, Synonym, config_entries
-from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs, split
-from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
-from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
-from sharegroup.gateway.security.acl import Acl, AclEntry
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.protocol.share_group_requests import AlterConfigsRequest
+from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs, split
+from sharegroup.gateway.handlers.configs.describe_configs import DescribeConfigs
+from sharegroup.gateway.handlers.configs.list_config_resources import ListConfigResources
+from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest
+from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,

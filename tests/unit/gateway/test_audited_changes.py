@@ -16,17 +16,17 @@ from kafka.protocol.admin import (
 )
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs
-from sharegroup.gateway.handlers.alter_offsets import AlterShareGroupOffsets
-from sharegroup.gateway.handlers.delete_groups import DeleteGroups
-from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
+from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs
+from sharegroup.gateway.handlers.groups.alter_offsets import AlterShareGroupOffsets
+from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
+from sharegroup.gateway.handlers.groups.delete_offsets import DeleteShareGroupOffsets
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
 )
-from sharegroup.protocol.share_group_responses import PartitionError, TopicError
+from sharegroup.protocol.rows.share_group_responses import PartitionError, TopicError
 from tests.unit.gateway.scripted_upstream import (
     ALICE,
     EVERYTHING_ALLOWED,

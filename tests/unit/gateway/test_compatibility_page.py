@@ -20,7 +20,7 @@ from sharegroup.gateway.handlers.api_versions import (
     supported_features,
 )
 from sharegroup.gateway.server import Gateway
-from sharegroup.kafka_clients.connection import Features
+from sharegroup.kafka_clients.connections.connection import Features
 from tests.compatibility_page import ROOT, apis, section, table
 from tests.integration.client_programs import CLIENTS, NEWEST
 from tests.unit.gateway.scripted_upstream import ScriptedUpstream, answer

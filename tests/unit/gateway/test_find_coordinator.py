@@ -10,10 +10,10 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.cluster import ClusterApis
-from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.coordinators import ONE_KEY_REQUESTS
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.security.acl import Resource
+from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2

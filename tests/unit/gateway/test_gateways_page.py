@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from sharegroup.cli.gateway_workers import PORTS_EACH
+from sharegroup.cli.servers.gateway_workers import PORTS_EACH
 from sharegroup.config import GatewayConfig, parse_config
-from sharegroup.config.advertised_listeners import AdvertisedListeners
+from sharegroup.config.keys.advertised_listeners import AdvertisedListeners
 from sharegroup.gateway.fleet.fleet import ANNOUNCE_S, LIVES_MS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "gateways.md").read_text(encoding="utf-8")

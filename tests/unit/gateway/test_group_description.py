@@ -7,12 +7,12 @@ from typing import Any
 from sharegroup.config import Config, parse_config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
-from sharegroup.gateway.security.acl import Acl, AclEntry
-from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.handlers.groups.describe_groups import ShareGroupDescribe
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from sharegroup.protocol.topic_ids import topic_id_text
-from sharegroup.tables import MemberDescription, ShareGroupDescription
+from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.security.authorization import Authorization
+from sharegroup.storage import MemberDescription, ShareGroupDescription
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, FixedTables, T, answer
 
 MEMBER = MemberDescription("m", 3, "r1", "c", "/10.0.0.1", ("orders", "bills"), {"orders": (topic_id_text(T), (0, 2))})

@@ -9,11 +9,9 @@ from uuid import UUID
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.handlers.alter_offsets import AlterShareGroupOffsets
-from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
-from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets, lag
-from sharegroup.gateway.security.acl import Acl, AclEntry
-from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.handlers.groups.alter_offsets import AlterShareGroupOffsets
+from sharegroup.gateway.handlers.groups.delete_offsets import DeleteShareGroupOffsets
+from sharegroup.gateway.handlers.groups.describe_offsets import DescribeShareGroupOffsets, lag
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -22,15 +20,17 @@ from sharegroup.protocol.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.protocol.rows.share_group_requests import (
     AlterOffsetsRequest,
     DeleteOffsetsRequest,
     StartOffset,
     TopicMetadata,
 )
-from sharegroup.protocol.share_group_responses import PartitionError, TopicError
+from sharegroup.protocol.rows.share_group_responses import PartitionError, TopicError
 from sharegroup.protocol.topic_ids import topic_id_text
-from sharegroup.tables import SharePartitionOffset
+from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.security.authorization import Authorization
+from sharegroup.storage import SharePartitionOffset
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,

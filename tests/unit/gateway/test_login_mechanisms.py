@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sharegroup.config import parse_config
-from sharegroup.config.gateway import GatewayConfig
+from sharegroup.config.keys.gateway import GatewayConfig
 from sharegroup.errors import ErrorCode, InvalidConfigError
-from sharegroup.gateway.clients.sasl_server import SaslServer
-from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.gateway.security.mechanisms import LoginMechanisms
+from sharegroup.gateway.clients.logins.sasl_server import SaslServer
+from sharegroup.security.authentication.credentials import hash_password
+from sharegroup.security.authentication.mechanisms import LoginMechanisms
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
 
 OAUTH = "gateway.sasl.oauthbearer"

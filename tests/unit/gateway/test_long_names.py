@@ -16,7 +16,7 @@ from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.wire.short_names import LONGEST, short
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from tests.unit.gateway.scripted_upstream import FixedTables
 
 NAMES = 500

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.clients.sasl_server import SaslServer
-from sharegroup.gateway.security.oauth_bearer import (
+from sharegroup.gateway.clients.logins.sasl_server import SaslServer
+from sharegroup.security.authentication.oauth_bearer import (
     MAX_MESSAGE_BYTES,
     OAUTHBEARER,
     AcceptedToken,
     OAuthBearerExchange,
     parse_message,
 )
-from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
 from tests.unit.gateway.logins import bearer
 
 NOW_MS = 1_790_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol import admin, consumer, producer
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.kafka_clients.headers import UnknownVersionError
+from sharegroup.kafka_clients.connections.headers import UnknownVersionError
 from sharegroup.protocol import messages
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from tests.unit.gateway.passing_cases import HIDDEN, judged

@@ -13,8 +13,8 @@ from sharegroup.gateway.passing.passage import judge
 from sharegroup.gateway.passing.rights import Names, Rights
 from sharegroup.gateway.passing.rule import Rule
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.security.acl import Resource
-from sharegroup.kafka_clients.headers import decode_response, read_header
+from sharegroup.kafka_clients.connections.headers import decode_response, read_header
+from sharegroup.security.acl import Resource
 from tests.unit.gateway.own_requests import PASSED_VERSIONS, bodies
 from tests.unit.gateway.passing_cases import ALICE, Told, listing, through
 

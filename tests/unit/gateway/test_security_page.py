@@ -12,9 +12,9 @@ from sharegroup.config import GatewayConfig, parse_config
 from sharegroup.gateway.clients.quotas import load_quotas
 from sharegroup.gateway.passing.rights import Need
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.security import authorization
-from sharegroup.gateway.security.acl import Operation, Resource, load_acl
-from sharegroup.gateway.security.credentials import hash_password, load_credentials
+from sharegroup.security import authorization
+from sharegroup.security.acl import Operation, Resource, load_acl
+from sharegroup.security.authentication.credentials import hash_password, load_credentials
 from tests.compatibility_page import apis
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")

@@ -14,10 +14,9 @@ import pytest
 
 from sharegroup.config import Config, IsolationLevel
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.handlers.share_fetch import RECORD_LIMIT, ShareApis
+from sharegroup.gateway.handlers.share.share_fetch import RECORD_LIMIT, ShareApis
 from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.records.slicing import Slice
-from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -25,12 +24,13 @@ from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
 from sharegroup.gateway.wire.request_decoding import decode_request
-from sharegroup.kafka_clients.headers import decode_response, encode_pieces, encode_request, read_header
-from sharegroup.protocol.broadcasts import TopicDeletedBroadcast
+from sharegroup.kafka_clients.connections.headers import decode_response, encode_pieces, encode_request, read_header
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareFetchResponse
-from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
-from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
+from sharegroup.protocol.rows.broadcasts import TopicDeletedBroadcast
+from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse
 from sharegroup.protocol.topic_ids import topic_id_text
+from sharegroup.security.caller import Caller
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.unit.gateway import log_batches
 from tests.unit.gateway.known_cluster import KnownCluster, partition_data

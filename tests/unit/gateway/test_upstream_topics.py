@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from sharegroup.gateway.upstream import cluster as upstream_cluster
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from tests.unit.gateway.known_cluster import KnownCluster
 
 ORDERS, BILLS, NEW = UUID(int=1), UUID(int=2), UUID(int=9)

@@ -15,15 +15,15 @@ from typing import TypeVar
 
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.engine.answers import refusal
+from sharegroup.core.operators.share_partition.notices import refusal
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member.ranges import OfferedBatch
-from sharegroup.protocol.response_rows import Response, decode_responses
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
-from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
-from tests.unit.engine.shard_driver import (
+from sharegroup.protocol.rows.response_rows import Response, decode_responses
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
+from tests.unit.core.operators.shard_driver import (
     T0,
     TOPIC,
     ShardDriver,

@@ -13,9 +13,9 @@ from sharegroup.member.acknowledgement_round import (
     uniform,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT, MAX_OFFSET
-from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest
-from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
+from sharegroup.protocol.rows.row_fields import MAX_DELIVERY_COUNT, MAX_OFFSET
+from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 P0, P1 = AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)

@@ -8,8 +8,8 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.member.fetch_demands import GRACE_MS, RETRY_MS, FetchDemands
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange
 
 ASSIGNMENT = {AssignedPartition("t", "id", partition) for partition in range(4)}

@@ -11,13 +11,13 @@ from sharegroup.member import member_logic
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import COMMIT_MS, MemberLogic, MemberSettings
 from sharegroup.member.ranges import HeldRange, OfferedBatch
-from sharegroup.protocol.share_group_requests import HeartbeatRequest
-from sharegroup.protocol.share_partition_requests import FetchRequest, UnacquireRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before
 from sharegroup.types import AcknowledgeType, AcquiredRange
-from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
+from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
 from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
 

@@ -14,14 +14,14 @@ from sharegroup.member.member_logic import (
     renews,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
-from sharegroup.metrics.member_counts import FETCH_MANAGER
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_partition_requests import FetchRequest, UnacquireRequest
-from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
 from sharegroup.types import AcknowledgeType, AcquiredRange
-from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
+from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
 from .engine_job import HEARTBEAT_MS, TOPIC_ID, EngineJob, Offers
 

@@ -12,12 +12,12 @@ from sharegroup.member.batch_calls import NotAnsweredError
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings, Request
 from sharegroup.member.ranges import HeldRange, OfferedBatch
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import TopicMetadata
-from sharegroup.protocol.share_partition_requests import FetchRequest
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import TopicMetadata
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.types import AcknowledgeType
-from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
+from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
 from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
 

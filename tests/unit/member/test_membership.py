@@ -7,8 +7,8 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.member.membership import RESPONSE_TIMEOUT_MS, RETRY_MS, UNASSIGNED_INTERVAL_MS, Membership
 from sharegroup.member.ranges import AssignedPartition
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 
 METADATA = {"t": TopicMetadata("id", 2)}
 INTERVAL_MS = 5_000

@@ -3,8 +3,8 @@
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.share_partition_requests import FetchRequest
-from tests.unit.engine.shard_driver import LOCK_MS
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest
+from tests.unit.core.operators.shard_driver import LOCK_MS
 
 from .engine_job import EngineJob
 from .test_member_logic import Drive

@@ -8,9 +8,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.member.member_logic import METADATA_INTERVAL_MS, MemberLogic, MemberSettings
 from sharegroup.member.membership import RESPONSE_TIMEOUT_MS, Membership
 from sharegroup.member.subscription import Subscription
-from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
-from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 
 from .engine_job import Offers
 

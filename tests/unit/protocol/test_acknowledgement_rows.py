@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.protocol import acknowledgement_rows as module
-from sharegroup.protocol.acknowledgement_rows import MAX_ROW_BYTES, acknowledgement_rows
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest
+from sharegroup.protocol.rows import acknowledgement_rows as module
+from sharegroup.protocol.rows.acknowledgement_rows import MAX_ROW_BYTES, acknowledgement_rows
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 MAX_MESSAGE_BYTES = 1_048_576

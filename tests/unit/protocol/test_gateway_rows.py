@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.protocol.gateway_rows import GatewayAddress, GatewayRow, decode_gateway, encode_gateway
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow, decode_gateway, encode_gateway
 
 STANDBY = GatewayAddress("a.example.com", 9191)
 

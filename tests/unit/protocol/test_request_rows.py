@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow
-from sharegroup.protocol.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH
-from sharegroup.protocol.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
-from sharegroup.protocol.share_group_requests import (
+from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH
+from sharegroup.protocol.rows.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
+from sharegroup.protocol.rows.share_group_requests import (
     ALTER_CONFIGS,
     ALTER_OFFSETS,
     DELETE_GROUP,
@@ -38,7 +38,7 @@ from sharegroup.protocol.share_group_requests import (
     TopicMetadata,
     decode_share_group_request,
 )
-from sharegroup.protocol.share_partition_requests import (
+from sharegroup.protocol.rows.share_partition_requests import (
     ACKNOWLEDGE,
     CONFIGURE,
     FETCH,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.broadcasts import (
+from sharegroup.protocol.rows.broadcasts import (
     EVERYBODY,
     Broadcast,
     MemberLeftBroadcast,
@@ -19,9 +19,9 @@ from sharegroup.protocol.broadcasts import (
     decode_broadcast,
     encode_broadcast,
 )
-from sharegroup.protocol.response_rows import Response, decode_responses, encode_response
-from sharegroup.protocol.share_group_requests import MemberIdentity
-from sharegroup.protocol.share_group_responses import (
+from sharegroup.protocol.rows.response_rows import Response, decode_responses, encode_response
+from sharegroup.protocol.rows.share_group_requests import MemberIdentity
+from sharegroup.protocol.rows.share_group_responses import (
     AlterConfigsResponse,
     AlterOffsetsResponse,
     DeleteGroupResponse,
@@ -34,7 +34,7 @@ from sharegroup.protocol.share_group_responses import (
     ShareGroupRefusal,
     TopicError,
 )
-from sharegroup.protocol.share_partition_responses import (
+from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from sharegroup.config.loading import parse_config
-from sharegroup.testkit.simulation.gateway_process import SimulatedGateway, Surroundings
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.log_clients import Weather
-from sharegroup.testkit.simulation.trace import Trace
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
-from sharegroup.testkit.simulation.wire_client import ClientSide, ShareClient
-from sharegroup.testkit.simulation.wire_habits import HABITS, Habit
-from sharegroup.testkit.simulation.wire_observer import Acknowledgement, Delivery, Place
 from sharegroup.types import AcknowledgeType
+from tests.simulation.brokers.kafka_log import SimulatedKafka
+from tests.simulation.brokers.log_clients import Weather
+from tests.simulation.gateway.gateway_process import SimulatedGateway, Surroundings
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_clock import Scheduler
+from tests.simulation.wire.wire_client import ClientSide, ShareClient
+from tests.simulation.wire.wire_habits import HABITS, Habit
+from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
 from tests.unit.simulation.minimal_job import MinimalJob
 
 LOCK_MS = 15_000

@@ -9,15 +9,15 @@ import json
 from typing import Any
 
 from sharegroup.config import Config
-from sharegroup.engine import rows
-from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import ShareGroupOperator
-from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.share_partition_requests import decode_share_partition_request
-from sharegroup.testkit.simulation.kafka_log import LogRecord, PartitionLog, SimulatedKafka
-from sharegroup.testkit.simulation.trace import Trace
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.protocol.rows.share_partition_requests import decode_share_partition_request
+from tests.simulation.brokers.kafka_log import LogRecord, PartitionLog, SimulatedKafka
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_clock import Scheduler
 
 BATCH_MS = 250
 GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES = (

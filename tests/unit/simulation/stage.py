@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sharegroup.tables.schemas import DELIVERY_LOG
-from sharegroup.testkit.simulation.administrators import Administrator
-from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
-from sharegroup.testkit.simulation.job_adapter import NAMES
-from sharegroup.testkit.simulation.job_host import JobHost
-from sharegroup.testkit.simulation.job_sources import use_virtual_time
-from sharegroup.testkit.simulation.judge import Violation
-from sharegroup.testkit.simulation.last_judgement import judge_at_the_end
-from sharegroup.testkit.simulation.row_member import Habits, RowMember
-from sharegroup.testkit.simulation.world import make_world
+from sharegroup.storage.schemas import DELIVERY_LOG
+from tests.simulation.administrators import Administrator
+from tests.simulation.checkpoint_folder import CheckpointFolder
+from tests.simulation.job.job_adapter import NAMES
+from tests.simulation.job.job_host import JobHost
+from tests.simulation.job.job_sources import use_virtual_time
+from tests.simulation.judges.judge import Violation
+from tests.simulation.judges.last_judgement import judge_at_the_end
+from tests.simulation.members.row_member import Habits, RowMember
+from tests.simulation.world import make_world
 
 TOPIC = "orders"
 LOCK_MS = 15_000

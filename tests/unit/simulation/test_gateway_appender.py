@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
-from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.log_clients import Weather
-from sharegroup.testkit.simulation.trace import Trace
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
-from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+from tests.simulation.brokers.kafka_log import SimulatedKafka
+from tests.simulation.brokers.log_clients import Weather
+from tests.simulation.gateway.gateway_appender import SimulatedAppender
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_clock import Scheduler
+from tests.simulation.virtual_loop import VirtualLoop
 
 
 class Appending:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.testkit.simulation.gateway_fleet import GatewayFleet
-from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
-from sharegroup.testkit.simulation.world import make_world
+from tests.simulation.gateway.gateway_fleet import GatewayFleet
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.world import make_world
 
 Act = Callable[[GatewayFleet], None]
 

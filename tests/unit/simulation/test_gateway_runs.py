@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.testkit.simulation.log_clients import Weather
-from sharegroup.testkit.simulation.wire_habits import HABITS, Habit
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.simulation.brokers.log_clients import Weather
+from tests.simulation.wire.wire_habits import HABITS, Habit
 from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
 
 DIGEST = """

@@ -9,11 +9,11 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.messages import ShareFetchRequest
-from sharegroup.testkit.simulation.wire_client import ShareClient
-from sharegroup.testkit.simulation.wire_connection import Answer, Connection
-from sharegroup.testkit.simulation.wire_habits import Habit
-from sharegroup.testkit.simulation.wire_session import FetchSize
 from sharegroup.types import AcknowledgeType
+from tests.simulation.wire.wire_client import ShareClient
+from tests.simulation.wire.wire_connection import Answer, Connection
+from tests.simulation.wire.wire_habits import Habit
+from tests.simulation.wire.wire_session import FetchSize
 from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
 from tests.unit.simulation.minimal_job import BATCH_MS
 

@@ -11,17 +11,17 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import READ_TIMEOUT_S, LogPosition, LogReader, LogReadError
 from sharegroup.gateway.upstream.cluster import SLOW_ANSWER_S
-from sharegroup.kafka_clients.broker_connections import NEXT_BROKER_S
-from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.broker_connections import NEXT_BROKER_S
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import made_topic_id
-from sharegroup.testkit.simulation.broker_answers import BatchBytes, UpstreamFaults
-from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
-from sharegroup.testkit.simulation.gateway_upstream import SimulatedUpstream
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.log_clients import Weather
-from sharegroup.testkit.simulation.trace import Trace
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
-from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+from tests.simulation.brokers.broker_answers import BatchBytes, UpstreamFaults
+from tests.simulation.brokers.kafka_log import SimulatedKafka
+from tests.simulation.brokers.log_clients import Weather
+from tests.simulation.gateway.gateway_batch_bytes import record_offsets
+from tests.simulation.gateway.gateway_upstream import SimulatedUpstream
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_clock import Scheduler
+from tests.simulation.virtual_loop import VirtualLoop
 
 
 class Upstream:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.commit.query_run import QueryRun
-from sharegroup.testkit.simulation import machine_clock
-from sharegroup.testkit.simulation.machine_clock import MachineClock, SimulatedJobClock
-from sharegroup.testkit.simulation.run import run
-from sharegroup.topics.job_clock import ClockReading
+from sharegroup.job.commit.query_run import QueryRun
+from sharegroup.kafka_clients.job_clock import ClockReading
+from tests.simulation import machine_clock
+from tests.simulation.machine_clock import MachineClock, SimulatedJobClock
+from tests.simulation.run import run
 
 pytestmark = pytest.mark.thorough
 

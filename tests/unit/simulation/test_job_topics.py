@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sharegroup.engine.led_partition import LedPartition
-from sharegroup.testkit.simulation import job_topic_faults
-from sharegroup.testkit.simulation.run import run
-from sharegroup.topics.response_partitions import ResponsePartitions
-from sharegroup.watch.request_clock import RequestClock
+from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.job.clock.request_clock import RequestClock
+from sharegroup.kafka_clients.response_partitions import ResponsePartitions
+from tests.simulation.job import job_topic_faults
+from tests.simulation.run import run
 
 pytestmark = pytest.mark.thorough
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.testkit.simulation.judge import Judge, Key
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.trace import Trace
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.types import AcquiredRange
+from tests.simulation.brokers.kafka_log import SimulatedKafka
+from tests.simulation.judges.judge import Judge, Key
+from tests.simulation.trace import Trace
+from tests.simulation.virtual_clock import Scheduler
 
 
 class Logs:

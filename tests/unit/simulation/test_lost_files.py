@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.commit import commit_steps, query_run
+from sharegroup.job.commit import commit_steps, query_run
 from sharegroup.spark.job import supervisor
-from sharegroup.testkit.simulation import job_adapter
-from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
-from sharegroup.testkit.simulation.run import run
-from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, SlowTable
+from tests.simulation.checkpoint_folder import CheckpointFolder
+from tests.simulation.job import job_adapter
+from tests.simulation.job.simulated_tables import SimulatedTables, SlowTable
+from tests.simulation.run import run
 
 pytestmark = pytest.mark.thorough
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.engine.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.led_partition import LedPartition
 from sharegroup.protocol.topic_ids import made_topic_id, topic_id_text
-from sharegroup.testkit.simulation.judge import Key
-from sharegroup.testkit.simulation.world import NO_TOPIC_IDS, faults_of
+from tests.simulation.judges.judge import Key
+from tests.simulation.world import NO_TOPIC_IDS, faults_of
 from tests.unit.simulation.stage import TOPIC, Stage
 
 ID = topic_id_text(made_topic_id("simulated", TOPIC))

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.commit.fence import Fence
-from sharegroup.commit.job_lead import JobLead
-from sharegroup.engine.partition_configs import PartitionConfig, PartitionConfigs
-from sharegroup.testkit.simulation import job_host, population
-from sharegroup.testkit.simulation.run import run
+from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig, PartitionConfigs
+from sharegroup.job.lead.job_lead import JobLead
+from sharegroup.storage.writing.fence import Fence
+from tests.simulation import population
+from tests.simulation.job import job_host
+from tests.simulation.run import run
 
 pytestmark = pytest.mark.thorough
 

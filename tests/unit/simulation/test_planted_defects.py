@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from sharegroup.commit import commit_steps
-from sharegroup.commit.current_rows import CurrentRows
-from sharegroup.commit.versioned_table import Row, Write
-from sharegroup.config.offset_reset import AutoOffsetReset
-from sharegroup.engine.incarnations import Incarnations
-from sharegroup.engine.led_partition import LedPartition
+from sharegroup.config.keys.offset_reset import AutoOffsetReset
+from sharegroup.core.group_coordinator import CoordinatorResult, ReleaseMember, ShareGroup, share_group
+from sharegroup.core.group_coordinator.assignors import SubscribedTopicDescriber
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.operators.share_partition.incarnations import Incarnations
+from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.share_partition import SharePartition
+from sharegroup.core.share_partition.outcome import Outcome
+from sharegroup.core.share_partition.record_state import ACQUIRED
 from sharegroup.gateway.sessions.member_partition import MemberPartition
-from sharegroup.group_coordinator import CoordinatorResult, ReleaseMember, ShareGroup, share_group
-from sharegroup.group_coordinator.assignors import SubscribedTopicDescriber
-from sharegroup.group_coordinator.group_metadata import GroupMetadata
-from sharegroup.protocol.share_group_requests import HeartbeatRequest
-from sharegroup.share_partition import SharePartition
-from sharegroup.share_partition.outcome import Outcome
-from sharegroup.share_partition.record_state import ACQUIRED
-from sharegroup.testkit.simulation.run import run
+from sharegroup.job.commit import commit_steps
+from sharegroup.job.commit.current_rows import CurrentRows
+from sharegroup.job.knowledge.known_configs import KnownConfigs
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
+from sharegroup.storage.writing.versioned_table import Row, Write
 from sharegroup.types import Cause
-from sharegroup.watch.known_configs import KnownConfigs
+from tests.simulation.run import run
 
 pytestmark = pytest.mark.thorough
 

@@ -11,12 +11,12 @@ from kafka import TopicPartition
 
 from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.upstream import cluster
-from sharegroup.kafka_clients import log_offsets
-from sharegroup.kafka_clients.silent_brokers import SilentBrokers
-from sharegroup.testkit.simulation import broker_faults
-from sharegroup.testkit.simulation.run import run
-from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.request_clock import RequestClock
+from sharegroup.job.clock.request_clock import RequestClock
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.connections import log_offsets
+from sharegroup.kafka_clients.connections.silent_brokers import SilentBrokers
+from tests.simulation.brokers import broker_faults
+from tests.simulation.run import run
 
 pytestmark = pytest.mark.thorough
 

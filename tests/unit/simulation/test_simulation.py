@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.testkit.simulation.run import run
+from tests.simulation.run import run
 
 #: Cheap ones that have, together, every kind of fault. `make simulate` has more.
 _SEEDS = (1, 2, 5, 7, 9, 12, 13, 18)

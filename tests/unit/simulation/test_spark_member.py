@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from sharegroup.member.member_logic import MemberLogic
-from sharegroup.testkit.simulation import simulated_sink
-from sharegroup.testkit.simulation.sink_judge import RULE
-from sharegroup.testkit.simulation.spark_fleet import SparkFleet
-from sharegroup.testkit.simulation.spark_member import SparkMember
-from sharegroup.testkit.simulation.spark_process import SparkHabits
-from sharegroup.testkit.simulation.spark_query import POINTS
+from tests.simulation.judges.sink_judge import RULE
+from tests.simulation.members import simulated_sink
+from tests.simulation.spark.spark_fleet import SparkFleet
+from tests.simulation.spark.spark_member import SparkMember
+from tests.simulation.spark.spark_process import SparkHabits
+from tests.simulation.spark.spark_query import POINTS
 from tests.unit.simulation.stage import LOCK_MS, TOPIC, Stage
 
 Scenario = Callable[["SparkStage"], None]

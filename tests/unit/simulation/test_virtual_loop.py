@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
-from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+from tests.simulation.virtual_clock import Scheduler
+from tests.simulation.virtual_loop import VirtualLoop
 
 
 class Journal:

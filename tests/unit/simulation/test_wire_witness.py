@@ -8,10 +8,10 @@ import pytest
 
 from sharegroup.gateway.sessions.holdings import Holdings
 from sharegroup.gateway.sessions.read_ahead_buffer import Grant
-from sharegroup.testkit.simulation.judge import Judge
-from sharegroup.testkit.simulation.wire_observer import Acknowledgement, Delivery, Place
-from sharegroup.testkit.simulation.wire_witness import Witness
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+from tests.simulation.judges.judge import Judge
+from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
+from tests.simulation.wire.wire_witness import Witness
 from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
 
 RULE = "an acknowledgement after its lock"

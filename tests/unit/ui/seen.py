@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from starlette.testclient import TestClient
 
-from sharegroup.admin import LogOffsets
 from sharegroup.config import Config, GatewayConfig
-from sharegroup.gateway.security.acl import Acl
-from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.tables import KeptTables, MemberDescription, ShareGroupDescription
+from sharegroup.kafka_clients.admin import LogOffsets
+from sharegroup.security.acl import Acl
+from sharegroup.security.authorization import Authorization
+from sharegroup.storage import KeptTables, MemberDescription, ShareGroupDescription
 from sharegroup.types import RecordState, StateBatch
 from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
-from sharegroup.ui.logs import Payload, Place
-from sharegroup.ui.looks import GroupLook, Look, PartitionLook
+from sharegroup.ui.data.logs import Payload, Place
+from sharegroup.ui.data.looks import GroupLook, Look, PartitionLook
+from sharegroup.ui.data.trend import LagHistory
 from sharegroup.ui.pages import Parts
-from sharegroup.ui.trend import LagHistory
 
 NOW_MS = 1_795_000_000_000
 TOPIC_ID = "nTqM0Q7dRkyb5xJw2hVu3A"

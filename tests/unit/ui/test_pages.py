@@ -10,8 +10,8 @@ import pytest
 
 from sharegroup.config import Config, GatewayConfig
 from sharegroup.errors import InvalidConfigError
-from sharegroup.gateway.security.acl import load_acl
-from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.security.acl import load_acl
+from sharegroup.security.authentication.credentials import hash_password
 from sharegroup.ui.server import PageServer
 from tests.unit.ui.seen import browser, group, many_ranges, partition, parts
 

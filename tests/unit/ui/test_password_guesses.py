@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sharegroup.config import GatewayConfig
-from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.security.authentication.credentials import hash_password
 from sharegroup.ui.app import application
 from tests.unit.ui.seen import group, parts
 

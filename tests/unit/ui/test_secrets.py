@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sharegroup.config import Config, GatewayConfig, JobConfig
-from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.security.authentication.credentials import hash_password
 from sharegroup.ui.access import Access
 from sharegroup.ui.app import application
 from tests.unit.ui.seen import browser, group, partition, parts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.ui import words
+from sharegroup.ui.data.payloads import MOST_BYTES, Shown, shown
+from sharegroup.ui.data.trend import LagHistory, polyline
 from sharegroup.ui.kept import KeptAnswers
 from sharegroup.ui.paging import page_of, whole_number
-from sharegroup.ui.payloads import MOST_BYTES, Shown, shown
-from sharegroup.ui.trend import LagHistory, polyline
 
 
 @pytest.mark.parametrize(

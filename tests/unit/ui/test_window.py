@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.types import RecordState, StateBatch
-from sharegroup.ui.window import (
+from sharegroup.ui.data.window import (
     COLUMNS,
     Bar,
     Kind,

@@ -1,0 +1,97 @@
+"""Connecting an administrator's command: `--bootstrap-server`, `--command-config`, `--timeout`; and how it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sharegroup.cli.options.output import warn
+from sharegroup.errors import ShareGroupError
+
+if TYPE_CHECKING:
+    from sharegroup.kafka_clients.admin import ShareGroupAdmin
+
+CLIENT_ID = "sharegroup-admin"
+DEFAULT_TIMEOUT_MS = 30_000
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(envvar="SHAREGROUP_BOOTSTRAP_SERVER", help="host:port of the gateway, or of Kafka 4.2 or later."),
+]
+CommandConfig = Annotated[
+    Path | None, typer.Option(help="A properties file with settings of the connection, by Java's names.")
+]
+Timeout = Annotated[int, typer.Option(min=1, help="How long to go on trying, in ms.")]
+
+
+class CommandError(ShareGroupError):
+    """What the user asked for cannot be done; the text says why."""
+
+
+@contextmanager
+def connected(bootstrap_server: str | None, command_config: Path | None, timeout_ms: int) -> Iterator[ShareGroupAdmin]:
+    """The admin client, closed at the end. Raises CommandError, InvalidConfigError, KafkaError."""
+    settings = client_settings(bootstrap_server, command_config)
+    from sharegroup.kafka_clients.admin import ShareGroupAdmin
+
+    with ShareGroupAdmin(**settings, timeout_ms=timeout_ms) as admin:
+        yield admin
+
+
+def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
+    """kafka-python's settings for the command's clients. Raises CommandError, InvalidConfigError.
+
+    The clients' own log is turned off unless the command's is on: what goes wrong is told once, by the command.
+    """
+    if not bootstrap_server:
+        raise CommandError('Missing required argument "[bootstrap-server]"')
+    if not logging.getLogger().isEnabledFor(logging.INFO):
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    if command_config is None:
+        servers = [server.strip() for server in bootstrap_server.split(",")]
+        return {"client_id": CLIENT_ID, "bootstrap_servers": servers}
+    from sharegroup.kafka_clients.client_settings import python_properties
+
+    properties = read_properties(command_config)
+    properties.pop("bootstrap.servers", None)
+    return {"client_id": CLIENT_ID, **python_properties(bootstrap_server, properties)}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A properties file as Java's tools take it: lines of name=value, # and ! begin comments. Raises CommandError."""
+    try:
+        lines = path.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+    found = {}
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if name.startswith(("#", "!")) or not line.strip():
+            continue
+        if not equals:
+            raise CommandError(f"{path}: a line without name=value")  # not shown: it may be a secret
+        found[name.strip()] = value.strip()
+    return found
+
+
+@contextmanager
+def reported(action: str) -> Iterator[None]:
+    """Any failure of the command becomes one line on standard error, and exit code 1."""
+    from kafka.errors import KafkaError
+
+    from sharegroup.kafka_clients.admin.errors import text_of
+
+    try:
+        yield
+    except ShareGroupError as error:
+        warn(str(error))
+    except KafkaError as error:
+        warn(f"Error: Executing {action} failed due to {text_of(error)}")
+    else:
+        return
+    raise typer.Exit(1)

@@ -1,0 +1,61 @@
+"""The command `sharegroup gateway`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sharegroup.cli.options.config_option import config_of
+from sharegroup.cli.servers.page_process import page_beside
+from sharegroup.cli.servers.without_pandas import do_without_pandas
+
+if TYPE_CHECKING:
+    from sharegroup.config import Config
+
+
+def gateway(
+    config: Annotated[
+        Path, typer.Option(help="The job's configuration file; its section `gateway` is this command's.")
+    ],
+    port: Annotated[int | None, typer.Option(help="Instead of gateway.listener.port; 0: any free port.")] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Instead of the file's bootstrap.servers (the upstream brokers).")
+    ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Instead of gateway.metrics.port; 0: no metrics.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Gateways to run, each with ports of its own: 100 above those of the one before.")
+    ] = 1,
+    ui_port: Annotated[int | None, typer.Option(help="Instead of gateway.ui.port; 0: no page.")] = None,
+) -> None:
+    """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
+    overridden = _overridden(config_of(config), port, bootstrap_servers, metrics_port)
+    with page_beside(config, overridden.gateway.ui_port if ui_port is None else ui_port, bootstrap_servers):
+        code = _run(overridden) if workers == 1 else _run_all(config, overridden, workers, bootstrap_servers)
+    raise typer.Exit(code)
+
+
+def _run(config: Config) -> int:
+    do_without_pandas()
+    from sharegroup.cli.servers.gateway_server import run_gateway
+
+    return run_gateway(config)
+
+
+def _run_all(path: Path, config: Config, workers: int, bootstrap_servers: str | None) -> int:
+    from sharegroup.cli.servers.gateway_workers import run_workers, worker_commands
+
+    is_verbose = logging.getLogger().isEnabledFor(logging.INFO)
+    return run_workers(worker_commands(path, config.gateway, workers, bootstrap_servers, is_verbose))
+
+
+def _overridden(config: Config, port: int | None, bootstrap_servers: str | None, metrics_port: int | None) -> Config:
+    given = {"listener_port": port, "metrics_port": metrics_port}
+    gateway_config, job = config.gateway, config.job
+    gateway_config = gateway_config.model_copy(update={name: n for name, n in given.items() if n is not None})
+    if bootstrap_servers is not None:
+        job = job.model_copy(update={"bootstrap_servers": bootstrap_servers})
+    return dataclasses.replace(config, job=job, gateway=gateway_config)

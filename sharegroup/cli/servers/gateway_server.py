@@ -1,0 +1,43 @@
+"""Running the gateway until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from sharegroup.config import Config
+from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.server import running_gateway
+from sharegroup.security.audit import set_up_audit_log
+
+logger = logging.getLogger(__name__)
+
+
+def run_gateway(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT, and until the clients have gone then; the exit code.
+
+    1: the upstream brokers or a port are not to be had.
+    """
+    set_up_audit_log()
+    try:
+        asyncio.run(_serve(config))
+    except (ShareGroupError, OSError) as error:
+        print(f"gateway: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: Config) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running_gateway(config) as gateway:
+        served = [f"broker {node}: {host}:{port}" for node, (host, port) in sorted(gateway.addresses.items())]
+        if base := config.gateway.listener_port:
+            served.insert(0, f"bootstrap port {base}")
+        print(f"gateway: listening ({', '.join(served)})", flush=True)
+        await stop.wait()
+        await gateway.drain()

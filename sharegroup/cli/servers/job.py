@@ -1,0 +1,40 @@
+"""The command `sharegroup job`: the share-group job on this machine, with the JARs that set-up has fetched."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from sharegroup.cli.options.config_option import config_of
+
+if TYPE_CHECKING:
+    from sharegroup.config import JobConfig
+
+
+def job(
+    config: Annotated[Path, typer.Option(help="The job's configuration file.")],
+    driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
+    cell: Annotated[str, typer.Option(help="The cell whose job this is, if the file has cells (experimental).")] = "",
+) -> None:
+    """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
+    from sharegroup.spark.jars import JarsError
+
+    try:
+        _run_job(config, config_of(config).of_cell(cell).job, driver_memory, cell)
+    except JarsError as error:
+        typer.echo(f"job: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str) -> NoReturn:
+    """Become the job: this process goes on as `sharegroup.spark.job.run_job`. Raises JarsError."""
+    from sharegroup.spark.local_spark import local_settings, pyspark_environment
+
+    settings = local_settings([job_config.tables_path, job_config.checkpoint_path])
+    environment = pyspark_environment("local[*]", driver_memory, settings)
+    command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config), "--cell", cell]
+    os.execve(sys.executable, command, {**os.environ, **environment})

@@ -1,1 +1,0 @@
-"""The five steps of a commit, the writer of Delta tables with its fence, and their upkeep; delta-rs, no Spark."""

@@ -1,0 +1,36 @@
+"""The group coordinator of share groups, as a pure machine: no Spark, no Kafka, no clock (KIP-932, KIP-848).
+
+`ShareGroup` is one group. Its records are rows of `share_groups`, `share_group_members` and `share_partitions`.
+"""
+
+from sharegroup.core.group_coordinator.records import (
+    Assignment,
+    DeletedTopicRecord,
+    GroupState,
+    SessionRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TargetAssignmentRecord,
+    TopicPartitions,
+)
+from sharegroup.core.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
+from sharegroup.core.group_coordinator.share_group import ShareGroup
+
+__all__ = [
+    "Assignment",
+    "Configure",
+    "CoordinatorResult",
+    "DeletedTopicRecord",
+    "GroupState",
+    "ReleaseMember",
+    "SessionRecord",
+    "ShareGroup",
+    "ShareGroupMemberRecord",
+    "ShareGroupRecord",
+    "SharePartitionRecord",
+    "SharePartitionStatus",
+    "TargetAssignmentRecord",
+    "TopicPartitions",
+]

@@ -1,0 +1,1 @@
+"""Administrative requests: alter and delete offsets, configs, members and groups."""

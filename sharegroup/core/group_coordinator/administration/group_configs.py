@@ -1,0 +1,81 @@
+"""IncrementalAlterConfigs on a GROUP resource: values that a group has for itself, before it exists and after.
+
+What was answered is in force for whatever happens after the answer. Two things see to it beside the configs' rows:
+
+- each share-partition is sent the effective config (`Configure`), in its own order, before the answer;
+- a share-partition that is still to be initialized by share.auto.offset.reset begins again under the next epoch, with
+  the reset of now in its row: its state may be on its way already, by the values of before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sharegroup.config import Config, GroupConfig, GroupOverrides, check_group_overrides
+from sharegroup.core.group_coordinator.change import Change
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.group_coordinator.records import (
+    BY_AUTO_OFFSET_RESET,
+    ShareGroupConfigRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+)
+from sharegroup.core.group_coordinator.results import Configure, CoordinatorResult, named
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest
+from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
+
+
+def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
+    """Set the named values, or take them away where they are None; all or nothing.
+
+    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG with every problem of the values.
+    """
+    if not group.group_id.strip():
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
+    given = {name: value for name, value in request.configs.items() if value is not None}
+    if given:
+        _check(group, request.configs, job)
+    change = Change(group)
+    if not request.validate_only:
+        for name, value in sorted(request.configs.items()):
+            if group.configs.get(name) != value:
+                change.add(ShareGroupConfigRecord(group.group_id, name, value))
+    response = AlterConfigsResponse(*named(request))
+    if change.after is group:
+        return CoordinatorResult(response=response)
+    config = job.effective(group.group_id, change.after.configs).config
+    _start_anew(change, config)
+    configure = _configure(change.after, request, config)
+    return CoordinatorResult(*change.records(), response=response, configure=configure)
+
+
+def _start_anew(change: Change, config: GroupConfig) -> None:
+    """Under the next epoch: those that are to be initialized by another share.auto.offset.reset than that of now."""
+    reset = str(config.auto_offset_reset)
+    outdated = [record for record in _initializing(change.after) if record.auto_offset_reset != reset]
+    if outdated:
+        change.bump_group_epoch()
+        for record in outdated:
+            change.add(record._replace(state_epoch=change.after.group_epoch, auto_offset_reset=reset))
+
+
+def _initializing(group: GroupMetadata) -> Iterator[SharePartitionRecord]:
+    for records in group.share_partitions.values():
+        for record in records.values():
+            if record.status is SharePartitionStatus.INITIALIZING and record.start_offset == BY_AUTO_OFFSET_RESET:
+                yield record
+
+
+def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: GroupConfig) -> Configure | None:
+    topics = group.topics(SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED)
+    return Configure(group.group_id, request.id, config, tuple(topics.values())) if topics else None
+
+
+def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:
+    """Check what the group would have: the values of the file, those set before, and the new ones over them."""
+    stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
+    of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()
+    _, problems = check_group_overrides({**of_file, **stored}, job.group, group_id=group.group_id)
+    if problems:
+        raise RequestError(ErrorCode.INVALID_CONFIG, "; ".join(problems))

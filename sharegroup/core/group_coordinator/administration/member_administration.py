@@ -1,0 +1,122 @@
+"""What an administrator does to a group's members: have them rebalanced now (KIP-345), and remove some now (KIP-345,
+"removeMembersFromConsumerGroup"; both for share groups ours).
+
+A rebalance is for a worker that went and will not come back soon: static members that are away leave before their
+sessions are over, and the assignor runs at once. Away is who has left for a restart, and who has sent no heartbeat for
+as long as a dynamic member may. What a removed member held is released at once, but where a gateway may still answer
+for the member, because of the session deadline that it was told: then its locks run out.
+
+A process of a removed member that lives is told UNKNOWN_MEMBER_ID, and may join again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sharegroup.config import GroupConfig
+from sharegroup.core.group_coordinator.administration.admin_rules import check_existing
+from sharegroup.core.group_coordinator.change import Change
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.group_coordinator.records import ShareGroupMemberRecord, TargetAssignmentMetadataRecord
+from sharegroup.core.group_coordinator.results import CoordinatorResult, ReleaseMember, named
+from sharegroup.core.group_coordinator.static_membership import GONE, session_timeout_ms
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.rows.share_group_requests import (
+    InvokeConsumerRebalanceRequest,
+    MemberIdentity,
+    RemoveMembersRequest,
+)
+from sharegroup.protocol.rows.share_group_responses import (
+    InvokeConsumerRebalanceResponse,
+    MemberError,
+    RemoveMembersResponse,
+)
+
+
+def invoke_consumer_rebalance(
+    group: GroupMetadata, request: InvokeConsumerRebalanceRequest, append_ms: int, now_ms: int, config: GroupConfig
+) -> CoordinatorResult:
+    """Static members that are away leave, and the assignor runs at once.
+
+    `append_ms` is the request's: all heartbeats that were appended before it have been read. Raises RequestError:
+    INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
+    """
+    check_existing(group)
+    if not group.members:
+        message = f"Group {group.group_id} is {group.group_state.value}: it has no members to be rebalanced."
+        raise RequestError(ErrorCode.INVALID_REQUEST, message)
+    away = [m for _, m in sorted(group.members.items()) if m.is_static and _is_away(group, m, append_ms, config)]
+    removed = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in away)
+    response = InvokeConsumerRebalanceResponse(*named(request), removed=removed)
+    return _removed(group, away, now_ms)._replace(response=response)
+
+
+def remove_members(group: GroupMetadata, request: RemoveMembersRequest, now_ms: int) -> CoordinatorResult:
+    """Remove the members that are named by id or by group instance id, and tell of each.
+
+    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a request that names nobody.
+    """
+    check_existing(group)
+    if not request.members:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "At least one member must be named.")
+    errors, leaving = [], {}
+    for identity in request.members:
+        member_id, error = _found(group, identity)
+        errors.append(error)
+        if not error.error_code:
+            leaving[member_id] = group.members[member_id]
+    response = RemoveMembersResponse(*named(request), member_errors=tuple(errors))
+    if not leaving:
+        return CoordinatorResult(response=response)
+    return _removed(group, leaving.values(), now_ms)._replace(response=response)
+
+
+def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: int, config: GroupConfig) -> bool:
+    if member.incarnation_id == GONE:
+        return True
+    heard_ms = group.session_deadlines[member.member_id] - session_timeout_ms(member, config)
+    return append_ms >= heard_ms + config.session_timeout_ms
+
+
+def _found(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
+    """The id of the member that is meant, and what is wrong with what names it."""
+    given, name = identity
+    member_id = group.static_members.get(name, "") if name is not None else given
+    if member_id not in group.members:
+        what = f"Member {given}" if name is None else f"A member with the group instance id {name}"
+        message = f"{what} is not in group {group.group_id}."
+        return "", MemberError(*identity, int(ErrorCode.UNKNOWN_MEMBER_ID), message)
+    if given not in ("", member_id):
+        message = f"Group instance id {name} is that of another member than {given}."
+        return "", MemberError(*identity, int(ErrorCode.FENCED_INSTANCE_ID), message)
+    return member_id, MemberError(member_id, group.members[member_id].group_instance_id, int(ErrorCode.NONE), None)
+
+
+def _removed(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now_ms: int) -> CoordinatorResult:
+    """They are gone, and the assignor's next run is due at once."""
+    change, assignable = Change(group), tuple(group.assignable().values())
+    change.add(TargetAssignmentMetadataRecord(group.assignor, None))
+    for member in leaving:
+        change.add(member._replace(is_tombstone=True))
+    change.bump_group_epoch()
+    releases = [
+        ReleaseMember(
+            group.group_id,
+            member.member_id,
+            member.member_epoch,
+            () if _is_relied_on(group, member, now_ms) else assignable,
+        )
+        for member in leaving
+    ]
+    return CoordinatorResult(*change.records(), releases=tuple(releases) if assignable else ())
+
+
+def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
+    """Whether a gateway may answer acknowledgements of the member, until the deadline that it was told; of a static one
+    it answers none by itself."""
+    if member.is_static:
+        return False
+    reply_to, others_until_ms = group.told[member.member_id]
+    is_by_gateway = reply_to not in ("", member.member_id)
+    until_ms = group.session_deadlines[member.member_id] if is_by_gateway else others_until_ms
+    return until_ms > now_ms

@@ -1,0 +1,77 @@
+"""AlterShareGroupOffsets (KIP-932): share-partitions of an empty group start anew where the administrator says.
+
+An altered share-partition becomes `initializing` under the next group epoch. Its start offset holds from the moment
+that row is durable: whoever loads the share-partition later finds a state of a lower epoch and begins again.
+
+A topic that was made again under its name is another one. Unlike a member with old metadata, an administrator who names
+it means the new one: what the group has of the one before is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sharegroup.core.group_coordinator.administration.admin_rules import check_alterable
+from sharegroup.core.group_coordinator.administration.deletion import deleting
+from sharegroup.core.group_coordinator.change import Change
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.group_coordinator.records import SharePartitionRecord, SharePartitionStatus
+from sharegroup.core.group_coordinator.results import CoordinatorResult, named
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.rows.share_group_requests import AlterOffsetsRequest, StartOffset, TopicMetadata
+from sharegroup.protocol.rows.share_group_responses import AlterOffsetsResponse, PartitionError
+
+
+def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
+    """Alter what can be altered, and tell of each share-partition; an unknown group is made, empty.
+
+    Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
+    """
+    check_alterable(group)
+    topics = {
+        name: topic for name, topic in request.topics.items() if not group.is_deleted_topic(topic.topic_id, now_ms)
+    }
+    errors = [_error(offset, topics.get(offset.topic)) for offset in request.offsets]
+    altered = [offset for offset, error in zip(request.offsets, errors, strict=True) if not error.error_code]
+    change = Change(group)
+    if altered:
+        change.bump_group_epoch()
+        for record in (*_deleting(group, request, altered), *_initializing(change.after, request, altered)):
+            change.add(record)
+    response = AlterOffsetsResponse(*named(request), partition_errors=tuple(errors))
+    return CoordinatorResult(*change.records(), response=response)
+
+
+def _error(offset: StartOffset, topic: TopicMetadata | None) -> PartitionError:
+    if topic is None or not 0 <= offset.partition < topic.partitions:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        return PartitionError(offset.topic, offset.partition, int(code), message)
+    if offset.start_offset < 0:
+        message = f"StartOffset {offset.start_offset} is negative."
+        return PartitionError(offset.topic, offset.partition, int(ErrorCode.INVALID_REQUEST), message)
+    return PartitionError(offset.topic, offset.partition, int(ErrorCode.NONE), None)
+
+
+def _initializing(
+    group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
+) -> Iterator[SharePartitionRecord]:
+    for topic, partition, start_offset in altered:
+        yield SharePartitionRecord(
+            group.group_id,
+            topic,
+            request.topics[topic].topic_id,
+            partition,
+            SharePartitionStatus.INITIALIZING,
+            group.group_epoch,
+            start_offset,
+        )
+
+
+def _deleting(
+    group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
+) -> Iterator[SharePartitionRecord]:
+    """What there is of the topics that had these names before."""
+    topic_ids = group.topic_ids()
+    for topic in dict.fromkeys(offset.topic for offset in altered):
+        if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:
+            yield from deleting(group, topic_ids[topic])

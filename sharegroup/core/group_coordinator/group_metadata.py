@@ -1,0 +1,203 @@
+"""The state of one share group, and `replay`, the only thing that changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sharegroup.core.group_coordinator.records import (
+    Assignment,
+    DeletedTopicRecord,
+    GroupState,
+    InitializationRecord,
+    Record,
+    SessionRecord,
+    ShareGroupConfigRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TargetAssignmentMetadataRecord,
+    TargetAssignmentRecord,
+    TopicPartitions,
+)
+
+#: Deleted topics that are remembered, and for how long: longer than anybody keeps metadata. Kafka gives no id twice;
+#: one that was made from a name (brokers without ids) means the next topic of that name.
+MAX_DELETED_TOPICS = 1_000
+DELETED_TOPIC_MS = 600_000
+
+
+@dataclass
+class GroupMetadata:
+    """A group's epochs, members and share-partitions; times are milliseconds since the epoch.
+
+    `share_partitions` maps topic id and partition to the last record of each; of the ids that a name has had, one at
+    most has records that are not DELETING. `targets`, `session_deadlines` and `told` have an entry for every member;
+    the last one is whom the deadline was told to, and until when others may rely on an earlier one. `configs`
+    are the values that requests have set, by name; they outlive the group. `deleted_topics` maps the ids of topics that
+    are no more, the newest last, to the time that was told. `assignor` and `assignment_timestamp_ms` tell of the
+    assignor's last run: its name ("" before the first one), and when, None if it had nothing to assign. `departed` are
+    the ids of those that have left since. `static_members` maps the names of static members to their ids (KIP-345).
+    `initialized_since_ms` is when the first share-partitions were initialized that the assignor has not seen yet,
+    because it waits for the others of their topic; None if there are none.
+    """
+
+    group_id: str
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    group_state: GroupState = GroupState.EMPTY
+    members: dict[str, ShareGroupMemberRecord] = field(default_factory=dict)
+    targets: dict[str, Assignment] = field(default_factory=dict)
+    session_deadlines: dict[str, int] = field(default_factory=dict)
+    told: dict[str, tuple[str, int]] = field(default_factory=dict)
+    share_partitions: dict[str, dict[int, SharePartitionRecord]] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict)
+    deleted_topics: dict[str, int] = field(default_factory=dict)
+    assignor: str = ""
+    assignment_timestamp_ms: int | None = None
+    departed: set[str] = field(default_factory=set)
+    static_members: dict[str, str] = field(default_factory=dict)
+    initialized_since_ms: int | None = None
+
+    @property
+    def next_epoch(self) -> int:
+        """The group epoch that the next change brings; a new group's first is 2, as in Kafka since 4.3."""
+        return max(self.group_epoch, 1) + 1
+
+    @property
+    def exists(self) -> bool:
+        """Whether the group has been joined, and not deleted since."""
+        return self.group_epoch > 0 and self.group_state is not GroupState.DEAD
+
+    def topic_ids(self) -> dict[str, str]:
+        """The id under which the group knows each topic, by name."""
+        known: dict[str, str] = {}
+        for topic_id, records in self.share_partitions.items():
+            living = next((r for r in records.values() if r.status is not SharePartitionStatus.DELETING), None)
+            if living is not None:
+                known[living.topic] = topic_id
+        return known
+
+    def is_deleted_topic(self, topic_id: str, now_ms: int) -> bool:
+        """Whether the topic is known to be no more."""
+        return topic_id in self.deleted_topics and now_ms < self.deleted_topics[topic_id] + DELETED_TOPIC_MS
+
+    def known(self, topic_id: str) -> dict[int, SharePartitionRecord]:
+        """The share-partitions of a topic, without those that are being deleted."""
+        records = self.share_partitions.get(topic_id, {})
+        return {p: record for p, record in records.items() if record.status is not SharePartitionStatus.DELETING}
+
+    def partitions(self, topic_id: str, status: SharePartitionStatus) -> tuple[int, ...]:
+        """The partitions of a topic that are in a status, ascending."""
+        records = self.share_partitions.get(topic_id, {})
+        return tuple(sorted(partition for partition, record in records.items() if record.status is status))
+
+    def topics(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
+        """The share-partitions that are in one of these statuses (none of them DELETING), by name of their topic."""
+        found = {}
+        for topic, topic_id in sorted(self.topic_ids().items()):
+            partitions = sorted(p for p, record in self.share_partitions[topic_id].items() if record.status in statuses)
+            if partitions:
+                found[topic] = TopicPartitions(topic, topic_id, tuple(partitions))
+        return found
+
+    def assignable(self) -> dict[str, TopicPartitions]:
+        """The initialized share-partitions, by name of their topic."""
+        return self.topics(SharePartitionStatus.INITIALIZED)
+
+    def copy(self) -> GroupMetadata:
+        """An independent copy; the records themselves never change."""
+        return GroupMetadata(
+            self.group_id,
+            self.group_epoch,
+            self.assignment_epoch,
+            self.group_state,
+            dict(self.members),
+            dict(self.targets),
+            dict(self.session_deadlines),
+            dict(self.told),
+            {topic_id: dict(partitions) for topic_id, partitions in self.share_partitions.items()},
+            dict(self.configs),
+            dict(self.deleted_topics),
+            self.assignor,
+            self.assignment_timestamp_ms,
+            set(self.departed),
+            dict(self.static_members),
+            self.initialized_since_ms,
+        )
+
+    def replay(self, record: Record) -> None:
+        """Apply one record; a group changes in no other way."""
+        if isinstance(record, SessionRecord):
+            self.session_deadlines[record.member_id] = record.deadline_ms
+            self.told[record.member_id] = record.reply_to, record.others_until_ms
+        elif isinstance(record, TargetAssignmentRecord):
+            self.targets[record.member_id] = record.assignment
+        elif isinstance(record, TargetAssignmentMetadataRecord):
+            self.assignor, self.assignment_timestamp_ms = record
+            self.initialized_since_ms = None
+            self.departed.clear()
+        elif isinstance(record, InitializationRecord):
+            self.initialized_since_ms = record.since_ms
+        elif isinstance(record, DeletedTopicRecord):
+            self._replay_deleted_topic(record)
+        elif isinstance(record, SharePartitionRecord):
+            self._replay_share_partition(record)
+        elif isinstance(record, ShareGroupConfigRecord):
+            self._replay_config(record)
+        elif isinstance(record, ShareGroupMemberRecord):
+            self._replay_member(record)
+        else:
+            self._replay_group(record)
+
+    def _replay_deleted_topic(self, record: DeletedTopicRecord) -> None:
+        self.deleted_topics.pop(record.topic_id, None)
+        self.deleted_topics[record.topic_id] = record.time_ms
+        newest = list(self.deleted_topics)[-MAX_DELETED_TOPICS:]
+        self.deleted_topics = {topic_id: self.deleted_topics[topic_id] for topic_id in newest}
+
+    def _replay_share_partition(self, record: SharePartitionRecord) -> None:
+        of_topic = self.share_partitions.setdefault(record.topic_id, {})
+        if record.is_tombstone:
+            of_topic.pop(record.partition, None)
+        else:
+            of_topic[record.partition] = record
+        if not of_topic:
+            del self.share_partitions[record.topic_id]
+
+    def _replay_config(self, record: ShareGroupConfigRecord) -> None:
+        if record.config_value is None:
+            self.configs.pop(record.config_name, None)
+        else:
+            self.configs[record.config_name] = record.config_value
+
+    def _replay_member(self, record: ShareGroupMemberRecord) -> None:
+        if not record.is_tombstone:
+            self.members[record.member_id] = record
+            if record.group_instance_id is not None:
+                self.static_members[record.group_instance_id] = record.member_id
+            return
+        self.departed.add(record.member_id)
+        if record.group_instance_id is not None:
+            self.static_members.pop(record.group_instance_id, None)
+        for by_member in (self.members, self.targets, self.session_deadlines, self.told):
+            by_member.pop(record.member_id, None)
+
+    def _replay_group(self, record: ShareGroupRecord) -> None:
+        """A dead group keeps its epochs: what was made under them stays fenced when the group is joined again.
+
+        It also keeps the share-partitions whose states are still to be deleted, and what was configured.
+        """
+        self.group_epoch = record.group_epoch
+        self.assignment_epoch = record.assignment_epoch
+        self.group_state = record.group_state
+        if record.group_state is GroupState.DEAD:
+            by_member = (self.members, self.targets, self.session_deadlines, self.told, self.departed)
+            for content in (*by_member, self.static_members):
+                content.clear()
+            self.assignor, self.assignment_timestamp_ms, self.initialized_since_ms = "", None, None
+            self.share_partitions = {
+                topic_id: deleting
+                for topic_id, records in self.share_partitions.items()
+                if (deleting := {p: r for p, r in records.items() if r.status is SharePartitionStatus.DELETING})
+            }

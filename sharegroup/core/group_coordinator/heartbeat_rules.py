@@ -1,0 +1,71 @@
+"""What a ShareGroupHeartbeat is refused for (KIP-932, "ShareGroupHeartbeat API"); administrators: `admin_rules`."""
+
+from __future__ import annotations
+
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.group_coordinator.records import ShareGroupMemberRecord
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.rows.row_fields import MAX_MEMBER_ID_LENGTH
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
+from sharegroup.types import is_topic_name
+
+JOIN_GROUP_EPOCH = 0
+LEAVE_GROUP_EPOCH = -1
+#: A static member leaves, and will be back (KIP-848).
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+
+
+def check_request(request: HeartbeatRequest) -> None:
+    """Raise RequestError when the request is wrong whatever the group's state is.
+
+    INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to what no topic can be called.
+    """
+    is_static, is_join = request.group_instance_id is not None, request.member_epoch == JOIN_GROUP_EPOCH
+    least_epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_EPOCH
+    faults = (
+        (not request.member_id.strip() and not (is_static and not request.member_id), "MemberId can't be empty."),
+        (len(request.member_id) > MAX_MEMBER_ID_LENGTH, f"MemberId has more than {MAX_MEMBER_ID_LENGTH} characters."),
+        (not request.group_id.strip(), "GroupId can't be empty."),
+        (request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
+        (is_join and not request.subscribed_topic_names, "SubscribedTopicNames must be set in first request."),
+        (request.group_instance_id is not None and not request.group_instance_id.strip(), "InstanceId can't be empty."),
+        (request.incarnation_id is not None and not request.incarnation_id.strip(), "IncarnationId can't be empty."),
+        (is_static and request.incarnation_id is None, "IncarnationId must be set of a static member."),
+        (request.member_epoch < least_epoch, "MemberEpoch is invalid."),
+    )
+    for is_wrong, message in faults:
+        if is_wrong:
+            raise RequestError(ErrorCode.INVALID_REQUEST, message)
+    for name in request.subscribed_topic_names or ():
+        if not is_topic_name(name):
+            message = f"The request attempted to perform an operation on an invalid topic: {name!r}."
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def check_capacity(group: GroupMetadata, max_size: int) -> None:
+    """Raise RequestError (GROUP_MAX_SIZE_REACHED) when no other member may join; those in the group keep going."""
+    if len(group.members) >= max_size:
+        message = f"The share group has reached its maximum capacity of {max_size} members."
+        raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
+def existing_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
+    """The member, or RequestError (GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)."""
+    if not group.exists:
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")
+    if member_id not in group.members:
+        message = f"Member {member_id} is not a member of group {group.group_id}."
+        raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return group.members[member_id]
+
+
+def fence(member: ShareGroupMemberRecord, member_epoch: int) -> None:
+    """Raise RequestError (FENCED_MEMBER_EPOCH) unless the epoch is the member's or the one before (a lost response)."""
+    if member_epoch in (member.member_epoch, member.previous_member_epoch):
+        return
+    relation = "greater" if member_epoch > member.member_epoch else "smaller"
+    raise RequestError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {relation} member epoch ({member_epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )

@@ -1,0 +1,459 @@
+"""One share group: who is in it, what it reads, and who reads which share-partition (KIP-932, "Group membership").
+
+Theory of operation
+-------------------
+Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, `expire`, `update_assignment`) return a
+`CoordinatorResult` and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when
+members, subscriptions, partitions, the set of initialized share-partitions or the assignor change; the *assignment
+epoch* follows it when the assignor has run (`target_assignment` says when). A heartbeat runs it where it is due; after
+the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. Notices
+`initialized` raise the group epoch once for a topic, so that members are assigned all of it at once. A member is
+brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first: what it
+holds of a share-partition that it reads no more stays locked for it, and it may acknowledge it.
+
+    heartbeat of a new topic        share_partition query            heartbeat
+    SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
+                                    and sends the notice `initialized`
+
+The session deadlines say when `expire` is due (`next_deadline_ms`). `heartbeat` expires nobody: after a pause of the
+job the heartbeats of all members wait in the request topic, and none of them was late. So the caller runs `expire`
+after the requests of its batch. A member that heartbeats past its deadline, but before `expire`, stays.
+
+A static member (`static_membership`) has a session timeout of its own, and is not removed when it leaves for a restart.
+
+A member that leaves or times out yields a `ReleaseMember`: its acquired records become available (but where it leaves
+through one gateway, and another was told that its session lasts: then its locks run out). It names the
+member's epoch; a member that joins again has a higher one, so a notice that arrives twice or late does no harm. Joining
+again with epoch 0 while still a member releases nothing: the same member id is the same owner of its locks.
+
+Members subscribe to names; everything else goes by the topic's id (`discovery`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from sharegroup.config import Config, GroupConfig
+from sharegroup.core.group_coordinator import dump as dumps
+from sharegroup.core.group_coordinator import recovery
+from sharegroup.core.group_coordinator.administration import deletion
+from sharegroup.core.group_coordinator.administration.group_configs import alter_configs
+from sharegroup.core.group_coordinator.administration.member_administration import (
+    invoke_consumer_rebalance,
+    remove_members,
+)
+from sharegroup.core.group_coordinator.administration.offset_alteration import alter_offsets
+from sharegroup.core.group_coordinator.change import Change
+from sharegroup.core.group_coordinator.discovery import discovered_partitions
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.group_coordinator.heartbeat_rules import (
+    JOIN_GROUP_EPOCH,
+    LEAVE_GROUP_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    check_capacity,
+    check_request,
+    existing_member,
+    fence,
+)
+from sharegroup.core.group_coordinator.records import (
+    Assignment,
+    GroupState,
+    InitializationRecord,
+    Record,
+    SessionRecord,
+    ShareGroupMemberRecord,
+    SharePartitionStatus,
+    TableRecord,
+    TargetAssignmentRecord,
+)
+from sharegroup.core.group_coordinator.results import CoordinatorResult, FenceMember, ReleaseMember, named, refused
+from sharegroup.core.group_coordinator.static_membership import (
+    GONE,
+    check_identity,
+    check_incarnation,
+    member_id_of,
+    session_timeout_ms,
+)
+from sharegroup.core.group_coordinator.target_assignment import is_pending, next_run_ms, update_target_assignment
+from sharegroup.errors import RequestError
+from sharegroup.protocol.rows.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    HeartbeatRequest,
+    InvokeConsumerRebalanceRequest,
+    RemoveMembersRequest,
+)
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+
+__all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
+
+#: What a member is told while its share-partitions are still being initialized, at least: with the usual 5 s a new
+#: consumer would get its first record 5 s later than needed.
+INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
+#: How long the assignor waits for the other share-partitions of a topic after the first ones have been initialized.
+INITIALIZING_MS = 1_000
+
+
+class ShareGroup:
+    """The machine. Times are milliseconds since the epoch; `metadata` is for reading only."""
+
+    def __init__(self, metadata: GroupMetadata) -> None:
+        self.metadata = metadata
+
+    @classmethod
+    def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> ShareGroup:
+        """The group of the tables' rows (none: a group that nobody has joined); members get a fresh session."""
+        return cls(recovery.load(group_id, rows, now_ms, config))
+
+    @classmethod
+    def restore(cls, group_id: str, content: dict[str, Any]) -> ShareGroup:
+        """The group of a `dump`. ValueError: the dump's format is of another version."""
+        return cls(dumps.restore(group_id, content))
+
+    def dump(self) -> dict[str, Any]:
+        """The whole state as a small JSON-able dict."""
+        return dumps.dump(self.metadata)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do."""
+        return min(self.metadata.session_deadlines.values(), default=None)
+
+    def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
+        """When `update_assignment` has something to do that it has not done at once."""
+        if is_pending(self.metadata):
+            return next_run_ms(self.metadata, config)
+        since_ms = self.metadata.initialized_since_ms
+        return None if since_ms is None else since_ms + INITIALIZING_MS
+
+    def awaits_assignment(self, member_id: str) -> bool:
+        """Whether the member can be told more in a moment.
+
+        It subscribes to a topic that has share-partitions which are not initialized yet, or it is to read nothing
+        until the assignor has run.
+        """
+        member, group = self.metadata.members.get(member_id), self.metadata
+        if member is None:
+            return False
+        return _is_initializing(member, group) or (is_pending(group) and not group.targets[member_id])
+
+    def replay(self, record: Record) -> None:
+        """Apply one record: the only way in which the group changes."""
+        self.metadata.replay(record)
+
+    def apply(self, result: CoordinatorResult) -> None:
+        """Replay the records of a result."""
+        for record in (*result.records, *result.soft_records):
+            self.replay(record)
+
+    def heartbeat(
+        self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int | None = None
+    ) -> CoordinatorResult:
+        """Join (epoch 0), leave (-1, or -2 for a restart) or stay (n).
+
+        `append_ms` is when the request was appended (None: now). A refusal is a response with an error code, and no
+        records. Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
+        """
+        try:
+            check_request(request)
+            member_id = member_id_of(self.metadata, request, request.member_epoch == JOIN_GROUP_EPOCH)
+            known = request if request.member_id == member_id else dataclasses.replace(request, member_id=member_id)
+            if request.member_epoch == LEAVE_GROUP_EPOCH:
+                return self._leave(known, now_ms)
+            if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+                return self._leave_for_a_restart(known, now_ms, config)
+            return self._join_or_stay(known, now_ms, config, now_ms if append_ms is None else append_ms)
+        except RequestError as error:
+            return refused(request, error)
+
+    def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
+        """alter_offsets, delete_offsets, delete_group, alter_configs, invoke_consumer_rebalance or remove_members.
+
+        `append_ms` is when the request was appended. A refusal is a response with an error code. Codes:
+        INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
+        """
+        group = self.metadata
+        try:
+            match request:
+                case AlterConfigsRequest():
+                    return alter_configs(group, request, job)
+                case AlterOffsetsRequest():
+                    return alter_offsets(group, request, now_ms)
+                case DeleteGroupRequest():
+                    return deletion.delete_group(group, request)
+                case DeleteOffsetsRequest():
+                    return deletion.delete_offsets(group, request)
+                case InvokeConsumerRebalanceRequest():
+                    config = job.effective(group.group_id, group.configs).config
+                    return invoke_consumer_rebalance(group, request, append_ms, now_ms, config)
+                case RemoveMembersRequest():
+                    return remove_members(group, request, now_ms)
+        except RequestError as error:
+            return refused(request, error)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the group was deleted and nothing of it is left but its epochs (and what was configured)."""
+        return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
+
+    def deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
+        """The deletion of each (topic id, partition, state_epoch) is durable; see `deletion.deleted`."""
+        return deletion.deleted(self.metadata, share_partitions)
+
+    def topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
+        """These topics are no more; see `deletion.topic_deleted`."""
+        return deletion.topic_deleted(self.metadata, topic_ids, now_ms)
+
+    def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
+        """The initial state of each (topic id, partition, state_epoch) is durable: members may be given it.
+
+        A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing: to
+        initialise an active one again is a no-op. The group epoch goes up when a topic has no share-partition left that
+        is still to be initialized, or after `INITIALIZING_MS`; it does not go up if the assignor is to run anyway.
+        """
+        change, topic_ids = Change(self.metadata), set()
+        for topic_id, partition, state_epoch in share_partitions:
+            known = self.metadata.share_partitions.get(topic_id, {}).get(partition)
+            if known and known.status is SharePartitionStatus.INITIALIZING and known.state_epoch <= state_epoch:
+                change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
+                topic_ids.add(topic_id)
+        if not topic_ids or is_pending(change.after):
+            return CoordinatorResult(*change.records())
+        if not all(change.after.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids):
+            change.bump_group_epoch()
+        elif change.after.initialized_since_ms is None:
+            change.add(InitializationRecord(now_ms))
+        return CoordinatorResult(*change.records())
+
+    def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        """Run the assignor if that is asked for and due, or if a topic takes long to be initialized as a whole."""
+        change = Change(self.metadata)
+        since_ms = self.metadata.initialized_since_ms
+        if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_pending(self.metadata):
+            change.bump_group_epoch()
+        update_target_assignment(change, now_ms, config)
+        return CoordinatorResult(*change.records())
+
+    def expire(self, now_ms: int) -> CoordinatorResult:
+        """Members whose session deadline has come leave."""
+        deadlines = sorted(self.metadata.session_deadlines.items())
+        return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
+
+    def _leave(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:
+        member = self._identified(request)
+        others_rely = self._others_rely_on(member, request, now_ms)
+        result = self._remove([request.member_id])
+        if others_rely:
+            result = result._replace(releases=tuple(release._replace(topics=()) for release in result.releases))
+        return result._replace(
+            response=HeartbeatResponse(*named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH)
+        )
+
+    def _leave_for_a_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        """The member keeps its assignment and what it holds for one more session; its process is the member's no more.
+
+        Who relies on an earlier deadline may go on doing so: nothing is released before.
+        """
+        member = self._identified(request)
+        deadline_ms = self._session_deadline_ms(member, now_ms, config)
+        left = HeartbeatResponse(
+            *named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH
+        )
+        session = SessionRecord(member.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
+        return CoordinatorResult((member._replace(incarnation_id=GONE),), (session,), left)
+
+    def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
+        """The member that a process may speak for, whatever its epoch. Raises RequestError."""
+        member = existing_member(self.metadata, request.member_id)
+        check_identity(member, request)
+        check_incarnation(member, request)
+        return member
+
+    def _session_deadline_ms(self, member: ShareGroupMemberRecord, now_ms: int, config: GroupConfig) -> int:
+        """Not earlier than before: a clock that steps back must not shorten a session."""
+        deadline_ms = now_ms + session_timeout_ms(member, config)
+        return max(deadline_ms, self.metadata.session_deadlines.get(member.member_id, 0))
+
+    def _others_rely_on(self, member: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int) -> bool:
+        """Whether a gateway may still take the member for one that is leaving through another.
+
+        It answers acknowledgements for the member by itself until the session deadline that it was told, unless it
+        hears of the leave before. So what the member holds is left to its locks then. Of a static member it answers
+        none by itself: its next process may join anywhere, at any time.
+        """
+        if member.is_static:
+            return False
+        return request.reply_to != request.member_id and self._told_to_others_ms(request) > now_ms
+
+    def _remove(self, member_ids: list[str]) -> CoordinatorResult:
+        if not member_ids:
+            return CoordinatorResult()
+        change, assignable = Change(self.metadata), tuple(self.metadata.assignable().values())
+        leaving = [self.metadata.members[member_id] for member_id in member_ids]
+        for member in leaving:
+            change.add(member._replace(is_tombstone=True))
+        change.bump_group_epoch()
+        releases = [ReleaseMember(m.group_id, m.member_id, m.member_epoch, assignable) for m in leaving if assignable]
+        return CoordinatorResult(*change.records(), releases=tuple(releases))
+
+    def _join_or_stay(
+        self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int
+    ) -> CoordinatorResult:
+        before = self._member(request, config)
+        change = self._joined_or_stayed(before, _with_request(before, request, append_ms), request, now_ms, config)
+        told = change.after.members[before.member_id]
+        deadline_ms = self._session_deadline_ms(told, now_ms, config)
+        records, soft_records = change.records()
+        response = HeartbeatResponse(
+            *named(request),
+            member_id=told.member_id,
+            member_epoch=told.member_epoch,
+            heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, now_ms, config),
+            assignment=_wire_assignment(told) if _must_be_told(told, before, request) else None,
+            subscribed_topic_names=told.subscribed_topic_names,
+            session_deadline_ms=deadline_ms,
+        )
+        session = SessionRecord(told.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
+        fence = self._fence(told)
+        return CoordinatorResult(records, (*soft_records, session), response, fence=fence)
+
+    def _fence(self, told: ShareGroupMemberRecord) -> FenceMember | None:
+        """Where another process was the member until now, which said who it is: share-partitions are told."""
+        before, topics = self.metadata.members.get(told.member_id), tuple(self.metadata.assignable().values())
+        if before is None or before.incarnation_id in (None, told.incarnation_id) or not topics:
+            return None
+        assert told.incarnation_id is not None
+        assert told.joined_ms is not None
+        return FenceMember(told.group_id, told.member_id, told.incarnation_id, told.joined_ms, topics)
+
+    def _told_to_others_ms(self, request: HeartbeatRequest) -> int:
+        """The latest session deadline that other gateways than this requester were told for the member.
+
+        A member that asks for itself is no gateway: its acknowledgements are answered by the job alone.
+        """
+        reply_to, others_until_ms = self.metadata.told.get(request.member_id, ("", 0))
+        if reply_to in ("", request.reply_to, request.member_id):
+            return others_until_ms
+        return max(others_until_ms, self.metadata.session_deadlines[request.member_id])
+
+    def _joined_or_stayed(
+        self,
+        before: ShareGroupMemberRecord,
+        member: ShareGroupMemberRecord,
+        request: HeartbeatRequest,
+        now_ms: int,
+        config: GroupConfig,
+    ) -> Change:
+        """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch.
+
+        `member` is the one `before` with what the request says.
+        """
+        change = Change(self.metadata)
+        is_new = member.member_id not in self.metadata.members
+        if is_new or member != before:
+            change.add(member)
+        target = self.metadata.targets.get(member.member_id)
+        kept = _subscribed(target or (), member.subscribed_topic_names)
+        if kept != target:
+            change.add(TargetAssignmentRecord(member.member_id, kept))
+        reset = str(config.auto_offset_reset)
+        names = member.subscribed_topic_names
+        discovered = list(discovered_partitions(self.metadata, names, request.topics, reset, now_ms))
+        for record in discovered:
+            change.add(record)
+        if is_new or discovered or member.subscribed_topic_names != before.subscribed_topic_names:
+            change.bump_group_epoch()
+        update_target_assignment(change, now_ms, config)
+        if member.member_epoch != change.after.assignment_epoch:
+            change.add(_reconciled(member, change.after))
+        return change
+
+    def _member(self, request: HeartbeatRequest, config: GroupConfig) -> ShareGroupMemberRecord:
+        """The member as it is before this heartbeat, a new one with epoch 0; RequestError when it may not be one."""
+        group = self.metadata
+        if request.member_epoch != JOIN_GROUP_EPOCH:
+            member = self._identified(request)
+            fence(member, request.member_epoch)
+            return member
+        if request.member_id in group.members:
+            member = group.members[request.member_id]
+            check_identity(member, request)
+            return member
+        check_capacity(group, config.max_size)
+        return ShareGroupMemberRecord(
+            group.group_id, request.member_id, 0, None, request.client_id, request.client_host, (), (),
+            group_instance_id=request.group_instance_id,
+        )  # fmt: skip
+
+
+def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int) -> ShareGroupMemberRecord:
+    """The member with what the request says; None means unchanged, and the order of topics means nothing.
+
+    It reads nothing that it does not subscribe to any more, also before the assignor runs (KIP-848).
+    """
+    names = request.subscribed_topic_names
+    if names is not None:
+        member = member._replace(
+            subscribed_topic_names=tuple(sorted(set(names))), assignment=_subscribed(member.assignment, names)
+        )
+    incarnation_id = member.incarnation_id if request.incarnation_id is None else request.incarnation_id
+    if member.incarnation_id not in (None, incarnation_id):
+        member = member._replace(joined_ms=append_ms)
+    return member._replace(
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        incarnation_id=incarnation_id,
+    )
+
+
+def _subscribed(assignment: Assignment, names: Iterable[str]) -> Assignment:
+    return tuple(item for item in assignment if item.topic in names)
+
+
+def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
+    """The member at the assignment epoch, with its target as its assignment."""
+    return member._replace(
+        member_epoch=group.assignment_epoch,
+        previous_member_epoch=member.member_epoch,
+        assignment=group.targets[member.member_id],
+    )
+
+
+def _must_be_told(told: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: HeartbeatRequest) -> bool:
+    """Whether the response holds the assignment: after a full request (a join is one), or when it changed.
+
+    Changed, seen from the member: one that still names its previous epoch did not get the response that told it.
+    """
+    is_full = request.subscribed_topic_names is not None
+    return is_full or request.member_epoch != before.member_epoch or told.assignment != before.assignment
+
+
+def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bool:
+    topic_ids = group.topic_ids()
+    subscribed = (topic_ids[topic] for topic in member.subscribed_topic_names if topic in topic_ids)
+    return any(group.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in subscribed)
+
+
+def _heartbeat_interval_ms(
+    member: ShareGroupMemberRecord, group: GroupMetadata, now_ms: int, config: GroupConfig
+) -> int:
+    """Shorter than usual where there will be news: so that it is heard of when it is there."""
+    due_ms = next_run_ms(group, config) if is_pending(group) else None
+    if _is_initializing(member, group):
+        soon_ms = INITIALIZING_HEARTBEAT_INTERVAL_MS
+    elif due_ms is not None:
+        soon_ms = max(INITIALIZING_HEARTBEAT_INTERVAL_MS, due_ms - now_ms)
+    else:
+        return config.heartbeat_interval_ms
+    return min(soon_ms, config.heartbeat_interval_ms)
+
+
+def _wire_assignment(member: ShareGroupMemberRecord) -> dict[str, Any]:
+    return {topic: [topic_id, list(partitions)] for topic, topic_id, partitions in member.assignment}

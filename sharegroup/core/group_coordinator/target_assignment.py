@@ -1,0 +1,93 @@
+"""When the assignor runs, and what its run changes (KIP-848, "Assignment"; KIP-1263, "Assignment batching").
+
+A group epoch above the assignment epoch asks for a run. The first one is made at once; after that there is at most one
+in share.assignment.interval.ms, so that 50 members that join together are one run, not 50. A run that had nothing to
+assign, or nobody to assign it to, does not count: what is initialized next, and who joins next, need not wait.
+
+Nor does a group wait in which a member is back that has left since the last run. It must get a higher epoch than it
+had, for requests of its old one are refused (`core.operators.share_partition.departed_members`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sharegroup.config import GroupConfig
+from sharegroup.core.group_coordinator.assignors import GroupSpec, MemberSpec, SubscribedTopicDescriber, assignor_of
+from sharegroup.core.group_coordinator.change import Change
+from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.core.group_coordinator.records import (
+    Assignment,
+    ShareGroupRecord,
+    TargetAssignmentMetadataRecord,
+    TargetAssignmentRecord,
+    TopicPartitions,
+)
+
+
+def is_pending(group: GroupMetadata) -> bool:
+    """Whether the group has changed since the assignor ran."""
+    return group.exists and group.assignment_epoch < group.group_epoch
+
+
+def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
+    """The earliest time of the next run; None: at once."""
+    if group.assignment_timestamp_ms is None or not group.members or not group.departed.isdisjoint(group.members):
+        return None
+    return group.assignment_timestamp_ms + config.assignment_interval_ms
+
+
+def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -> None:
+    """Run the assignor if that is asked for and due; members learn of it with their next heartbeat.
+
+    Another assignor than that of the last run asks for one, too.
+    """
+    group = change.after
+    if not is_pending(group):
+        if not group.members or group.assignor == config.assignor:
+            return
+        change.bump_group_epoch()
+        group = change.after
+    due_ms = next_run_ms(group, config)
+    if due_ms is None or now_ms >= due_ms:
+        _run(change, group, now_ms, config)
+
+
+def _run(change: Change, group: GroupMetadata, now_ms: int, config: GroupConfig) -> None:
+    targets = assigned(group, config, group.targets)
+    for member_id, assignment in targets.items():
+        if assignment != group.targets.get(member_id):
+            change.add(TargetAssignmentRecord(member_id, assignment))
+    change.add(TargetAssignmentMetadataRecord(config.assignor, now_ms if any(targets.values()) else None))
+    change.add(ShareGroupRecord(group.group_id, group.group_epoch, group.group_epoch, group.group_state))
+
+
+def assigned(group: GroupMetadata, config: GroupConfig, current: Mapping[str, Assignment]) -> dict[str, Assignment]:
+    """What the group's assignor makes of `current`: the target of each member, by topic in ascending order.
+
+    A subscribed topic that has no initialized share-partition is left out.
+    """
+    assignable = group.assignable()
+    topic_ids = {
+        names: tuple(assignable[name].topic_id for name in names if name in assignable)
+        for names in {member.subscribed_topic_names for member in group.members.values()}
+    }
+    members = {
+        member_id: MemberSpec(
+            topic_ids[member.subscribed_topic_names],
+            {topic_id: partitions for _, topic_id, partitions in current.get(member_id, ())},
+            member.rack_id,
+            member.group_instance_id,
+        )
+        for member_id, member in group.members.items()
+    }
+    topics = SubscribedTopicDescriber({item.topic_id: item.partitions for item in assignable.values()})
+    targets = assignor_of(config.assignor).assign(GroupSpec(members), topics)
+    return {
+        member_id: tuple(
+            TopicPartitions(name, item.topic_id, of_member[item.topic_id])
+            for name, item in assignable.items()
+            if item.topic_id in of_member
+        )
+        for member_id, of_member in targets.items()
+    }

@@ -1,0 +1,1 @@
+"""The operator of groups: one key is one group."""

@@ -1,0 +1,76 @@
+"""Records of a group as rows of the tables, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sharegroup.core.group_coordinator.records import (
+    GroupState,
+    ShareGroupConfigRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TableRecord,
+    TopicPartitions,
+)
+from sharegroup.types import LAST_ALTERED, ConfigSource
+
+_DYNAMIC = ConfigSource.DYNAMIC_GROUP_CONFIG.value
+#: A row with this key set removes the row of its key.
+_DELETED = "_deleted"
+
+
+def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
+    """(table, row) of a record, in the form of the table's columns."""
+    if isinstance(record, ShareGroupConfigRecord):
+        row = {**record._asdict(), "config_source": _DYNAMIC}
+        return "share_group_configs", row if record.config_value is not None else {**row, _DELETED: True}
+    row = record._asdict()
+    if row.pop("is_tombstone"):
+        row[_DELETED] = True
+    if isinstance(record, ShareGroupRecord):
+        return "share_groups", {**row, "group_state": record.group_state.value}
+    if isinstance(record, SharePartitionRecord):
+        return "share_partitions", {**row, "status": record.status.value}
+    row.pop("previous_member_epoch")
+    row["subscribed_topic_names"] = list(record.subscribed_topic_names)
+    row["assignment"] = [{**item._asdict(), "partitions": list(item.partitions)} for item in record.assignment]
+    return "share_group_members", row
+
+
+def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
+    """(table, row): when a request altered the group's configs last. It stays when all values are taken away."""
+    row = {"group_id": group_id, "config_name": "", "config_value": str(altered_ms), "config_source": LAST_ALTERED}
+    return "share_group_configs", row
+
+
+def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
+    """The records of a group's table rows: the inverse of `table_row`. What the job's file says is no record."""
+    records: list[TableRecord] = [
+        ShareGroupRecord(row["group_id"], row["group_epoch"], row["assignment_epoch"], GroupState(row["group_state"]))
+        for row in tables.get("share_groups", ())
+    ]
+    records += [
+        SharePartitionRecord(**{**row, "status": SharePartitionStatus(row["status"])})
+        for row in tables.get("share_partitions", ())
+    ]
+    records += [
+        ShareGroupMemberRecord(
+            **{
+                **row,
+                "subscribed_topic_names": tuple(row["subscribed_topic_names"]),
+                "assignment": tuple(
+                    TopicPartitions(item["topic"], item["topic_id"], tuple(item["partitions"]))
+                    for item in row["assignment"]
+                ),
+            }
+        )
+        for row in tables.get("share_group_members", ())
+    ]
+    records += [
+        ShareGroupConfigRecord(row["group_id"], row["config_name"], row["config_value"])
+        for row in tables.get("share_group_configs", ())
+        if row["config_source"] == _DYNAMIC
+    ]
+    return records

@@ -1,0 +1,227 @@
+"""The operator of the group_coordinator query: one share group.
+
+Restored from the operator's state (one JSON text), fed the rows of a micro-batch in their order, dumped again. Sessions
+expire at ticks only, whose clock is a time before which all heartbeats have been read: a busy job times nobody out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sharegroup.config import Config, GroupConfig
+from sharegroup.core.group_coordinator.heartbeat_rules import JOIN_GROUP_EPOCH
+from sharegroup.core.group_coordinator.records import ShareGroupConfigRecord, ShareGroupMemberRecord, TableRecord
+from sharegroup.core.group_coordinator.results import Configure, CoordinatorResult, FenceMember, ReleaseMember
+from sharegroup.core.group_coordinator.share_group import ShareGroup
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.rows import InputRow, RequestRow
+from sharegroup.core.operators.share_group.group_rows import altered_row, table_records, table_row
+from sharegroup.core.operators.share_group.parked_heartbeats import ParkedHeartbeats
+from sharegroup.errors import ErrorCode, InvalidRequestRow
+from sharegroup.protocol.json_text import from_json, to_json
+from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast
+from sharegroup.protocol.rows.probe import PROBE
+from sharegroup.protocol.rows.response_rows import share_group_refusal
+from sharegroup.protocol.rows.share_group_requests import (
+    AlterConfigsRequest,
+    AnswerableError,
+    DeletedNotice,
+    HeartbeatRequest,
+    InitializedNotice,
+    ShareGroupRequest,
+    TopicDeletedNotice,
+    decode_share_group_request,
+)
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_partition_requests import ConfigureRequest, FenceMemberRequest, ReleaseMemberRequest
+
+#: The epochs of a deleted group are remembered for so long: requests of its time may still come.
+FORGET_MS = 3_600_000
+
+
+class ShareGroupOperator:
+    """One run of one key (`core.operators.operator`); the key is the group id. `job` is the configuration file."""
+
+    def __init__(self, group_id: str, job: Config, state: str | None) -> None:
+        self._group_id, self._job = group_id, job
+        self._restored: dict[str, Any] | None = from_json(state) if state else None
+        content = self._restored or {}
+        self._last_ms: int = content.get("now_ms", 0)
+        self._now_ms: int = self._last_ms
+        self._parked = ParkedHeartbeats(content.get("parked", {}))
+        self._output = Output(group_id, 0)
+        self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded(())
+        self._config = self._config_in_force(self._group.metadata.configs)
+
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
+        """Take in the rows of a micro-batch and return its effects."""
+        taken = rows.in_order(lines)
+        self._now_ms = rows.latest_ms(taken, now_ms)
+        self._output = Output(self._group_id, self._now_ms)
+        for row in taken:
+            self._take(row)
+        self._apply(self._group.update_assignment(self._now_ms, self._config))
+        for request in self._parked.take_ready(self._now_ms, self._group.awaits_assignment):
+            self._apply(self._group.heartbeat(request, self._now_ms, self._config))
+        self._output.deadline_ms = self._next_deadline_ms()
+        return self._output
+
+    def dump(self) -> str | None:
+        """The state to keep; None: the group is not known."""
+        if not (self._group.metadata.group_epoch or self._group.metadata.configs):
+            return None
+        content = {"now_ms": self._now_ms, "group": self._group.dump(), "parked": self._parked.dump()}
+        return to_json(content)
+
+    def _next_deadline_ms(self) -> int | None:
+        if self._group.is_deleted and self._group.metadata.group_epoch:
+            return self._now_ms + FORGET_MS
+        deadlines = (
+            self._group.next_deadline_ms,
+            self._group.assignment_deadline_ms(self._config),
+            self._parked.next_deadline_ms(),
+        )
+        return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
+
+    def _take(self, row: InputRow) -> None:
+        """Apply an input row: a request, the group's rows from the tables, or a tick."""
+        if row.request is not None:
+            self._output.read(row.request)
+            if row.request.value != PROBE:
+                self._take_request(row.request)
+        elif row.kind == rows.LOAD and self._restored is None:
+            self._group = self._loaded(table_records(from_json(row.body)))
+        elif row.kind == rows.TICK:
+            self._tick(int(row.body))
+
+    def _tick(self, clock_ms: int) -> None:
+        self._apply(self._group.expire(clock_ms))
+        if self._group.is_deleted and clock_ms >= self._last_ms + FORGET_MS:
+            configs = self._group.metadata.configs
+            self._group = self._loaded(
+                [ShareGroupConfigRecord(self._group_id, name, value) for name, value in configs.items()]
+            )
+
+    def _loaded(self, records: Sequence[TableRecord]) -> ShareGroup:
+        configs = {
+            record.config_name: record.config_value
+            for record in records
+            if isinstance(record, ShareGroupConfigRecord) and record.config_value is not None
+        }
+        self._config = self._config_in_force(configs)
+        return ShareGroup.load(self._group_id, records, self._now_ms, self._config)
+
+    def _config_in_force(self, configs: Mapping[str, str]) -> GroupConfig:
+        """The file's values, with those that requests have set over them."""
+        return (
+            self._job.effective(self._group_id, configs).config if configs else self._job.group_config(self._group_id)
+        )
+
+    def _take_request(self, row: RequestRow) -> None:
+        try:
+            request = decode_share_group_request(row.value)
+        except AnswerableError as error:
+            self._output.reject(row, str(error))
+            self._output.respond(share_group_refusal(error.row, error.code, error.message))
+            return
+        except InvalidRequestRow as error:
+            self._output.reject(row, str(error))
+            return
+        if isinstance(request, HeartbeatRequest):
+            self._heartbeat(request, row)
+        else:
+            self._apply(self._handled(request, row.append_ms), row.append_ms)
+            if isinstance(request, AlterConfigsRequest):
+                self._config = self._config_in_force(self._group.metadata.configs)
+
+    def _handled(self, request: ShareGroupRequest, append_ms: int) -> CoordinatorResult:
+        match request:
+            case HeartbeatRequest():
+                return self._group.heartbeat(request, self._now_ms, self._config, append_ms)
+            case InitializedNotice():
+                return self._group.initialized(request.initialized, self._now_ms)
+            case DeletedNotice():
+                return self._group.deleted(request.deleted)
+            case TopicDeletedNotice():
+                return self._group.topic_deleted(request.topic_ids, self._now_ms)
+            case _:
+                return self._group.administer(request, self._job, append_ms, self._now_ms)
+
+    def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
+        """Answered at once, or parked until its assignment is what it should be; what it changes is changed now."""
+        result = self._handled(request, row.append_ms)
+        self._change(result, row.append_ms)
+        assert result.response is not None
+        if not result.response.error_code:
+            assert isinstance(result.response, HeartbeatResponse)
+            member_id = result.response.member_id  # of a static member, which need not know it
+            self._parked.drop(member_id)
+            if self._group.awaits_assignment(member_id) and request.member_epoch >= JOIN_GROUP_EPOCH:
+                self._parked.park(member_id, row.value, row.append_ms)
+                return
+        self._output.respond(result.response)
+
+    def _apply(self, result: CoordinatorResult, append_ms: int | None = None) -> None:
+        self._change(result, self._now_ms if append_ms is None else append_ms)
+        if result.response is not None:
+            self._output.respond(result.response)
+
+    def _change(self, result: CoordinatorResult, append_ms: int) -> None:
+        """Make the changes of a request that was appended at `append_ms`: whichever leader sends them on, and when,
+        share-partitions know by that time which is the later one."""
+        self._group.apply(result)
+        for record in result.records:
+            self._output.append(*table_row(record))
+            if isinstance(record, ShareGroupMemberRecord) and record.is_tombstone:
+                self._reject_parked(record.member_id)
+        if any(isinstance(record, ShareGroupConfigRecord) for record in result.records):
+            self._output.append(*altered_row(self._group_id, append_ms))
+        for release in result.releases:
+            for request in _releases(release):
+                self._output.send(request)
+            self._output.tell(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
+        if result.fence is not None:
+            for fencing in _fences(result.fence):
+                self._output.send(fencing)
+        if result.configure is not None:
+            for configuring in _configures(result.configure, append_ms):
+                self._output.send(configuring)
+
+    def _reject_parked(self, member_id: str) -> None:
+        """Answer the parked heartbeat of a member that has been removed; processing it would join the member again."""
+        row = self._parked.take(member_id)
+        if row is not None:
+            message = f"Member {member_id} was removed from the group {self._group_id} before its assignment was ready."
+            self._output.respond(share_group_refusal(from_json(row), ErrorCode.UNKNOWN_MEMBER_ID, message))
+
+
+def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
+    """One for each share-partition; the same release gives the same ids."""
+    id_ = f"release-{release.member_id}-{release.member_epoch}"
+    for share_partition in _share_partitions(release):
+        yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
+
+
+def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
+    """One for each share-partition; the same join gives the same ids."""
+    id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
+    for share_partition in _share_partitions(fence):
+        yield FenceMemberRequest(
+            id_, *share_partition, fence.member_id, incarnation_id=fence.incarnation_id, joined_ms=fence.joined_ms
+        )
+
+
+def _configures(configure: Configure, altered_ms: int) -> Iterator[ConfigureRequest]:
+    """One for each share-partition; the same alteration gives the same ids."""
+    id_, config = f"configure-{configure.id}", configure.config.to_json()
+    for share_partition in _share_partitions(configure):
+        yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)
+
+
+def _share_partitions(about: ReleaseMember | FenceMember | Configure) -> Iterator[tuple[str, str, str, int]]:
+    """Group, topic, topic id and partition of each that it is about."""
+    for topic, topic_id, partitions in about.topics:
+        for partition in partitions:
+            yield about.group_id, topic, topic_id, partition

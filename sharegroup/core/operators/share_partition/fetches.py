@@ -1,0 +1,48 @@
+"""The fetches that stand at a share-partition get what is available, after all rows of a batch were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sharegroup.core.operators.share_partition.demands import Demand
+from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.shard_state import ShardState
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse, WantedNotice
+from sharegroup.types import AcquiredRange
+
+
+def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
+    """Give what is available to the waiting demands, first come first served, in even shares of what is new.
+
+    Those that get nothing and whose time is not over stay.
+    """
+    led = state.led(partition)
+    if led is None:
+        return []
+    config, demands = state.config(partition), state.demands.at(partition)
+    responses: list[FetchResponse | WantedNotice] = []
+    left: list[Demand] = []
+    for index, demand in enumerate(demands):
+        acquired: tuple[AcquiredRange, ...] = ()
+        own = config.for_member(demand.is_static)
+        if led.window.has_available(config) and not demand.is_abandoned(state.earliest_ms):
+            share = demand.max_records if demand.is_first else led.fair_share(len(demands) - index, config)
+            acquired = led.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
+        if acquired:
+            state.requesters.acquired(partition, demand.member_id, demand.reply_to, demand.asked_ms)
+            deadline_ms = state.now_ms + own.record_lock_duration_ms
+            responses.append(state.demand_response(partition, demand, acquired, deadline_ms))
+        elif demand.deadline_ms <= state.earliest_ms:
+            responses.append(state.demand_response(partition, demand))
+        else:
+            left.append(demand)
+    state.demands.replace(partition, left)
+    return [*responses, *_wanted(state, partition, led, left)]
+
+
+def _wanted(state: ShardState, partition: int, led: LedPartition, waiting: Sequence[Demand]) -> Iterator[WantedNotice]:
+    """A gateway whose members hold records cannot know of those of another one who wait."""
+    if waiting:
+        requesters = {demand.reply_to for demand in waiting}
+        for requester in state.requesters.to_tell(partition, requesters, led.window.holds, state.now_ms):
+            yield WantedNotice("", requester, *state.key(partition), "")

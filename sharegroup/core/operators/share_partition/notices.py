@@ -1,0 +1,82 @@
+"""What a shard tells its group's coordinator, once its batch has made durable what the notice says.
+
+Responses to requests for share-partitions.
+"""
+
+from __future__ import annotations
+
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_partition.demands import Demand
+from sharegroup.core.share_partition.acknowledgement import RenewalsOff
+from sharegroup.errors import RequestError
+from sharegroup.protocol.rows.broadcasts import TopicDeletedBroadcast
+from sharegroup.protocol.rows.share_group_requests import DeletedNotice, InitializedNotice, TopicDeletedNotice
+from sharegroup.protocol.rows.share_partition_requests import (
+    AcknowledgeRequest,
+    ConfigureRequest,
+    FenceMemberRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
+    SharePartitionRequest,
+    UnacquireRequest,
+)
+from sharegroup.protocol.rows.share_partition_responses import (
+    AcknowledgeResponse,
+    FetchResponse,
+    ReleaseMemberResponse,
+    SharePartitionRefusal,
+    SharePartitionResponse,
+    UnacquireResponse,
+)
+from sharegroup.types import SharePartitionKey
+
+
+def tell_initialized(output: Output, key: SharePartitionKey, state_epoch: int) -> None:
+    """The share-partition's first state, of this epoch, is there."""
+    named = ((key.topic_id, key.partition, state_epoch),)
+    notice_id = f"{InitializedNotice.type}-{key.topic_id}-{key.partition}-{state_epoch}"
+    output.send(InitializedNotice(notice_id, key.group_id, initialized=named))
+
+
+def tell_deleted(output: Output, key: SharePartitionKey, state_epoch: int) -> None:
+    """The share-partition's state, of this epoch, is deleted."""
+    named = ((key.topic_id, key.partition, state_epoch),)
+    notice_id = f"{DeletedNotice.type}-{key.topic_id}-{key.partition}-{state_epoch}"
+    output.send(DeletedNotice(notice_id, key.group_id, deleted=named))
+
+
+def tell_topic_deleted(output: Output, group_id: str, topic_id: str) -> None:
+    """The topic is no more; gateways and members are told as well."""
+    output.send(TopicDeletedNotice(f"{TopicDeletedNotice.type}-{topic_id}", group_id, topic_ids=(topic_id,)))
+    output.tell(TopicDeletedBroadcast(group_id, topic_id))
+
+
+#: What a response begins with: whom it is for and what it is about.
+Named = tuple[str, str, str, str, str, int, str]
+
+
+def request_named(request: SharePartitionRequest) -> Named:
+    """What a response to the request begins with."""
+    share_partition = request.group_id, request.topic, request.topic_id, request.partition
+    return request.id, request.reply_to, *share_partition, request.member_id
+
+
+def demand_refusal(key: SharePartitionKey, demand: Demand, error: RequestError) -> FetchResponse:
+    """A fetch that stood cannot be met any more."""
+    return FetchResponse(demand.id, demand.reply_to, *key, demand.member_id, int(error.code), error.message)
+
+
+def refusal(request: SharePartitionRequest, error: RequestError) -> SharePartitionResponse:
+    """The request was not carried out."""
+    named = (*request_named(request), int(error.code), error.message)
+    match request:
+        case FetchRequest():
+            return FetchResponse(*named)
+        case AcknowledgeRequest():
+            return AcknowledgeResponse(*named, renewals_off=isinstance(error, RenewalsOff))
+        case UnacquireRequest():
+            return UnacquireResponse(*named)
+        case ReleaseMemberRequest():
+            return ReleaseMemberResponse(*named)
+        case ConfigureRequest() | FenceMemberRequest():
+            return SharePartitionRefusal(*named, type=request.type)

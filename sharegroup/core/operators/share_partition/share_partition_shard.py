@@ -1,0 +1,274 @@
+"""The operator of the share_partition query: the share-partitions of one (group, topic id, shard).
+
+Theory of operation
+-------------------
+A `Shard` lives for one run of one key: restored from the operator's state (one JSON text), fed the rows of a
+micro-batch in their fixed order, dumped again. For each share-partition it holds the window (`share_partition`) and the
+header of its durable state (`share_coordinator`); the window is the merged state batches, so nothing is held twice.
+Beside them stand the *demands*: fetches that wait for a record.
+
+Time. All times are the brokers' (`kafka_clients.job_clock`), and none is read here:
+- `now_ms` starts new locks: the time of the broker that is ahead of the others when the batch begins, or the append
+  time of the newest request in the batch, if that is later.
+- `earliest_ms` is the time of the broker that is behind the others. It decides how long a request has waited.
+- The *safe clock* ends locks. It is the time of a tick: all requests appended before it have been read, in every
+  partition of the request topic. So an acknowledgement counts from its append: one that was in time is applied before
+  its lock can expire, and one that was late is refused, even if no tick has ended its lock yet. The append time of a
+  request ends no lock: earlier rows may be unread in another partition of the topic, which may have grown.
+No time is kept as a maximum, so a wrong one has no effect on later batches.
+
+Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
+records are shared out evenly, so that one big demand does not starve the others.
+
+What is there. Whatever has a durable state is loaded in front of the first requests, though nobody may know yet how far
+its log reaches. So a request finds its share-partition, or one that has nothing to acknowledge yet: it is parked for a
+while, for the two queries have no common clock. Of a topic that is no more, everything is refused, and soon forgotten.
+
+Every share-partition writes at most one durable record in a batch, made from where its window ends up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sharegroup.config import GroupConfig
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.log_offsets import LogOffsets
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.rows import InputRow, RequestRow
+from sharegroup.core.operators.share_partition.fetches import meet_demands
+from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.notices import (
+    demand_refusal,
+    tell_deleted,
+    tell_initialized,
+    tell_topic_deleted,
+)
+from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig, SnapshotRules
+from sharegroup.core.operators.share_partition.partition_requests import PartitionRequests
+from sharegroup.core.operators.share_partition.shard_state import GONE_MS, ShardState
+from sharegroup.core.share_coordinator.durable_rows import log_row, tombstone_row
+from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+from sharegroup.protocol.json_text import from_json
+from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartitionKey, Transition, WaitsFor
+
+
+class Shard:
+    """One run of one key (`core.operators.operator`); `key` is (group_id, topic_id, shard) as text.
+
+    Raises ValueError for a state of another format. `counts`: the sizes of the windows are told, for metrics.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        group_id: str,
+        topic_id: str,
+        records: SnapshotRules,
+        state: str | None,
+        counts: bool = False,
+    ) -> None:
+        self._key, self._records, self._counts = key, records, counts
+        self._state = ShardState(group_id, topic_id, state)
+        self._output = Output(key, 0)
+        self._requests = PartitionRequests(self._state)
+        self._of_source: dict[str, Callable[[Any], None]] = {
+            rows.CONFIG: self._configure,
+            rows.FENCES: self._fence,
+            rows.GONE: self._lose_topic,
+            rows.UNLOAD: self._unload,
+            rows.DELETE: self._delete,
+            rows.LOAD: self._load,
+            rows.LOG: self._move_logs,
+            rows.TICK: self._tick,
+        }
+
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
+        """Take in the rows of a micro-batch and return its effects."""
+        state = self._state
+        before = state.here() if self._counts else []
+        taken = rows.in_order(lines)
+        state.now_ms = rows.latest_ms(taken, now_ms)
+        state.earliest_ms = now_ms if earliest_ms is None else earliest_ms
+        self._output = Output(self._key, state.now_ms)
+        for row in taken:
+            self._take(row)
+        for partition in state.demands.partitions():
+            self._output.respond(*meet_demands(state, partition))
+        for partition, led in state.live():
+            self._write_record(partition, led)
+        self._output.deadline_ms = state.next_deadline_ms(self._records)
+        self._output.waiting = self._waiting()
+        if self._counts:
+            self._tell_sizes(set(before).difference(state.here()))
+        return self._output
+
+    def _waiting(self) -> WaitsFor:
+        places = self._state.demands.partitions()
+        if any(led.has_more for led in map(self._state.led, places) if led is not None):
+            return WaitsFor.ROOM
+        return WaitsFor.RECORDS if places else WaitsFor.NOTHING
+
+    def dump(self) -> str | None:
+        """The operator's state, None when there is nothing to keep."""
+        return self._state.dump()
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def _take(self, row: InputRow) -> None:
+        if row.request is not None:
+            self._output.read(row.request)
+            self._take_request(row.request)
+        else:
+            take = self._of_source[row.kind]
+            take(from_json(row.body))
+
+    def _take_request(self, row: RequestRow) -> None:
+        responses, problem = self._requests.take(row)
+        if problem:
+            self._output.reject(row, problem)
+        self._output.respond(*responses)
+
+    def _take_parked(self) -> None:
+        for row in self._state.parked.take_all():
+            self._take_request(row)
+
+    # -- rows of the source ----------------------------------------------------------------------------------------
+
+    def _configure(self, values: dict[str, Any]) -> None:
+        state = self._state
+        config = PartitionConfig.of(GroupConfig.from_json(values))
+        state.configs.set_all(config, values.get(LAST_ALTERED_MS, 0))
+        for partition in state.here():
+            state.look_again(partition)
+
+    def _fence(self, fences: list[tuple[str, str, int]]) -> None:
+        """What the tables say of processes that have taken the place of others: this state may know of none."""
+        for member_id, incarnation_id, joined_ms in fences:
+            self._state.incarnations.joined(None, member_id, incarnation_id, joined_ms)
+
+    def _unload(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self._output.respond(*self._state.forget(partition))
+
+    def _load(self, loads: list[dict[str, Any]]) -> None:
+        state = self._state
+        state.gone_ms = None
+        for load in loads:
+            state.topic, partition = load["topic"], load["partition"]
+            led = state.led(partition)
+            if led is None:
+                state.lead(partition, LedPartition.load(load, state.now_ms))
+            elif load["state_epoch"] > led.header.state_epoch:
+                led.reset(load, state.now_ms)
+                self._output.respond(*state.give_up_demands(partition))
+            if load["log"] is not None:
+                self._move_log(partition, LogOffsets(*load["log"]))
+            if load["initializing"]:
+                tell_initialized(self._output, state.key(partition), load["state_epoch"])
+        self._take_parked()
+
+    def _move_logs(self, logs: list[list[Any]]) -> None:
+        for partition, *log in logs:
+            self._move_log(partition, LogOffsets(*log))
+
+    def _move_log(self, partition: int, log: LogOffsets) -> None:
+        state = self._state
+        led, config = state.led(partition), state.configs.of(partition)
+        if led is None or led.is_outdated(log):
+            return
+        cut = led.cut_by_election(log)
+        if cut is not None:
+            self._tell_cut(partition, led, cut)
+        if led.is_of_another_topic(log):
+            start_offset = log.log_end_offset if config.starts_at_end else log.log_start_offset
+            self._output.notes.append(
+                f"{state.topic}-{partition} in group {state.group_id}: the log ends at {log.log_end_offset}, below "
+                f"{led.window.end_offset}, up to which it was acquired: it is taken for the log of a new topic under "
+                f"the name, and read from {start_offset}"
+            )
+            state_epoch = led.header.state_epoch
+            begin = {"partition": partition, "state_epoch": state_epoch, "start_offset": start_offset}
+            led.reset(begin, state.now_ms, Cause.TOPIC_DELETED)
+            self._output.respond(*state.give_up_demands(partition))
+        led.move_log(log, config)
+
+    def _tell_cut(self, partition: int, led: LedPartition, cut: OffsetRange) -> None:
+        """Say in the log, and in `delivery_log` of what is finished, which records an unclean election has replaced."""
+        state, (first, last) = self._state, cut
+        self._output.notes.append(
+            f"{state.topic}-{partition} in group {state.group_id}: an unclean leader election cut the log at {first}; "
+            f"offsets {first}..{last} had been delivered, and stand for other records from now on. Those of them that "
+            f"were finished are not delivered again (unclean_election in delivery_log): to read them, reset the "
+            f"group's offsets to {first}"
+        )
+        for batch in led.window.finished_in(first, last):
+            state_of = batch.delivery_state
+            unchanged = Transition(*batch[:2], state_of, state_of, Cause.UNCLEAN_ELECTION, None, batch.delivery_count)
+            self._output.append("delivery_log", log_row(state.key(partition), unchanged))
+
+    def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
+        """Forget the states of (partition, state epoch), whether they are led here or not, and tell once it is durable.
+
+        Said again after a start, it does no harm: whoever is initialized anew is not said to be deleted any more.
+        """
+        state = self._state
+        for partition, state_epoch, topic in deletions:
+            state.topic = topic
+            key, led = state.key(partition), state.led(partition)
+            if led is not None:
+                led.forget()
+                self._write_transitions(key, led)
+            self._output.respond(*state.forget(partition))
+            self._output.append("share_group_state", tombstone_row(key))
+            tell_deleted(self._output, key, state_epoch)
+
+    def _lose_topic(self, topic: str) -> None:
+        """The topic is no more: what was in flight is finished, and whoever asks for it is told so."""
+        state = self._state
+        state.topic, state.gone_ms = topic, state.now_ms
+        self._output.notes.append(f"topic {topic} with id {state.topic_id}, of group {state.group_id}, was deleted")
+        for partition in state.here():
+            led = state.led(partition)
+            assert led is not None
+            led.forget(Cause.TOPIC_DELETED)
+            self._write_record(partition, led)
+            for demand in state.demands.drop(partition):
+                self._output.respond(demand_refusal(state.key(partition), demand, state.topic_is_gone()))
+            state.forget(partition)
+        self._take_parked()
+        tell_topic_deleted(self._output, state.group_id, state.topic_id)
+
+    def _tick(self, clock_ms: int) -> None:
+        state = self._state
+        for partition in state.here():
+            led = state.led(partition)
+            assert led is not None
+            led.expire(clock_ms, state.config(partition))
+            led.snapshot_when_cold(state.now_ms, self._records)
+        self._take_parked()
+        state.departed.forget(clock_ms)
+        if state.gone_ms is not None and clock_ms >= state.gone_ms + GONE_MS:
+            state.gone_ms = None
+
+    # -- rows of the tables ----------------------------------------------------------------------------------------
+
+    def _write_record(self, partition: int, led: LedPartition) -> None:
+        key = self._state.key(partition)
+        self._write_transitions(key, led)
+        record = led.record(key, self._records, self._state.now_ms)
+        if record is not None:
+            self._output.append("share_group_state", key._asdict() | record)
+
+    def _write_transitions(self, key: SharePartitionKey, led: LedPartition) -> None:
+        for transition in led.transitions:
+            self._output.append("delivery_log", log_row(key, transition))
+
+    # -- metrics ---------------------------------------------------------------------------------------------------
+
+    def _tell_sizes(self, gone: Iterable[int]) -> None:
+        for partition in gone:
+            self._output.windows.append(list(WindowSizes(*self._state.key(partition), is_led=False)))
+        for partition, led in self._state.live():
+            self._output.windows.append(list(led.sizes(self._state.key(partition))))

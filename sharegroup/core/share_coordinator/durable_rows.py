@@ -1,0 +1,64 @@
+"""Rows of `share_group_state` and `delivery_log`, without the columns that the writer stamps; times in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
+from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch, Transition
+
+_RECORD_TYPES = {
+    RecordKind.SNAPSHOT: "ShareSnapshot",
+    RecordKind.UPDATE: "ShareUpdate",
+    RecordKind.TOMBSTONE: "Tombstone",
+}
+
+
+def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
+    """The row of a durable record, without its key."""
+    return {
+        "record_type": _RECORD_TYPES[record.kind],
+        "snapshot_epoch": record.snapshot_epoch,
+        "state_epoch": record.state_epoch,
+        "start_offset": record.start_offset,
+        "end_offset": end_offset,
+        "delivery_complete_count": record.delivery_complete_count,
+        "state_batches": state_batch_rows(record.state_batches),
+    }
+
+
+def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
+    """State batches as the column has them."""
+    return [
+        {
+            "first_offset": batch.first_offset,
+            "last_offset": batch.last_offset,
+            "delivery_state": int(batch.delivery_state),
+            "delivery_count": batch.delivery_count,
+            "member_id": batch.member_id,
+            "lock_deadline": None if batch.lock_deadline_ms is None else batch.lock_deadline_ms * 1000,
+        }
+        for batch in batches
+    ]
+
+
+def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
+    """The row that forgets a share-partition."""
+    return {**key._asdict(), **state_row(tombstone(key), UNCHANGED)}
+
+
+def log_row(key: SharePartitionKey, transition: Transition) -> dict[str, Any]:
+    """The row of a transition."""
+    deadline_ms = transition.lock_deadline_ms
+    return {
+        **key._asdict(),
+        "first_offset": transition.first_offset,
+        "last_offset": transition.last_offset,
+        "from_state": transition.from_state.name,
+        "to_state": transition.to_state.name,
+        "cause": transition.cause.value,
+        "member_id": transition.member_id,
+        "delivery_count": transition.delivery_count,
+        "lock_deadline": None if deadline_ms is None else deadline_ms * 1000,
+    }

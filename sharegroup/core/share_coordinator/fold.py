@@ -1,0 +1,61 @@
+"""Replay of the durable rows: what the `share_group_state` table says, for each share-partition.
+
+Rows come in the order they were committed. The rules are those of `share_group_offset`; here the batches of a
+share-partition are gathered first and combined once at the end, which gives the same and takes one sweep instead of one
+for each row: the start offset never moves down between two snapshots, so trimming late trims the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.types import SharePartitionKey, StateBatch
+
+_NO_STATES: Mapping[SharePartitionKey, ShareGroupOffset] = MappingProxyType({})
+
+
+def fold(
+    records: Iterable[ShareGroupStateRecord],
+    now_ms: int = 0,
+    precedence: Precedence = Precedence.NEWEST,
+    before: Mapping[SharePartitionKey, ShareGroupOffset] = _NO_STATES,
+) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The state of each share-partition after all `records`, oldest first; deleted ones are absent.
+
+    `before` are the states that earlier records add up to; whichever no record speaks of stays as it is.
+
+    A snapshot replaces, -1 in an update keeps, a tombstone forgets; a record with a lower snapshot epoch than its state
+    is ignored, and so is an update without a snapshot, which can only belong to a share-partition deleted since
+    (KIP-932, DeleteShareGroupState). ACQUIRED batches keep their member and lock deadline. Records have no time of
+    their own: `now_ms` becomes `last_snapshot_ms`.
+    """
+    headers: dict[SharePartitionKey, ShareGroupOffsetHeader] = {key: state.header for key, state in before.items()}
+    batches: dict[SharePartitionKey, list[StateBatch]] = {}
+    for record in records:
+        key = record.key
+        header = headers.get(key)
+        if record.kind is RecordKind.TOMBSTONE:
+            headers.pop(key, None)
+            batches.pop(key, None)
+        elif header is None:
+            if record.kind is RecordKind.SNAPSHOT:
+                headers[key] = ShareGroupOffsetHeader.of(record, now_ms)
+                batches[key] = list(record.state_batches)
+        elif not header.supersedes(record):
+            headers[key] = header.after(record, now_ms)
+            if record.kind is RecordKind.SNAPSHOT:
+                batches[key] = list(record.state_batches)
+            else:
+                if key not in batches:
+                    batches[key] = list(before[key].state_batches)
+                batches[key].extend(record.state_batches)
+    return {
+        key: ShareGroupOffset(header, combine(batches[key], header.start_offset, precedence))
+        if key in batches
+        else before[key]
+        for key, header in headers.items()
+    }

@@ -1,0 +1,146 @@
+"""Which record a request leads to: an update or a snapshot, with which values.
+
+Theory of operation
+-------------------
+These are free functions of a header: who writes a state, the share-partition operator, keeps no more of it, as its
+window *is* the merged batches. The batches are therefore asked for (`merged_batches`), and only when a snapshot needs
+them.
+
+A state's first record is a snapshot. Then come at most `updates_per_snapshot` updates, then a snapshot with the next
+epoch, and so on; with 0 every record is a snapshot. An update is compact: -1 for each header field that did not change.
+
+How a write's values meet the recorded ones is Kafka 4.4's rule:
+
+    sent start offset    start offset after    delivery complete count after
+    above the recorded   as sent               as sent
+    equal                the same              the higher of both
+    below, or -1         the recorded          the recorded
+
+Higher epochs in a write are accepted but not recorded: only an initialisation sets the state epoch, and the leader
+epoch is the table writer's to record and to fence with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffsetHeader
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch
+
+#: The leader epoch that an initialisation writes: no leader has read the state yet.
+NO_LEADER_EPOCH = 0
+
+
+class StateWrite(NamedTuple):
+    """What a leader wants recorded (KIP-932, WriteShareGroupState).
+
+    `start_offset` and `delivery_complete_count` are the leader's present values, changed or not; -1 where it has none.
+    `state_batches` are those that changed, oldest first where they overlap.
+    """
+
+    key: SharePartitionKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int = UNCHANGED
+    delivery_complete_count: int = UNCHANGED
+    state_batches: Sequence[StateBatch] = ()
+
+
+class _Values(NamedTuple):
+    """The header values after a request."""
+
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+
+
+def initial_record(
+    key: SharePartitionKey, header: ShareGroupOffsetHeader | None, state_epoch: int, start_offset: int
+) -> ShareGroupStateRecord:
+    """The snapshot that (re-)initialises a share-partition: replaces, never merges (InitializeShareGroupState).
+
+    `header` is None for a share-partition without state. Raises RequestError: INVALID_REQUEST for a negative state
+    epoch, FENCED_STATE_EPOCH for one below the recorded; the recorded one itself is accepted again.
+    """
+    _check_not_negative("state epoch", state_epoch)
+    if header is not None:
+        _check_state_epoch(header, state_epoch)
+    return ShareGroupStateRecord(
+        RecordKind.SNAPSHOT,
+        key,
+        0 if header is None else header.snapshot_epoch + 1,
+        state_epoch,
+        NO_LEADER_EPOCH,
+        start_offset,
+        UNCHANGED if start_offset == UNCHANGED else 0,
+    )
+
+
+def next_record(
+    header: ShareGroupOffsetHeader,
+    write: StateWrite,
+    updates_per_snapshot: int,
+    merged_batches: Callable[[], Sequence[StateBatch]],
+    precedence: Precedence = Precedence.NEWEST,
+) -> ShareGroupStateRecord:
+    """The record of a write (KIP-932, WriteShareGroupState).
+
+    `merged_batches` gives all batches after the write, or those before and the written ones after them; it is called
+    only for a snapshot. Batches are combined with `precedence` and trimmed below the start offset.
+    Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
+    """
+    _check_not_negative("leader epoch", write.leader_epoch)
+    _check_not_negative("state epoch", write.state_epoch)
+    _check_leader_epoch(header, write.leader_epoch)
+    _check_state_epoch(header, write.state_epoch)
+    start_offset = max(write.start_offset, header.start_offset)
+    values = _Values(header.leader_epoch, start_offset, _delivery_complete_count(header, write))
+    if header.updates_since_snapshot < updates_per_snapshot:
+        return _update(write.key, header, values, combine(write.state_batches, start_offset, precedence))
+    return _snapshot(write.key, header, values, combine(merged_batches(), start_offset, precedence))
+
+
+def _check_not_negative(what: str, epoch: int) -> None:
+    """Raises RequestError INVALID_REQUEST for a negative epoch: since Kafka 4.4, -1 does not mean "do not check"."""
+    if epoch < 0:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} must not be negative, but is {epoch}")
+
+
+def _check_leader_epoch(header: ShareGroupOffsetHeader, leader_epoch: int) -> None:
+    if leader_epoch < header.leader_epoch_fence:
+        message = f"leader epoch {leader_epoch} is below the recorded {header.leader_epoch_fence}"
+        raise RequestError(ErrorCode.FENCED_LEADER_EPOCH, message)
+
+
+def _check_state_epoch(header: ShareGroupOffsetHeader, state_epoch: int) -> None:
+    if state_epoch < header.state_epoch:
+        message = f"state epoch {state_epoch} is below the recorded {header.state_epoch}"
+        raise RequestError(ErrorCode.FENCED_STATE_EPOCH, message)
+
+
+def _delivery_complete_count(header: ShareGroupOffsetHeader, write: StateWrite) -> int:
+    """See the table above; a count of -1 says nothing and keeps the recorded one."""
+    if write.delivery_complete_count == UNCHANGED or write.start_offset < header.start_offset:
+        return header.delivery_complete_count
+    if write.start_offset == header.start_offset:
+        return max(write.delivery_complete_count, header.delivery_complete_count)
+    return write.delivery_complete_count
+
+
+def _update(
+    key: SharePartitionKey, header: ShareGroupOffsetHeader, values: _Values, batches: tuple[StateBatch, ...]
+) -> ShareGroupStateRecord:
+    recorded = _Values(header.leader_epoch, header.start_offset, header.delivery_complete_count)
+    changed = _Values(*(UNCHANGED if new == old else new for new, old in zip(values, recorded, strict=True)))
+    return ShareGroupStateRecord(RecordKind.UPDATE, key, header.snapshot_epoch, UNCHANGED, *changed, batches)
+
+
+def _snapshot(
+    key: SharePartitionKey, header: ShareGroupOffsetHeader, values: _Values, batches: tuple[StateBatch, ...]
+) -> ShareGroupStateRecord:
+    epoch = header.snapshot_epoch + 1
+    return ShareGroupStateRecord(RecordKind.SNAPSHOT, key, epoch, header.state_epoch, *values, batches)

@@ -1,0 +1,71 @@
+"""Acquisition locks: who holds which offsets until when (KIP-932, "In-flight records").
+
+An index beside the window, made from it and thrown away with it: the window alone is the truth. It answers without a
+scan what would else need one: the earliest deadline, what is due, and what a member holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from sharegroup.protocol.range_map import RangeMap
+
+
+class AcquisitionLocks:
+    """Locked offset ranges by deadline and by member. Times are milliseconds."""
+
+    __slots__ = ("_by_deadline", "_by_member", "_deadlines")
+
+    def __init__(self) -> None:
+        self._by_deadline: dict[int, RangeMap[str]] = {}
+        self._by_member: dict[str, RangeMap[int]] = {}
+        self._deadlines: list[int] = []  # the keys of _by_deadline, sorted
+
+    def add(self, first: int, last: int, member_id: str, deadline_ms: int) -> None:
+        """Lock first..last, which are not locked yet."""
+        held = self._by_member.get(member_id)
+        if held is None:
+            held = self._by_member[member_id] = RangeMap()
+        held.assign(first, last, deadline_ms)
+        locked = self._by_deadline.get(deadline_ms)
+        if locked is None:
+            locked = self._by_deadline[deadline_ms] = RangeMap()
+            insort(self._deadlines, deadline_ms)
+        locked.assign(first, last, member_id)
+
+    def remove(self, first: int, last: int, member_id: str, deadline_ms: int) -> None:
+        """Unlock first..last, which `member_id` holds until `deadline_ms`."""
+        held = self._by_member[member_id]
+        held.discard(first, last)
+        if not held:
+            del self._by_member[member_id]
+        locked = self._by_deadline[deadline_ms]
+        locked.discard(first, last)
+        if not locked:
+            del self._by_deadline[deadline_ms]
+            del self._deadlines[bisect_left(self._deadlines, deadline_ms)]
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline, or None when nothing is locked."""
+        return self._deadlines[0] if self._deadlines else None
+
+    def due(self, now_ms: int) -> list[tuple[int, int]]:
+        """The ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
+        ranges: list[tuple[int, int]] = []
+        for deadline in self._deadlines[: bisect_left(self._deadlines, now_ms)]:
+            ranges.extend((first, last) for first, last, _ in self._by_deadline[deadline])
+        ranges.sort()
+        return ranges
+
+    def held_by(self, member_id: str) -> list[tuple[int, int]]:
+        """The ranges `member_id` holds, in offset order."""
+        held = self._by_member.get(member_id)
+        return [(first, last) for first, last, _ in held] if held is not None else []
+
+    def holds(self, member_id: str) -> bool:
+        """Whether `member_id` holds anything."""
+        return member_id in self._by_member
+
+    def members(self) -> list[str]:
+        """The members that hold something, sorted."""
+        return sorted(self._by_member)

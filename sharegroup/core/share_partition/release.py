@@ -1,0 +1,128 @@
+"""How an acquisition ends: which transitions let go of records, whoever asks for it. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sharegroup.core.share_partition.in_flight import InFlight
+from sharegroup.core.share_partition.in_flight_record import InFlightRecord
+from sharegroup.core.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE
+from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.range_map import append_fused
+from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Transition
+
+
+def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
+    """The ranges of first..last; raises RequestError (INVALID_RECORD_STATE) at one that `member_id` does not hold."""
+    for held_first, held_last, record in window.items(first, last):
+        if record.state is not ACQUIRED:
+            raise not_held(f"{held_first}..{held_last} is {record.state.name}")
+        if record.member_id != member_id:
+            raise not_held(f"{held_first}..{held_last} is held by another member")
+        yield held_first, held_last, record
+
+
+def end_acquisition(
+    first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
+) -> Transition:
+    """The end of an acquisition; to AVAILABLE becomes to ARCHIVED when no delivery is left."""
+    if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
+        to_state = ARCHIVED
+    return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
+
+
+def release(
+    window: InFlight, ranges: Iterable[tuple[int, int]], cause: Cause, config: SharePartitionConfig
+) -> tuple[Transition, ...]:
+    """Let go of `ranges`, which are all ACQUIRED."""
+    transitions: list[Transition] = []
+    for first, last in ranges:
+        for held_first, held_last, record in window.items(first, last):
+            append_fused(transitions, end_acquisition(held_first, held_last, record, AVAILABLE, cause, config))
+    return tuple(transitions)
+
+
+def unacquired(
+    window: InFlight, start_offset: int, member_id: str, ranges: Iterable[OffsetRange]
+) -> tuple[Transition, ...]:
+    """Let go of `ranges` as if they had never been delivered; what is below `start_offset` is skipped.
+
+    Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not hold all the rest, or ranges overlap.
+    """
+    transitions: list[Transition] = []
+    done = start_offset - 1
+    for range_first, last in sorted(ranges):
+        if last < start_offset:
+            continue
+        first = max(range_first, start_offset)
+        if first <= done:
+            raise not_held(f"offset {first} is given back twice")
+        if any(True for _ in window.holes(first, last)):
+            raise not_held(f"{first}..{last} is not in flight")
+        for held_first, held_last, record in held(window, member_id, first, last):
+            count = record.delivery_count - 1
+            append_fused(
+                transitions,
+                Transition(held_first, held_last, ACQUIRED, AVAILABLE, Cause.UNACQUIRE, member_id, count),
+            )
+        done = last
+    return tuple(transitions)
+
+
+def undone_deliveries(
+    window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
+) -> tuple[Transition, ...]:
+    """The attempts of `acquired` did not happen, as far as nothing has happened since; a record's count tells.
+
+    Acquiring raises the count, so the attempt that has a record's count now is its last. It must be the member's: once
+    taken back, its count is that of the next one, of whoever that is. An offset is taken once.
+    """
+    transitions: list[Transition] = []
+    done = start_offset - 1
+    for range_first, last, count in sorted(acquired):
+        for first, held_last, record in window.items(max(range_first, done + 1), last):
+            is_its_own = record.state in (ACQUIRED, AVAILABLE) and record.member_id == member_id
+            if record.delivery_count == count and is_its_own:
+                append_fused(
+                    transitions,
+                    Transition(first, held_last, record.state, AVAILABLE, Cause.UNACQUIRE, member_id, count - 1),
+                )
+                done = held_last
+    return tuple(transitions)
+
+
+def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The parts of `held` (ascending, disjoint) that lie outside of all ranges of `delivered`."""
+    parts: list[OffsetRange] = []
+    sent = sorted(delivered)
+    position = 0
+    for first, last in held:
+        while position < len(sent) and sent[position].last_offset < first:
+            position += 1
+        for sent_first, sent_last in sent[position:]:
+            if sent_first > last:
+                break
+            if first < sent_first:
+                parts.append(OffsetRange(first, sent_first - 1))
+            first = max(first, sent_last + 1)
+        if first <= last:
+            parts.append(OffsetRange(first, last))
+    return parts
+
+
+def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
+    """Archive what was delivered but not finished below `below`; what never was delivered nobody misses."""
+    transitions: list[Transition] = []
+    for first, last, record in window.items(None, below - 1):
+        if not record.state.is_terminal and record.delivery_count > 0:
+            append_fused(
+                transitions,
+                Transition(first, last, record.state, ARCHIVED, cause, record.member_id, record.delivery_count),
+            )
+    return tuple(transitions)
+
+
+def not_held(message: str) -> RequestError:
+    """The refusal of a request about records that its sender does not hold."""
+    return RequestError(ErrorCode.INVALID_RECORD_STATE, message)

@@ -1,0 +1,1 @@
+"""Accept connections, within the limits of addresses and of the process."""

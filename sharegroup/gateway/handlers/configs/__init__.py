@@ -1,0 +1,1 @@
+"""Describe and alter the configs of groups."""

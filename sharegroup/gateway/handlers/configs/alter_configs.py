@@ -1,0 +1,196 @@
+"""IncrementalAlterConfigs: configs of share groups by a row to the group coordinator query, the rest by the upstream.
+
+A group's resource may hold both. Either part can refuse, so the upstream only checks its part before ours is altered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.configs.config_rights import config_refusal
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    ConfigResult,
+    Resource,
+    UpstreamConfigs,
+    resource_of,
+)
+from sharegroup.gateway.wire.request import Request
+from sharegroup.security import acl, audit
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+
+_Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Change = _Resource.AlterableConfig
+
+#: A resource of either request: the classes have the fields in common that are needed here.
+Altered = _Resource | AlterConfigsRequest.AlterConfigsResource
+R = TypeVar("R", bound=Altered)
+Response = TypeVar("Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+OK: ConfigResult = (0, None)
+_KINDS = {
+    TOPIC: "topic",
+    BROKER: "broker",
+    BROKER_LOGGER: "broker_logger",
+    CLIENT_METRICS: "client_metrics",
+    GROUP: "group",
+}
+
+
+class IncrementalAlterConfigs:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(
+        self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Authorization
+    ) -> None:
+        self._requests, self._configs, self._security = requests, configs, security
+        self._upstream = UpstreamConfigs(cluster)
+
+    async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
+        """Each resource by itself: all of its changes, or none."""
+        body = request.body
+        passed, outcomes = self.refused(request.caller, body.resources)
+        outcomes |= await self._upstream.alter(request.caller.node_id, passed, body.validate_only)
+        times = Counter(resource_of(resource) for resource in body.resources)
+        groups = [resource for resource in body.resources if resource.resource_type == GROUP]
+        for resource in groups:
+            outcomes[resource_of(resource)] = await self._group(request, resource, times[resource_of(resource)])
+        if groups and not body.validate_only:
+            await self._see_the_change()
+        if not body.validate_only:
+            audit_changes(request.caller, body.resources, outcomes)
+        return answered(IncrementalAlterConfigsResponse, outcomes)
+
+    def refused(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
+        """(what the upstream is to alter, why the rest is refused) of the resources that are no groups."""
+        passed: list[R] = []
+        outcomes: dict[Resource, ConfigResult] = {}
+        for resource in resources:
+            if resource.resource_type != GROUP:
+                refusal = config_refusal(self._security.alter_configs, caller, resource) or _of_the_job(resource)
+                if refusal is None:
+                    passed.append(resource)
+                else:
+                    outcomes[resource_of(resource)] = refusal
+        return passed, outcomes
+
+    async def _group(
+        self, request: Request[IncrementalAlterConfigsRequest], resource: _Resource, times: int
+    ) -> ConfigResult:
+        group_id, validate_only = resource.resource_name, request.body.validate_only
+        try:
+            self._security.alter_configs(request.caller, acl.Resource.GROUP, group_id)
+            if times > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            ours, theirs = split(resource.configs)
+            if theirs and (ours or validate_only):
+                await self._alter_theirs(request, group_id, theirs, True)
+            if ours:
+                await self._requests.alter_configs(group_id, ours, validate_only)
+            if theirs and not validate_only:
+                await self._alter_theirs(request, group_id, theirs, False)
+        except RequestError as error:
+            return int(error.code), error.message
+        return OK
+
+    async def _alter_theirs(
+        self,
+        request: Request[IncrementalAlterConfigsRequest],
+        group_id: str,
+        configs: list[_Change],
+        validate_only: bool,
+    ) -> None:
+        """Raises RequestError with the upstream's answer."""
+        resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
+        answers = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
+        ((code, message),) = answers.values()
+        if code:
+            raise RequestError(_code(code), message or "")
+
+    async def _see_the_change(self) -> None:
+        """So that this gateway's data path has it before the client is answered."""
+        try:
+            await self._configs.refresh()
+        except RequestError:
+            return  # it is altered; the next reading tells
+
+
+def answered(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
+    """The response of either request: the outcome of each resource."""
+    found = response.AlterConfigsResourceResponse
+    return response(
+        throttle_time_ms=0,
+        responses=[
+            found(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            for (kind, name), (code, message) in outcomes.items()
+        ],
+    )
+
+
+def audit_changes(caller: Caller, resources: Iterable[Altered], outcomes: Mapping[Resource, ConfigResult]) -> None:
+    """Audit each resource with the names of its configs, without values: one may be a password."""
+    for resource in resources:
+        kind, name = resource_of(resource)
+        configs = ",".join(config.name for config in resource.configs)
+        audit.changed(caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
+
+
+def _of_the_job(resource: Altered) -> ConfigResult | None:
+    """Why a broker's configs are not altered: the upstream would take what means nothing to share groups here."""
+    ours = [config.name for config in resource.configs if is_the_jobs(config.name)]
+    if resource.resource_type != BROKER or not ours:
+        return None
+    message = f"{', '.join(ours)}: the share-group job has these from its configuration file, and takes no other value"
+    return int(ErrorCode.INVALID_CONFIG), message
+
+
+def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
+    """(our changes as {name: value, or None to take it away}, the upstream's changes as they are).
+
+    Raises RequestError: INVALID_REQUEST or INVALID_CONFIG in Kafka's words.
+    """
+    if len({config.name for config in configs}) < len(configs):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    without = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
+    if without:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without)}")
+    theirs = [config for config in configs if is_upstreams(config.name)]
+    return {config.name: _new_value(config) for config in configs if not is_upstreams(config.name)}, theirs
+
+
+def _new_value(config: _Change) -> str | None:
+    operation = config.config_operation
+    if operation in (APPEND, SUBTRACT):
+        name = "APPEND" if operation == APPEND else "SUBTRACT"
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {name} to key {config.name} because its type is not LIST.")
+    if operation not in (SET, DELETE):
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+    return config.value if operation == SET else None
+
+
+def _code(code: int) -> ErrorCode:
+    """The upstream may know more codes than we do."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

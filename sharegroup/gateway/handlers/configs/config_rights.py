@@ -1,0 +1,30 @@
+"""Whose right a request about configs needs: a group's, a topic's, or that of the cluster for all else (KafkaApis)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sharegroup.errors import RequestError
+from sharegroup.gateway.upstream.configs import GROUP, TOPIC, ConfigResult, Named
+from sharegroup.security import acl
+from sharegroup.security.caller import Caller
+
+_OWN_RESOURCES = {GROUP: acl.Resource.GROUP, TOPIC: acl.Resource.TOPIC}
+
+
+def config_resource(item: Named) -> tuple[acl.Resource, str]:
+    """What an access control list names for a resource that has configs."""
+    if item.resource_type in _OWN_RESOURCES:
+        return _OWN_RESOURCES[item.resource_type], item.resource_name
+    return acl.Resource.CLUSTER, acl.CLUSTER_NAME
+
+
+def config_refusal(
+    need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: Named
+) -> ConfigResult | None:
+    """Why the caller may not ask for the item; None if it may. `need` raises RequestError."""
+    try:
+        need(caller, *config_resource(item))
+    except RequestError as error:
+        return int(error.code), error.message
+    return None

@@ -1,0 +1,129 @@
+"""DescribeConfigs: `share.*` of groups from the tables and the file, everything else from the upstream.
+
+Of a broker, `group.share.*` is what the job goes by, and not what the upstream has for share groups of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+
+from sharegroup.config import Config, GroupOverrides
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_config_entries import (
+    ConfigEntry,
+    broker_entries,
+    config_entries,
+    is_the_jobs,
+    is_upstreams,
+)
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.handlers.configs.config_rights import config_refusal
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, described
+from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.security import acl
+from sharegroup.security.authorization import Authorization
+
+logger = logging.getLogger(__name__)
+
+DOCUMENTATION_VERSION = 3
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = _Result.DescribeConfigsResourceResult
+
+
+class DescribeConfigs:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, config: Config, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
+        self._config, self._stored, self._security = config, stored, security
+        self._upstream = UpstreamConfigs(cluster)
+
+    async def __call__(self, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+        """Each resource by itself, in the order of the request."""
+        body = request.body
+        results: dict[int, _Result] = {}
+        passed = []
+        for place, resource in enumerate(body.resources):
+            if resource.resource_type == GROUP:
+                results[place] = await self._group(request, resource)
+                continue
+            refusal = config_refusal(self._security.describe_configs, request.caller, resource)
+            if refusal is None:
+                passed.append((place, resource))
+            else:
+                results[place] = described((resource.resource_type, resource.resource_name), [], *refusal)
+        asked = [resource for _, resource in passed]
+        answers = await self._upstream.describe(request.caller.node_id, asked, body, request.version)
+        for place, item in passed:
+            found = answers[item.resource_type, item.resource_name]
+            results[place] = self._of_broker(request, item, found) if item.resource_type == BROKER else found
+        return DescribeConfigsResponse(throttle_time_ms=0, results=[results[place] for place in sorted(results)])
+
+    def _of_broker(
+        self,
+        request: Request[DescribeConfigsRequest],
+        resource: DescribeConfigsRequest.DescribeConfigsResource,
+        found: _Result,
+    ) -> _Result:
+        """The upstream's answer with the job's `group.share.*`; without a name it is about dynamic configs alone."""
+        if found.error_code:
+            return found
+        found.configs = [entry for entry in found.configs if not is_the_jobs(entry.name)]
+        if resource.resource_name:
+            ours = broker_entries(self._config, resource.configuration_keys)
+            found.configs += [self._entry(request, entry, read_only=True) for entry in ours]
+        return found
+
+    async def _group(
+        self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
+    ) -> _Result:
+        group_id, names = resource.resource_name, resource.configuration_keys
+        try:
+            self._security.describe_configs(request.caller, acl.Resource.GROUP, group_id)
+            if not group_id:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
+            stored = (await self._stored.configs()).get(group_id, {})
+        except RequestError as error:
+            return described((GROUP, group_id), [], int(error.code), error.message)
+        of_file = self._config.groups.get(group_id) or GroupOverrides()
+        ours = config_entries(stored, of_file, self._config.group, names)
+        entries = [self._entry(request, entry) for entry in ours]
+        return described((GROUP, group_id), [*await self._others(request, resource), *entries])
+
+    async def _others(
+        self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
+    ) -> list[_Entry]:
+        """What the upstream has of a group; brokers before 3.8 know no such resource, and one may be away."""
+        names = resource.configuration_keys
+        theirs = None if names is None else [name for name in names if is_upstreams(name)]
+        if theirs is not None and not theirs:
+            return []
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=GROUP, resource_name=resource.resource_name, configuration_keys=theirs
+        )
+        try:
+            answers = await self._upstream.describe(request.caller.node_id, [asked], request.body, request.version)
+        except UpstreamUnavailableError as error:
+            logger.warning("group %s is described without the upstream's configs: %s", resource.resource_name, error)
+            return []
+        (result,) = answers.values()
+        return [entry for entry in result.configs if is_upstreams(entry.name)]
+
+    @staticmethod
+    def _entry(request: Request[DescribeConfigsRequest], entry: ConfigEntry, read_only: bool = False) -> _Entry:
+        synonym, body = _Entry.DescribeConfigsSynonym, request.body
+        with_docs = request.version >= DOCUMENTATION_VERSION and body.include_documentation
+        synonyms = [synonym(name=s.name, value=s.value, source=int(s.source)) for s in entry.synonyms]
+        return _Entry(
+            name=entry.name,
+            value=entry.value,
+            read_only=read_only,
+            config_source=int(entry.source),
+            is_sensitive=False,
+            synonyms=synonyms if body.include_synonyms else [],
+            config_type=int(entry.config_type),
+            documentation=entry.documentation if with_docs else None,
+        )

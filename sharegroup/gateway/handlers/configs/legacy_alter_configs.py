@@ -1,0 +1,94 @@
+"""AlterConfigs, the form of IncrementalAlterConfigs before KIP-339: configs that a request does not name are reset.
+
+A group's resource becomes the incremental request that does the same. Other resources go to the upstream broker as
+they came, except for configs of brokers that the job has from its configuration file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+
+from sharegroup.errors import RequestError
+from sharegroup.gateway.groups.group_config_entries import Source, is_upstreams
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.handlers.configs.alter_configs import (
+    DELETE,
+    SET,
+    IncrementalAlterConfigs,
+    answered,
+    audit_changes,
+)
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of, results_of
+from sharegroup.gateway.wire.request import Request
+
+_Resource = AlterConfigsRequest.AlterConfigsResource
+_Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+class AlterConfigs:
+    """The handler. `incremental` handles the configs of groups, and says which other resources are refused."""
+
+    def __init__(self, incremental: IncrementalAlterConfigs, stored: StoredGroups, cluster: UpstreamCluster) -> None:
+        self._incremental, self._stored = incremental, stored
+        self._upstream = UpstreamConfigs(cluster)
+
+    async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
+        """Alter each resource by itself: all of its configs, or none."""
+        body = request.body
+        passed, outcomes = self._incremental.refused(request.caller, body.resources)
+        outcomes |= await self._upstream.replace(request.caller.node_id, passed, body.validate_only)
+        if not body.validate_only:
+            audit_changes(request.caller, [item for item in body.resources if item.resource_type != GROUP], outcomes)
+        outcomes |= await self._alter_groups(request)
+        return answered(AlterConfigsResponse, outcomes)
+
+    async def _alter_groups(self, request: Request[AlterConfigsRequest]) -> dict[Resource, ConfigResult]:
+        groups = [item for item in request.body.resources if item.resource_type == GROUP]
+        if not groups:
+            return {}
+        try:
+            stored = await self._stored.configs()
+        except RequestError as error:
+            return {resource_of(item): (int(error.code), error.message) for item in groups}
+        theirs = await self._upstreams_dynamic(request.caller.node_id, groups)
+        resources = [
+            _incremental(item, {*stored.get(item.resource_name, ()), *theirs.get(item.resource_name, ())})
+            for item in groups
+        ]
+        body = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.body.validate_only)
+        answer = await self._incremental(Request(request.header, body, request.caller))
+        return results_of(answer)
+
+    async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
+        """{group: configs of the upstream's that are set}; none for an upstream that has no configs of groups."""
+        described = DescribeConfigsRequest.DescribeConfigsResource
+        names = dict.fromkeys(item.resource_name for item in groups)
+        asked = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
+        options = DescribeConfigsRequest(include_synonyms=False, include_documentation=False)
+        found: Mapping[Resource, Any] = await self._upstream.describe(node_id, asked, options, 1)
+        return {
+            name: [
+                config.name
+                for config in result.configs
+                if is_upstreams(config.name) and config.config_source == Source.DYNAMIC_GROUP_CONFIG
+            ]
+            for (_, name), result in found.items()
+        }
+
+
+def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
+    """The changes that leave exactly the configs of `resource`, where `is_set` are those that are set now."""
+    change = _Incremental.AlterableConfig
+    named = {config.name for config in resource.configs}
+    changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]
+    changes += [change(name=name, config_operation=DELETE, value=None) for name in sorted({*is_set} - named)]
+    return _Incremental(resource_type=GROUP, resource_name=resource.resource_name, configs=changes)

@@ -1,0 +1,45 @@
+"""ListConfigResources (KIP-1142): groups with configs of ours and the upstream's, other types from the upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka.protocol.admin import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+from sharegroup.errors import RequestError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import CLIENT_METRICS, GROUP, TOPIC, Resource, UpstreamConfigs
+from sharegroup.gateway.wire.request import Request
+from sharegroup.security.authorization import Authorization
+
+
+class ListConfigResources:
+    """The handler. Version 0 is of client metrics only."""
+
+    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
+        self._stored, self._security = stored, security
+        self._upstream = UpstreamConfigs(cluster)
+
+    async def __call__(self, request: Request[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+        """All resources of the types asked for; of all types when none is named."""
+        types = list(request.body.resource_types) if request.version >= 1 else [CLIENT_METRICS]
+        try:
+            self._security.list_config_resources(request.caller)
+            ours = set(await self._stored.configs()) if not types or GROUP in types else set()
+        except RequestError as error:
+            return _response(int(error.code), ())
+        code, theirs = await self._upstream.list_resources(request.caller.node_id, types)
+        if code and ours:
+            code = 0  # an upstream that does not know the type takes nothing away from our groups
+        theirs = [(kind, name) for kind, name in theirs if kind != TOPIC or self._security.is_shown(name)]
+        return _response(code, sorted({*theirs, *((GROUP, group_id) for group_id in ours)}))
+
+
+def _response(code: int, resources: Iterable[Resource]) -> ListConfigResourcesResponse:
+    found = ListConfigResourcesResponse.ConfigResource
+    return ListConfigResourcesResponse(
+        throttle_time_ms=0,
+        error_code=code,
+        config_resources=[found(resource_name=name, resource_type=kind) for kind, name in resources],
+    )

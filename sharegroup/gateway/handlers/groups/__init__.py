@@ -1,0 +1,1 @@
+"""List, describe and delete groups; describe, alter and delete their offsets."""

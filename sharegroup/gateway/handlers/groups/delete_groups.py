@@ -1,0 +1,85 @@
+"""DeleteGroups: ours by a row to the group coordinator query, others by the upstream, whose share groups stay alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.handlers.groups.list_groups import SHARE, TYPES_VERSION
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.request import Request
+from sharegroup.security import audit
+from sharegroup.security.authorization import Authorization
+
+
+class DeleteGroups:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(
+        self, requests: GroupRequests, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization
+    ) -> None:
+        self._requests, self._stored, self._cluster, self._security = requests, stored, cluster, security
+
+    async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+        """Delete each group by itself: the others do not suffer from one that is refused."""
+        group_ids = list(dict.fromkeys(request.body.groups_names))
+        codes = {group_id: self._refusal(request, group_id) for group_id in group_ids}
+        try:
+            ours = {listing.group_id for listing in await self._stored.listings()}
+        except RequestError as error:
+            codes = {group_id: code or int(error.code) for group_id, code in codes.items()}
+        else:
+            allowed = [group_id for group_id, code in codes.items() if not code]
+            for group_id in allowed:
+                if group_id in ours:
+                    codes[group_id] = await self._delete(group_id)
+            codes |= await self._upstream(request.caller.node_id, [g for g in allowed if g not in ours])
+        for group_id in group_ids:
+            audit.changed(request.caller, "group", group_id, codes[group_id])
+        result = DeleteGroupsResponse.DeletableGroupResult
+        return DeleteGroupsResponse(
+            throttle_time_ms=0,
+            results=[result(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids],
+        )
+
+    def _refusal(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
+        try:
+            self._security.delete_group(request.caller, group_id)
+        except RequestError as error:
+            return int(error.code)
+        return 0
+
+    async def _delete(self, group_id: str) -> int:
+        try:
+            await self._requests.delete_group(group_id)
+        except RequestError as error:
+            return int(error.code)
+        return 0
+
+    async def _upstream(self, node_id: int, group_ids: list[str]) -> dict[str, int]:
+        """{group id: error code} of groups that are not ours."""
+        if not group_ids:
+            return {}
+        hidden = await self._share_groups(node_id)
+        codes = {group_id: int(ErrorCode.GROUP_ID_NOT_FOUND) for group_id in group_ids}
+        asked = [group_id for group_id in group_ids if group_id not in hidden]
+        if asked:
+            answer = await self._cluster.ask(node_id, DeleteGroupsRequest(groups_names=asked), DeleteGroupsResponse)
+            codes |= {result.group_id: result.error_code for result in answer.results}
+        return codes
+
+    async def _share_groups(self, node_id: int) -> set[str]:
+        """The share groups that the upstream has itself."""
+        _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
+        if highest < TYPES_VERSION:
+            return set()
+        asked = ListGroupsRequest(states_filter=[], types_filter=[SHARE])
+        return _ids((await self._cluster.ask(node_id, asked, ListGroupsResponse)).groups)
+
+
+def _ids(rows: Iterable[ListGroupsResponse.ListedGroup]) -> set[str]:
+    return {row.group_id for row in rows if row.group_type.lower() == SHARE}

@@ -1,0 +1,114 @@
+"""ShareGroupDescribe (KIP-932): groups and their members, from the tables."""
+
+from __future__ import annotations
+
+from kafka.protocol.data_container import DataContainer
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.wire.request import Request
+from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
+from sharegroup.security.acl import Resource
+from sharegroup.security.authorization import Authorization, bit_field
+from sharegroup.security.caller import Caller
+from sharegroup.storage import MemberDescription, ShareGroupDescription
+
+NOT_ASKED_FOR = -2147483648
+
+_Group = ShareGroupDescribeResponse.DescribedGroup
+
+
+class ShareGroupDescribe:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, stored: StoredGroups, configs: GroupConfigs, security: Authorization) -> None:
+        self._stored, self._configs, self._security = stored, configs, security
+
+    async def __call__(self, request: Request[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+        """Each group is described, or refused, by itself."""
+        group_ids = request.body.group_ids
+        try:
+            found = await self._stored.describe(group_id for group_id in group_ids if group_id)
+        except RequestError as error:
+            groups = [refused(group_id, error) for group_id in group_ids]
+        else:
+            groups = [self._describe(request, group_id, found.get(group_id)) for group_id in group_ids]
+        return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+    def _describe(
+        self, request: Request[ShareGroupDescribeRequest], group_id: str, group: ShareGroupDescription | None
+    ) -> DataContainer:
+        caller: Caller = request.caller
+        try:
+            self._security.describe_group(caller, group_id)
+            if not group_id:
+                raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
+            if group is None:
+                raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            self._security.describe_group(caller, group_id, topics_of(group))
+        except RequestError as error:
+            return refused(group_id, error)
+        operations = NOT_ASKED_FOR
+        if request.body.include_authorized_operations:
+            operations = bit_field(self._security.operations(caller, Resource.GROUP, group_id))
+        return described(group, self._configs.group_config(group_id).assignor, operations)
+
+
+def topics_of(group: ShareGroupDescription) -> list[str]:
+    """Every topic that the description of a group shows, sorted."""
+    names = {name for member in group.members for name in (*member.subscribed_topic_names, *member.assignment)}
+    return sorted(names)
+
+
+def described(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
+    """A group in the response; `assignor` is the name of the one in force."""
+    return _Group(
+        error_code=0,
+        error_message=None,
+        group_id=group.group_id,
+        group_state=group.group_state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=assignor,
+        members=[_member(member) for member in group.members],
+        authorized_operations=operations,
+    )
+
+
+def refused(group_id: str, error: RequestError) -> DataContainer:
+    """A group in the response that cannot be described."""
+    return _Group(
+        error_code=int(error.code),
+        error_message=error.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+        authorized_operations=NOT_ASKED_FOR,
+    )
+
+
+def _member(member: MemberDescription) -> DataContainer:
+    message = _Group.Member
+    return message(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        assignment=message.Assignment(
+            topic_partitions=[
+                message.Assignment.TopicPartitions(
+                    topic_id=topic_id_of(topic_id) if topic_id else NO_TOPIC_ID,
+                    topic_name=name,
+                    partitions=list(partitions),
+                )
+                for name, (topic_id, partitions) in sorted(member.assignment.items())
+            ]
+        ),
+    )

@@ -1,0 +1,169 @@
+"""DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lags by the ends of the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kafka import TopicPartition
+from kafka.protocol.data_container import DataContainer
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream.log_ends import log_end_offsets
+from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.protocol.messages import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+from sharegroup.storage import SharePartitionOffset
+
+UNKNOWN = -1
+#: The first version with lags.
+LAG_VERSION = 1
+
+_Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+_Topic = _Group.DescribeShareGroupOffsetsResponseTopic
+_Partition = _Topic.DescribeShareGroupOffsetsResponsePartition
+
+
+class DescribeShareGroupOffsets:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
+        self._stored, self._cluster, self._security = stored, cluster, security
+
+    async def __call__(self, request: Request[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
+        """Describe each group by itself: the others do not suffer from one that is refused."""
+        asked, with_lag = request.body.groups, request.version >= LAG_VERSION
+        try:
+            offsets = await self._stored.offsets(group.group_id for group in asked)
+        except RequestError as error:
+            groups = [_group(group.group_id, [], int(error.code), error.message) for group in asked]
+        else:
+            groups = [
+                await self._group(request.caller, group, offsets.get(group.group_id, ()), with_lag) for group in asked
+            ]
+        return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
+
+    async def _group(
+        self, caller: Caller, asked: DataContainer, offsets: Collection[SharePartitionOffset], with_lag: bool
+    ) -> DataContainer:
+        try:
+            self._security.describe_group(caller, asked.group_id)
+            topics = await self._topics(caller, asked.topics, offsets, with_lag)
+        except UpstreamUnavailableError as error:
+            return _group(asked.group_id, [], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
+        except RequestError as error:
+            return _group(asked.group_id, [], int(error.code), error.message)
+        return _group(asked.group_id, topics, 0, None)
+
+    async def _topics(
+        self,
+        caller: Caller,
+        asked: Iterable[DataContainer] | None,
+        offsets: Collection[SharePartitionOffset],
+        with_lag: bool,
+    ) -> list[DataContainer]:
+        by_topic = wanted_partitions(None if asked is None else [(t.topic_name, t.partitions) for t in asked], offsets)
+        known = await self._cluster.newest_topics(by_topic)
+        hidden = {name for name in by_topic if not self._security.may_see(caller, name)}
+        current = [row for row in offsets if row.topic not in hidden and _is_of(row, known.get(row.topic))]
+        if asked is None:  # what was not asked for by name is left out, not refused
+            by_topic = wanted_partitions(None, current)
+        found = {TopicPartition(row.topic, row.partition): row for row in current}
+        counted = [
+            key for key, row in found.items() if with_lag and has_lag(row) and key[1] in by_topic.get(key[0], ())
+        ]
+        ends = await log_end_offsets(self._cluster, counted) if counted else {}
+        refused = [_refused(name, partitions) for name, partitions in by_topic.items() if name in hidden]
+        return [
+            *(
+                _topic(name, partitions, known.get(name), found, ends)
+                for name, partitions in by_topic.items()
+                if name not in hidden
+            ),
+            *refused,
+        ]
+
+
+def wanted_partitions(
+    asked: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
+) -> dict[str, list[int]]:
+    """{topic: partitions} to describe: the ones asked for, or (None) all that the group has."""
+    if asked is None:
+        asked = [(row.topic, (row.partition,)) for row in offsets]
+    wanted: dict[str, list[int]] = {}
+    for topic, partitions in asked:
+        wanted.setdefault(topic, []).extend(partitions)
+    return wanted
+
+
+def _is_of(row: SharePartitionOffset, topic: Topic | None) -> bool:
+    """Whether the row is of the topic that has the name now, and not of one that had it before."""
+    return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
+
+
+def has_lag(row: SharePartitionOffset) -> bool:
+    """Whether it is known what is finished: not before a share-partition has a start offset."""
+    return row.start_offset >= 0 and row.delivery_complete_count >= 0
+
+
+def lag(row: SharePartitionOffset, log_end_offset: int | None) -> int:
+    """Records from the start offset up that are not finished; -1 when that is not known (KIP-1226)."""
+    if log_end_offset is None or not has_lag(row):
+        return UNKNOWN
+    return max(0, log_end_offset - row.start_offset - row.delivery_complete_count)
+
+
+def _topic(
+    name: str,
+    partitions: Iterable[int],
+    known: Topic | None,
+    found: Mapping[TopicPartition, SharePartitionOffset],
+    ends: Mapping[TopicPartition, int],
+) -> DataContainer:
+    return _Topic(
+        topic_name=name,
+        topic_id=known.topic_id if known is not None else NO_TOPIC_ID,
+        partitions=[
+            _partition(key.partition, found.get(key), ends.get(key))
+            for key in (TopicPartition(name, partition) for partition in partitions)
+        ],
+    )
+
+
+def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int | None) -> DataContainer:
+    """No row is no error: the group has nothing there, which is what start offset -1 says."""
+    return _Partition(
+        partition_index=index,
+        start_offset=row.start_offset if row is not None else UNKNOWN,
+        leader_epoch=row.leader_epoch if row is not None else UNKNOWN,
+        lag=lag(row, log_end_offset) if row is not None else UNKNOWN,
+        error_code=0,
+        error_message=None,
+    )
+
+
+def _refused(name: str, partitions: Iterable[int]) -> DataContainer:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return _Topic(
+        topic_name=name,
+        topic_id=NO_TOPIC_ID,
+        partitions=[
+            _Partition(
+                partition_index=partition,
+                start_offset=UNKNOWN,
+                leader_epoch=UNKNOWN,
+                lag=UNKNOWN,
+                error_code=int(code),
+                error_message="Topic authorization failed.",
+            )
+            for partition in partitions
+        ],
+    )
+
+
+def _group(group_id: str, topics: list[DataContainer], code: int, message: str | None) -> DataContainer:
+    return _Group(group_id=group_id, topics=topics, error_code=code, error_message=message)

@@ -1,0 +1,69 @@
+"""LeaveGroup of a share group, which administrators send: Kafka's clients leave a share group by a heartbeat.
+
+Members that the request names are removed, as by Kafka's removeMembersFromConsumerGroup (KIP-345). A request whose only
+member has neither an id nor a name is this project's `invoke_consumer_rebalance`: static members that are away leave,
+and the assignor runs. No client of Kafka's sends it, and Kafka's coordinators answer that they do not have the member.
+The first text of KIP-345 has a request of its own for it, with the right to join, which is what this one needs.
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.wire.request import Request
+from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIdentity
+from sharegroup.security import audit
+from sharegroup.security.authorization import Authorization
+
+#: The first version with a list of members, each of which has an error of its own.
+MEMBERS_VERSION = 3
+
+_Member = LeaveGroupResponse.MemberResponse
+
+
+class LeaveGroup:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, requests: GroupRequests, security: Authorization) -> None:
+        self._requests, self._security = requests, security
+
+    async def __call__(self, request: Request[LeaveGroupRequest]) -> LeaveGroupResponse:
+        """The whole request is refused, or each member by itself."""
+        body, caller = request.body, request.caller
+        try:
+            self._security.leave_group(caller, body.group_id)
+            if request.version < MEMBERS_VERSION:
+                left = await self._left(body.group_id, (MemberIdentity(body.member_id, None),))
+                response = _response(max((member.error_code for member in left), default=0))
+            else:
+                named = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in body.members)
+                response = _response(0, await self._left(body.group_id, named))
+        except RequestError as error:
+            response = _response(int(error.code))
+        if response.error_code or not response.members:
+            audit.changed(caller, "group", body.group_id, response.error_code)
+        for member in response.members or ():
+            name = member.group_instance_id or member.member_id
+            audit.changed(caller, "group", body.group_id, member.error_code, name)
+        return response
+
+    async def _left(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
+        """Who has left: of the members that are named, with the error of each, or of those that were away.
+
+        Clients look up the error of a member by the identity that they have sent.
+        """
+        if members == (ANYBODY_AWAY,):
+            members = await self._requests.invoke_consumer_rebalance(group_id)
+            codes = [int(ErrorCode.NONE)] * len(members)
+        else:
+            codes = [error.error_code for error in await self._requests.remove_members(group_id, members)]
+        return [
+            _Member(member_id=member_id, group_instance_id=name, error_code=code)
+            for (member_id, name), code in zip(members, codes, strict=True)
+        ]
+
+
+def _response(code: int, members: list[_Member] | None = None) -> LeaveGroupResponse:
+    return LeaveGroupResponse(throttle_time_ms=0, error_code=code, members=members or [])

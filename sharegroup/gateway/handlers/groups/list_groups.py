@@ -1,0 +1,140 @@
+"""ListGroups: the upstream's groups without its own share groups, and ours.
+
+A client asks every broker and puts the answers together, so each of our groups is listed on one port only: that of its
+place among the brokers that are there. The standby port is told as one more broker, which has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from sharegroup.errors import RequestError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.security.authorization import Authorization
+
+logger = logging.getLogger(__name__)
+
+SHARE, CLASSIC = "share", "classic"
+STATES_VERSION, TYPES_VERSION = 4, 5
+
+_Row = ListGroupsResponse.ListedGroup
+
+
+class GroupFilter(NamedTuple):
+    """What is asked for, in lower case; empty: everything."""
+
+    states: frozenset[str]
+    types: frozenset[str]
+
+    @classmethod
+    def of(cls, request: Request[ListGroupsRequest]) -> GroupFilter:
+        """The filters of a request, which old versions do not have."""
+        body = request.body
+        return cls(
+            frozenset(state.lower() for state in body.states_filter)
+            if request.version >= STATES_VERSION
+            else frozenset(),
+            frozenset(kind.lower() for kind in body.types_filter) if request.version >= TYPES_VERSION else frozenset(),
+        )
+
+    def allows(self, state: str, kind: str) -> bool:
+        """Whether a group of this state and type is asked for."""
+        return self.allows_type(kind) and (not self.states or state.lower() in self.states)
+
+    def allows_type(self, kind: str) -> bool:
+        """Whether groups of this type are asked for."""
+        return not self.types or kind.lower() in self.types
+
+    @property
+    def is_only_share(self) -> bool:
+        """Whether nothing that the upstream has can be meant."""
+        return self.types == {SHARE}
+
+
+class ListGroups:
+    """The handler. `security` says which groups the caller may see."""
+
+    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
+        self._stored, self._cluster, self._security = stored, cluster, security
+
+    async def __call__(self, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
+        """All groups whose place is this port."""
+        if request.caller.is_standby:
+            return _response(0, [])
+        wanted = GroupFilter.of(request)
+        rows: list[_Row] = []
+        if not wanted.is_only_share:
+            answer, version = await self._upstream(request)
+            if answer.error_code:
+                return _response(int(answer.error_code), [])
+            rows += upstream_rows(answer.groups, version, wanted)
+        if wanted.allows_type(SHARE):
+            try:
+                rows += await self._ours(request.caller.node_id, wanted)
+            except RequestError as error:
+                return _response(int(error.code), [])
+        return _response(0, [row for row in rows if self._security.may_see_group(request.caller, row.group_id)])
+
+    async def _upstream(self, request: Request[ListGroupsRequest]) -> tuple[ListGroupsResponse, int]:
+        """The broker's own answer and its version."""
+        body, node_id = request.body, request.caller.node_id
+        asked = ListGroupsRequest()
+        if request.version >= STATES_VERSION:
+            asked.states_filter = body.states_filter
+        if request.version >= TYPES_VERSION:
+            asked.types_filter = [kind for kind in body.types_filter if kind.lower() != SHARE]
+        _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
+        answer = await self._cluster.ask(node_id, asked, ListGroupsResponse)
+        return answer, highest
+
+    async def _ours(self, node_id: int, wanted: GroupFilter) -> list[_Row]:
+        listings = await self._stored.listings()
+        brokers = await self._brokers(node_id) if listings else []
+        return [
+            _Row(group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE)
+            for group_id, state in listings
+            if wanted.allows(state, SHARE) and place_of(group_id, brokers) == node_id
+        ]
+
+    async def _brokers(self, node_id: int) -> Collection[int]:
+        """The brokers that are there now, this one included: it is asked."""
+        try:
+            answer = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
+        except UpstreamUnavailableError as error:
+            logger.warning("groups are listed without broker %d: %s", node_id, error)
+            return self._cluster.node_ids
+        return {node_id, *(broker.node_id for broker in answer.brokers)}
+
+
+def place_of(group_id: str, node_ids: Iterable[int]) -> int:
+    """The broker on whose port a group is listed: the same for all gateways, and few move when a broker comes."""
+    return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
+
+
+def upstream_rows(rows: Iterable[_Row], version: int, wanted: GroupFilter) -> list[_Row]:
+    """The rows of an upstream that answered in `version`, filtered by what it cannot filter by itself.
+
+    Before version 5 there are classic groups only; before version 4 it does not say their states.
+    """
+    kept = []
+    for row in rows:
+        if version < TYPES_VERSION:
+            row.group_type = CLASSIC
+        if version < STATES_VERSION:
+            row.group_state = ""
+        if row.group_type.lower() != SHARE and wanted.allows(row.group_state, row.group_type):
+            kept.append(row)
+    return kept
+
+
+def _response(code: int, groups: list[_Row]) -> ListGroupsResponse:
+    return ListGroupsResponse(throttle_time_ms=0, error_code=code, groups=groups)

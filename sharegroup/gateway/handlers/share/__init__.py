@@ -1,0 +1,1 @@
+"""Heartbeats, fetches and acknowledgements of share group members."""

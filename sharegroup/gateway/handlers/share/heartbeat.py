@@ -1,0 +1,188 @@
+"""ShareGroupHeartbeat: a row to the group coordinator query, with the metadata of the topics, and its answer back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
+from sharegroup.gateway.job_client.group_requests import topics_metadata
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
+from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.topic_ids import topic_id_of
+from sharegroup.security.authorization import Authorization
+
+logger = logging.getLogger(__name__)
+
+#: Members whose subscription is remembered; one that was forgotten is told by the coordinator's next answer.
+MAX_REMEMBERED = 100_000
+#: The epoch of a heartbeat by which a dynamic member leaves.
+LEAVE_GROUP_EPOCH = -1
+#: How long descriptions of a group wait for a leave that the job has not run.
+LEAVE_PATIENCE_S = 5.0
+
+
+class ShareGroupHeartbeat:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(
+        self,
+        job: JobChannel,
+        cluster: UpstreamCluster,
+        security: Authorization,
+        leases: MemberLeases,
+        upstream_groups: UpstreamGroups,
+        identities: MemberIdentities,
+        acknowledgements: OpenAcknowledgements,
+        leaves: OpenLeaves,
+    ) -> None:
+        self._job, self._cluster, self._security, self._leases = job, cluster, security, leases
+        self._upstream_groups, self._identities = upstream_groups, identities
+        self._acknowledgements, self._open_leaves = acknowledgements, leaves
+        self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
+
+    async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+        """Ask the job. While it is away or loads, the member is to try again (COORDINATOR_NOT_AVAILABLE,
+        COORDINATOR_LOAD_IN_PROGRESS)."""
+        body = request.body
+        process = SessionKey(body.group_id, body.member_id)
+        try:
+            names = body.subscribed_topic_names
+            self._security.heartbeat(request.caller, body.group_id, names or ())
+            if body.member_epoch == 0:
+                await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
+            if body.member_epoch < 0:
+                await self._acknowledgements.wait(process)
+            row = await self._row(request)
+            is_certain = row.member_epoch == LEAVE_GROUP_EPOCH and self._leases.of(*process).lasts(self._job.now_ms())
+            lease = self._lease(process, row)
+            answer = await (self._leave(row) if is_certain else self._job.ask(row))
+        except RequestError as error:
+            return _refusal(body.member_id, int(error.code), error.message)
+        except (JobUnavailableError, UpstreamUnavailableError) as error:
+            logger.warning("heartbeat of group %s: %s", body.group_id, error)
+            unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            code = error.code if isinstance(error, JobUnavailableError) else unavailable
+            return _refusal(body.member_id, int(code), str(error))
+        assert isinstance(answer, HeartbeatResponse)
+        self._remember(process, row, answer, lease)
+        return _response(body.member_id, answer)
+
+    async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> HeartbeatRequest:
+        body = request.body
+        process = SessionKey(body.group_id, body.member_id).shortened
+        names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
+        known = names if names is not None else self._subscriptions.get(process, ())
+        topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
+        name = self._identities.name_of(body.group_id, request.header.client_id)
+        return HeartbeatRequest(
+            self._job.new_id(),
+            body.group_id,
+            self._job.reply_to,
+            member_id=body.member_id if name is None else "",
+            member_epoch=body.member_epoch,
+            rack_id=body.rack_id,
+            client_id=request.header.client_id,
+            client_host=f"/{request.caller.host}",
+            subscribed_topic_names=names,
+            topics=topics_metadata(topics),
+            group_instance_id=name,
+            incarnation_id=None if name is None else body.member_id,
+        )
+
+    async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
+        """The answer to a leave of a member that is certainly in its group, as soon as the row is durable.
+
+        Whatever happens to the member until the job runs the row: after it, it is not in the group. Requests for the
+        group that come later are run later, and descriptions wait for the job. Raises JobUnavailableError.
+        """
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._job.subscribe(row.id, lambda _: None if answered.done() else answered.set_result(None))
+        try:
+            await self._job.append(row)
+        except BaseException:
+            self._job.unsubscribe(row.id)
+            raise
+        self._open_leaves.add(row.group_id, asyncio.ensure_future(self._until_run(row.id, answered)))
+        return HeartbeatResponse(
+            row.id, row.reply_to, row.group_id, member_id=row.member_id, member_epoch=LEAVE_GROUP_EPOCH
+        )
+
+    async def _until_run(self, request_id: str, answered: asyncio.Future[None]) -> None:
+        """Wait for the job's answer to a leave, for a while."""
+        try:
+            await asyncio.wait_for(answered, LEAVE_PATIENCE_S)
+        except TimeoutError:
+            self._job.unsubscribe(request_id)
+
+    def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
+        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once.
+
+        There is none for a static member: its next process may join through any gateway, at any time.
+        """
+        if row.member_epoch < 0 or row.group_instance_id is not None:
+            self._leases.end(*process)
+            return Lease()
+        return self._leases.begin(*process)
+
+    def _remember(self, process: SessionKey, row: HeartbeatRequest, answer: HeartbeatResponse, lease: Lease) -> None:
+        if answer.error_code or answer.member_epoch < 0:
+            self._subscriptions.pop(process.shortened, None)
+            self._identities.left(process)
+            if answer.error_code:
+                self._leases.end(*process)
+            return
+        lease.extend(answer.session_deadline_ms)
+        if row.group_instance_id is not None:
+            self._identities.joined(process, answer.member_id)
+        if answer.subscribed_topic_names is not None:
+            self._subscriptions[process.shortened] = tuple(answer.subscribed_topic_names)
+            self._subscriptions.move_to_end(process.shortened)
+            if len(self._subscriptions) > MAX_REMEMBERED:
+                self._subscriptions.popitem(last=False)
+
+
+def _response(member_id: str, answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
+    """Clients go on by the id that they have sent."""
+    message = ShareGroupHeartbeatResponse
+    assignment = None
+    if answer.assignment is not None:
+        assignment = message.Assignment(
+            topic_partitions=[
+                message.Assignment.TopicPartitions(topic_id=topic_id_of(text), partitions=list(partitions))
+                for text, partitions in answer.assignment.values()
+            ]
+        )
+    return message(
+        throttle_time_ms=0,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        member_id=member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+def _refusal(member_id: str, code: int, message: str | None) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=code,
+        error_message=message,
+        member_id=member_id,
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+        assignment=None,
+    )

@@ -1,0 +1,83 @@
+"""Acknowledgements of a ShareFetch or ShareAcknowledge on their way to the job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.member_partition import AckResult, settled
+from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
+from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
+from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+from sharegroup.types import AcknowledgementBatch
+
+
+class ShareAcknowledgements:
+    """Sends them by partition. `margin_ms` has to be left of a lock for an answer before the job's own."""
+
+    def __init__(
+        self,
+        job: JobChannel,
+        cluster: UpstreamCluster,
+        security: Authorization,
+        leases: MemberLeases,
+        sessions: MemberSessions,
+        margin_ms: int,
+    ) -> None:
+        self._job, self._cluster, self._security = job, cluster, security
+        self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
+        #: Those whose outcome is not known yet; a member's leave waits for its own.
+        self.open = OpenAcknowledgements(sessions.has_records)
+        sessions.on_end = self.open.changed
+
+    def send(
+        self,
+        caller: Caller,
+        session: ShareSession,
+        acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
+        is_renew_ack: bool,
+    ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
+        """Send the rows; each partition's outcome comes when it comes, whether somebody waits for it by then or not."""
+        self._sessions.serve(session)
+        now_ms, margin_ms = self._job.now_ms(), self._margin_ms
+        outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
+        for key, batches in acknowledgements.items():
+            topic = self._cluster.topic_by_id(key.topic_id)
+            if topic is None:
+                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif key.partition not in topic.leaders:
+                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif not self._security.may_read(caller, topic.name):
+                outcomes[key] = settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            else:
+                part = self._sessions.holder(session, key)
+                lease = self._lease(caller, session, topic.leaders[key.partition])
+                outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
+                outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
+        self.open.add(session.key, outcomes.values())
+        return outcomes
+
+    def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
+        """What an early answer rests on; none where the leader has moved: another gateway may have it by now."""
+        return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
+
+    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
+        """An acknowledgement of what is no more is not good, whoever took it."""
+        found = await outcome
+        if found[0] or await self._cluster.exists(key.topic_id):
+            return found
+        return int(ErrorCode.UNKNOWN_TOPIC_ID), None
+
+
+async def wait_for_all(
+    outcomes: Mapping[TopicIdPartition, Awaitable[AckResult]],
+) -> dict[TopicIdPartition, AckResult]:
+    """Wait for all outcomes."""
+    found = await asyncio.gather(*outcomes.values())
+    return dict(zip(outcomes, found, strict=True))

@@ -1,0 +1,222 @@
+"""ShareFetch and ShareAcknowledge (KIP-932; v2: KIP-1206, KIP-1222)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from sharegroup.config import Config
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.share.share_acknowledgements import ShareAcknowledgements, wait_for_all
+from sharegroup.gateway.handlers.share.share_requests import acknowledgements_of, forgotten_of, partitions_of
+from sharegroup.gateway.handlers.share.share_responses import AcknowledgeResponseBuilder, FetchResponseBuilder
+from sharegroup.gateway.handlers.share.share_topics import ShareTopics
+from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
+from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
+from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, SessionKey, TopicIdPartition
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.share_fetch_bytes import ShareFetchBytes
+from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
+from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
+from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
+from sharegroup.security.authorization import Authorization
+from sharegroup.types import AcknowledgementBatch
+
+RECORD_LIMIT = 1
+
+
+class ShareApis:
+    """The handlers, and the `sessions` that they serve. `security` raises RequestError for what may not be done."""
+
+    def __init__(
+        self,
+        config: Config,
+        group_configs: GroupConfigs,
+        job: JobChannel,
+        cluster: UpstreamCluster,
+        listeners: Listeners,
+        security: Authorization,
+        leases: MemberLeases,
+        identities: MemberIdentities,
+    ) -> None:
+        self._job, self._cluster, self._security = job, cluster, security
+        self._group_configs, self._listeners, self._identities = group_configs, listeners, identities
+        self._topics = ShareTopics(cluster, security)
+        self.sessions = MemberSessions(config, group_configs, job, cluster, leases, identities)
+        self._acknowledgements = ShareAcknowledgements(
+            job, cluster, security, leases, self.sessions, config.gateway.ack_margin_ms
+        )
+
+    @property
+    def open_acknowledgements(self) -> OpenAcknowledgements:
+        """The acknowledgements whose outcome is not known yet."""
+        return self._acknowledgements.open
+
+    # -- ShareFetch ----------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse | ShareFetchBytes:
+        """Acknowledge, then fetch."""
+        body, caller = request.body, request.caller
+        response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
+        acknowledgements = acknowledgements_of(body.topics)
+        try:
+            self._security.fetch(caller, body.group_id or "")
+            check_renewing_fetch(body.is_renew_ack, body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records)
+            process = SessionKey(body.group_id or "", body.member_id or "")
+            await self._identities.known(process, request.header.client_id, body.max_wait_ms / 1000)
+            context = self.sessions.node(caller.node_id).fetch(
+                body.group_id,
+                body.member_id,
+                body.share_session_epoch,
+                caller.connection_id,
+                partitions_of(body.topics),
+                list(forgotten_of(body.forgotten_topics_data)),
+                bool(acknowledgements),
+            )
+        except RequestError as error:
+            if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                await asyncio.sleep(body.max_wait_ms / 1000)  # as in Kafka: a full cache must not be polled
+            return response.failed(error)
+        if context.dropped is not None:
+            self.sessions.end(context.dropped)
+        try:
+            await self._topics.refresh_unless_known(context.partitions, caller.node_id)
+            await self._topics.refresh_unless_known(acknowledgements)
+            self.sessions.check_open(caller.node_id, context)
+            await self._serve_fetch(request, context, acknowledgements, response)
+        except RequestError as error:
+            return response.failed(error)
+        finally:
+            if context.kind is ContextKind.FINAL:
+                self.sessions.end(context.session, is_final=True)
+        return response.message(self._lock_timeout_ms(context.session.key), self._job.now_ms())
+
+    async def _serve_fetch(
+        self,
+        request: Request[ShareFetch],
+        context: FetchContext,
+        acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
+        response: FetchResponseBuilder,
+    ) -> None:
+        body, caller = request.body, request.caller
+        served = self.sessions.serve(context.session)
+        served.rhythm.came(self._job.now_ms())
+        renews = body.is_renew_ack
+        outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
+        try:
+            faults = self._topics.faults(caller, context.partitions)
+            readable = [key for key in context.partitions if key not in faults]
+            moved = self.sessions.move_to(context.session, readable)
+            if context.kind is ContextKind.NEW:
+                served.open([key for key in readable if key not in moved])
+            served.forget(list(forgotten_of(body.forgotten_topics_data)))
+            await asyncio.sleep(0)  # rows of acknowledgements go out before their records' successors are looked for
+            fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
+            if fetches:
+                response.faults(faults)
+                if readable or not faults:
+                    await self._records(served, readable, request, response)
+            if outcomes:
+                response.acknowledged(await wait_for_all(outcomes))
+            now_ms = self._job.now_ms()
+            response.withdraw(lambda key, found: served.withdraw(key, found, now_ms))
+            if fetches:
+                response.answered(context.session.answer(response.failed_partitions))
+        finally:
+            served.stopped_waiting()
+            served.rhythm.went(response.record_count, self._job.now_ms())
+            for outcome in outcomes.values():
+                outcome.cancel()
+
+    async def _records(
+        self,
+        served: MemberSession,
+        partitions: list[TopicIdPartition],
+        request: Request[ShareFetch],
+        response: FetchResponseBuilder,
+    ) -> None:
+        """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
+
+        A partition that is not readable here any more ends it: the client should know. So does a gateway that ends.
+        """
+        body = request.body
+        loop = asyncio.get_running_loop()
+        end = loop.time() + body.max_wait_ms / 1000
+        while not self.sessions.is_draining:
+            served.clear_news()
+            may_wait = body.min_bytes > 0 and loop.time() < end
+            await self._add_buffered(served, partitions, request, response, may_wait)
+            faults = self._topics.faults(request.caller, partitions)
+            response.faults(faults)
+            readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
+            served.ask(readable, body.max_records, self._job.now_ms())
+            left = end - loop.time()
+            if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
+                return
+            if body.min_bytes <= 0 or (response.record_count and response.byte_count >= body.min_bytes):
+                return
+            await served.wait(left)
+
+    async def _add_buffered(
+        self,
+        served: MemberSession,
+        partitions: list[TopicIdPartition],
+        request: Request[ShareFetch],
+        response: FetchResponseBuilder,
+        may_wait: bool,
+    ) -> None:
+        """Add what the buffers have of the partitions, each once, as far as there is room."""
+        body = request.body
+        is_record_limit = body.share_acquire_mode == RECORD_LIMIT
+        for key in partitions:
+            room = body.max_records - response.record_count
+            if room <= 0 or response.byte_count >= body.max_bytes:
+                return
+            topic = self._cluster.topic_by_id(key.topic_id)
+            if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
+                continue  # once in a response; what came meanwhile is in the next one
+            if served.must_wait_for(key, self._job.now_ms()):
+                continue
+            limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
+            found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms, may_wait)
+            if found is not None:
+                response.records(key, found)
+
+    # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, request: Request[ShareAcknowledge]) -> ShareAcknowledgeResponse:
+        """Acknowledge without fetching."""
+        body, caller = request.body, request.caller
+        response = AcknowledgeResponseBuilder(self._cluster, self._listeners, caller.node_id)
+        try:
+            self._security.fetch(caller, body.group_id or "")
+            context = self.sessions.node(caller.node_id).acknowledge(
+                body.group_id, body.member_id, body.share_session_epoch, caller.connection_id
+            )
+        except RequestError as error:
+            return response.failed(error)
+        acknowledgements = acknowledgements_of(body.topics)
+        try:
+            await self._topics.refresh_unless_known(acknowledgements)
+            self.sessions.check_open(caller.node_id, context)
+            outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, body.is_renew_ack)
+            response.acknowledged(await wait_for_all(outcomes))
+        except RequestError as error:
+            return response.failed(error)
+        finally:
+            if context.kind is ContextKind.FINAL:
+                self.sessions.end(context.session, is_final=True)
+        return response.message(self._lock_timeout_ms(context.session.key))
+
+    def _lock_timeout_ms(self, process: SessionKey) -> int:
+        config = self._group_configs.group_config(process.group_id)
+        if not self._identities.of(process).is_static:
+            return config.record_lock_duration_ms
+        return max(config.record_lock_duration_ms, config.static_record_lock_duration_ms)

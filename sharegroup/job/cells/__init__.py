@@ -1,0 +1,1 @@
+"""Cells, and groups that move between them; the offset mirror."""

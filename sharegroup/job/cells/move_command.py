@@ -1,0 +1,94 @@
+"""The command `sharegroup move-group`, as a program: see `group_move`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from sharegroup.config import NO_CELL, Config, load_config
+from sharegroup.config.keys.cells import job_of_cell
+from sharegroup.errors import ShareGroupError
+from sharegroup.job.cells.group_move import CellTables, check_movable, move_group
+from sharegroup.job.command_parser import CommandParser
+from sharegroup.job.commit.commit_steps import RowProducer
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
+from sharegroup.kafka_clients.row_topics.unread_rows import unread_rows
+from sharegroup.storage.writing.versioned_table import TableStoreError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Move a group to the cell that the configuration has it in; the exit code. 1: it cannot be moved, or not now."""
+    parser = CommandParser(description="Move a group to another cell, while its members and both jobs stand.")
+    parser.add_argument(
+        "--config", required=True, type=Path, help="the configuration, which has the group in its new cell"
+    )
+    parser.add_argument("--group", required=True, help="the group's id")
+    parser.add_argument(
+        "--from", dest="source", default=NO_CELL, help="the cell whose tables have it; left out: no cell"
+    )
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        print(_moved(load_config(given.config), given.group, given.source))
+    except (ShareGroupError, TableStoreError) as error:
+        print(f"move-group: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _moved(config: Config, group_id: str, source_cell: str) -> str:
+    """What was done. Raises ShareGroupError, TableStoreError."""
+    target_cell = config.cells.cell_of(group_id)
+    if source_cell == target_cell:
+        return f"group {group_id} is to be in cell {source_cell} itself, by the configuration"
+    with ExitStack() as resources:
+        source, target = (_tables(config, cell, group_id, resources) for cell in (source_cell, target_cell))
+        if not check_movable(source, target, group_id, lambda tables: _unread(config, source_cell, tables, group_id)):
+            return f"group {group_id} is in cell {target_cell} already"
+        move_group(source, target, group_id)
+    checkpoints = " and ".join(job_of_cell(config.job, cell).checkpoint_path for cell in (source_cell, target_cell))
+    return f"group {group_id} is in cell {target_cell} now. Remove {checkpoints}, then start the jobs"
+
+
+class _WithoutGroup:
+    """Sends what the last batch owes once more, but no requests for the group that moves: nobody will read them here.
+
+    Most of them were sent and read. What one of the others would have released comes back by its locks.
+    """
+
+    def __init__(self, producer: RowProducer, group_id: str) -> None:
+        self._producer, self._group_id = producer, group_id
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        others = [(key, value) for key, value in requests if json.loads(value).get("group_id") != self._group_id]
+        self._producer.send(responses, others)
+
+
+def _tables(config: Config, cell: str, group_id: str, resources: ExitStack) -> CellTables:
+    job = job_of_cell(config.job, cell)
+    settings = python_properties(job.bootstrap_servers, job.kafka)
+
+    def producer(requests_topic: str) -> RowProducer:
+        made = KafkaRowProducer(settings, job.responses_topic, requests_topic)
+        resources.callback(made.close)
+        return _WithoutGroup(made, group_id)
+
+    return CellTables(job.tables_path, job.topics, producer, job.delta_options)
+
+
+def _unread(config: Config, cell: str, tables: CellTables, group_id: str) -> int:
+    job = job_of_cell(config.job, cell)
+    settings = python_properties(job.bootstrap_servers, job.kafka)
+    return unread_rows(settings, job.group_requests_topic, tables.groups.positions, group_id) + unread_rows(
+        settings, job.partition_requests_topic, tables.states.positions, group_id
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The groups' own values as the job's file has them, in `share_group_configs` beside those that requests have set."""
+
+from __future__ import annotations
+
+from sharegroup.config import Config
+from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.table_rows import DELETED
+from sharegroup.storage.schemas import SHARE_GROUP_CONFIGS
+from sharegroup.types import ConfigSource
+
+
+def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> None:
+    """Put what the file has now in place of what another start's file had. The job must lead."""
+    source = ConfigSource.STATIC_BROKER_CONFIG.value
+    wanted = {
+        (group_id, name): {
+            "group_id": group_id,
+            "config_name": name,
+            "config_value": value,
+            "config_source": source,
+        }
+        for group_id, overrides in config.groups.items()
+        if config.has_group(group_id)
+        for name, value in overrides.set_texts().items()
+    }
+    known = {
+        (row["group_id"], row["config_name"]): row
+        for row in steps.current_rows(SHARE_GROUP_CONFIGS.name)
+        if row["config_source"] == source
+    }
+    gone = [{**row, DELETED: True} for key, row in known.items() if key not in wanted]
+    new = [row for key, row in wanted.items() if key not in known or known[key]["config_value"] != row["config_value"]]
+    if gone or new:
+        steps.put(SHARE_GROUP_CONFIGS.name, [*gone, *new], now_ms)

@@ -1,0 +1,258 @@
+"""What a source knows of a request topic: until when it has been read, and whether there is more.
+
+A deadline that a request may still beat (a lock's, a session's) must not be judged by the present time: an
+acknowledgement that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the *safe
+time*: the latest time before which every appended request has been read by a committed batch. Times here are of the
+steady clock (`kafka_clients.steady_time`), which never goes back; `HandOver.brokers_ms` gives the brokers' time for
+them.
+
+While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that
+finds nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
+
+Requests that may linger (`unread_requests`) wait here for those that may not.
+
+A request topic may get more partitions at any time, so each observation begins with the number of partitions. Offsets
+without a row (transaction markers, rows of aborted transactions) never move a position, because positions come from
+rows. A reader of committed rows that gets past such offsets without finding a row proves that nothing is unread there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from sharegroup.job.clock.unread_requests import NOBODY, LingerRules, UnreadRequests
+from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.types import WaitsFor
+
+logger = logging.getLogger(__name__)
+
+_SAMPLES = 64
+#: A position that stays below the log end for so long, in ms, is compared with what a reader finds behind it.
+_STUCK_MS = 1_000
+#: A partition in which nothing can be read for so long, in ms, is reported.
+_HELD_UP_MS = 10_000
+#: How often lingering requests are looked at, in seconds.
+_LINGER_POLL_S = 0.02
+#: How many unread requests are looked at in one go, and how long it may take to get those that are there, in ms.
+_LOOK_RECORDS, _LOOK_MS = 500, 200
+
+
+class SafeClock:
+    """The latest time before which every appended request has been read by a committed batch."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[int, dict[int, int]]] = []
+        self._safe_ms = 0
+
+    def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
+        """`ends` are the request topic's end offsets, looked up after `now_ms` was taken.
+
+        Of many samples every other one goes: in a long backlog the old ones are those that will be reached next.
+        """
+        if len(self._samples) >= _SAMPLES:
+            self._samples = self._samples[::2]
+        self._samples.append((now_ms, dict(ends)))
+
+    def safe_ms(self, positions: Mapping[int, int]) -> int:
+        """The safe time, given the next unread offset of each request partition."""
+        unread = []
+        for now_ms, ends in self._samples:
+            if all(positions.get(partition, 0) >= end for partition, end in ends.items()):
+                self._safe_ms = max(self._safe_ms, now_ms)
+            else:
+                unread.append((now_ms, ends))
+        self._samples = unread
+        return self._safe_ms
+
+
+@dataclass
+class _Stuck:
+    """A position that has not moved since `since_ms` although the log goes on behind it."""
+
+    offset: int
+    since_ms: int
+    is_reported: bool = False
+
+
+class RequestClock:
+    """Watches a request topic. `idle_poll_ms` is how often its log start is looked up, which retention moves;
+    `rules` say which requests may linger: none without."""
+
+    def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
+        self._poll = poll
+        self._topic = topic
+        self._idle_poll_ms = idle_poll_ms
+        self._rules = rules
+        self._partitions: list[TopicPartition] = []
+        self._starts: dict[int, int] = {}
+        self._starts_ms = 0
+        self._clock = SafeClock()
+        self._waiter: KafkaConsumer | None = None
+        self._waits_from: dict[int, int] = {}
+        #: The next offset that the waiter reads. Its own `position` may block while a leader does not answer.
+        self._looked: dict[TopicPartition, int] = {}
+        self._unread = UnreadRequests(rules)
+        #: The partitions in which the waiter has found a row behind the position.
+        self._found: set[int] = set()
+        self._stuck: dict[int, _Stuck] = {}
+        #: By partition: the offset below which all rows have been read. It may be above the position.
+        self._without_rows: dict[int, int] = {}
+
+    def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
+        """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
+
+        `now_ms` must have been taken before. The safe time stays while the leader of a partition does not answer, while
+        the brokers do not know the topic, and while an open transaction holds up rows behind it.
+        Raises KafkaError while no broker has given metadata yet.
+        """
+        is_counted = self._count_partitions()
+        if now_ms - self._starts_ms >= self._idle_poll_ms:
+            self._starts |= {tp.partition: offset for tp, offset in self._poll.starts(self._partitions).items()}
+            self._starts_ms = now_ms
+        ends = {tp.partition: offset for tp, offset in self._poll.ends(self._partitions).items()}
+        if is_counted and len(ends) == len(self._partitions):
+            self._clock.observe(now_ms, ends)  # else there may be requests that nobody knows of
+        empty = self._partitions_without_rows(now_ms, positions, ends)
+        read = self._read(positions)
+        return any(end > read[p] and p not in empty for p, end in ends.items()), self._clock.safe_ms(read)
+
+    def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+        """Whether unread requests that are there may not linger (any more), given what demands wait for,
+        by shard key. `observe` comes first. Raises KafkaError.
+        """
+        if self._unread_behind(positions).due_ms is None:
+            self._look(_LOOK_MS, waiting)
+        return self._unread.are_due(_monotonic_ms())
+
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+        """Wait until `are_due`, at most `timeout_ms`; whether they are. Raises KafkaError."""
+        unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
+        while not unread.are_due(now_ms := _monotonic_ms()):
+            if now_ms >= end_ms:
+                return False
+            if unread.due_ms is None:
+                self._look(end_ms - now_ms, waiting)
+            else:
+                time.sleep(_LINGER_POLL_S)  # not a long poll: it would end with each request that may linger
+                self._look(0, waiting)
+        return True
+
+    def topics_of_unread(self) -> set[str]:
+        """The ids of the topics that unread requests are about, as far as they were seen, each told once."""
+        return self._unread.take_topics()
+
+    def close(self) -> None:
+        """Close the connections of its own."""
+        if self._waiter is not None:
+            self._waiter.close()
+            self._waiter = None
+
+    def _count_partitions(self) -> bool:
+        """Look up how many partitions the topic has; whether that is known as of now."""
+        try:
+            found = self._poll.partitions_of(self._topic)
+        except KafkaError:
+            if not self._partitions:
+                raise
+            return False
+        if len(found) > len(self._partitions):
+            if self._partitions:
+                logger.warning("topic %s has %d partitions, %d before", self._topic, len(found), len(self._partitions))
+            self._partitions, self._starts_ms = found, 0
+            if self._waiter is not None:
+                self._waiter.assign(found)
+                self._waits_from, self._looked = {}, {}
+        return bool(found)
+
+    def _partitions_without_rows(
+        self, now_ms: int, positions: Mapping[int, int], ends: Mapping[int, int]
+    ) -> frozenset[int]:
+        """The partitions that have offsets behind the position, but no row that can be read."""
+        read = self._read(positions)
+        behind = {p: read[p] for p, end in ends.items() if end > read[p]}
+        self._stuck = {
+            p: stuck if (stuck := self._stuck.get(p)) is not None and stuck.offset == offset else _Stuck(offset, now_ms)
+            for p, offset in behind.items()
+        }
+        waiting = {p: stuck for p, stuck in self._stuck.items() if abs(now_ms - stuck.since_ms) >= _STUCK_MS}
+        if not waiting:
+            return frozenset()
+        empty = self._empty_up_to(positions, waiting)
+        for partition, offset in empty.items():
+            if offset > read[partition]:
+                self._without_rows[partition] = offset
+            elif abs(now_ms - (stuck := waiting[partition]).since_ms) >= _HELD_UP_MS and not stuck.is_reported:
+                stuck.is_reported = True
+                logger.warning(
+                    "%s-%d: no row can be read from offset %d on, the log ends at %d: a transaction is open there, or "
+                    "its leader does not answer. Until then these requests wait, and no lock or session ends",
+                    self._topic, partition, offset, ends[partition],
+                )  # fmt: skip
+        return frozenset(empty)
+
+    def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
+        """Those of the partitions in which the waiter finds no row, and the next offset that it reads there."""
+        self._unread_behind(positions)
+        if self._found.issuperset(partitions):
+            return {}
+        self._look(_LOOK_MS, NOBODY)
+        assert self._waiter is not None
+        return {
+            tp.partition: int(self._waiter.position(tp, timeout_ms=0) or self._looked[tp])
+            for tp in self._partitions
+            if tp.partition in partitions and tp.partition not in self._found
+        }
+
+    def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
+        """What was seen behind the positions; nothing yet when they are others than before."""
+        if self._waiter is None:
+            self._waiter = self._poll.waiter()
+            self._waiter.assign(self._partitions)
+        read = self._read(positions)
+        if read != self._waits_from:
+            for partition in self._partitions:
+                if self._looked.get(partition) != read[partition.partition]:
+                    self._waiter.seek(partition, read[partition.partition])
+                    self._looked[partition] = read[partition.partition]
+            self._waits_from, self._unread = read, UnreadRequests(self._rules)
+            self._found.clear()
+        return self._unread
+
+    def _look(self, timeout_ms: int, waiting: Mapping[str, WaitsFor]) -> None:
+        """Add requests that were not seen yet, as soon as there are some."""
+        assert self._waiter is not None
+        found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_LOOK_RECORDS)
+        for partition, records in found.items():
+            self._looked[partition] = records[-1].offset + 1
+            self._found.add(partition.partition)
+        values = (record.value or b"" for records in found.values() for record in records)
+        self._unread.add(values, waiting, _monotonic_ms())
+
+    def _read(self, positions: Mapping[int, int]) -> dict[int, int]:
+        """The next unread offset of each partition; what retention has taken and what holds no row count as read."""
+        known = (positions, self._starts, self._without_rows)
+        return {tp.partition: max(offsets.get(tp.partition, 0) for offsets in known) for tp in self._partitions}
+
+
+class Waiting:
+    """How long one `read` of a source may wait: until something is new, a deadline is due, or `limit_ms` is over."""
+
+    def __init__(self, limit_ms: int) -> None:
+        self._end = time.monotonic() + limit_ms / 1000
+
+    def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
+        """How long to wait now, in ms, at most `slice_ms`; 0 when the limit is over."""
+        left = int((self._end - time.monotonic()) * 1000)
+        if deadline_ms is not None:
+            left = min(left, max(1, deadline_ms - now_ms + 1))
+        return max(0, min(left, slice_ms))
+
+
+def _monotonic_ms() -> int:
+    return int(time.monotonic() * 1000)

@@ -1,0 +1,102 @@
+"""Unread requests, as far as a source has looked at them: their topics, and how long they may *linger*.
+
+One micro-batch for half a second of requests costs what it costs for one. So acknowledgements linger that nobody waits
+for (a gateway's, without `reply_to`) or whose answer can wait (a `ShareConsumer`'s, with `linger_ms`), at a shard where
+no member waits for what they may free, and a fetch whose requester has records until then (`linger_ms`). Whatever
+somebody waits for takes them along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.errors import InvalidRequestRow
+from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
+from sharegroup.protocol.rows.probe import PROBE_TYPE
+from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, json_object
+from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE
+from sharegroup.types import AcknowledgeType, WaitsFor
+
+#: How long any request lingers at the most.
+MOST_MS = 5_000
+_FINAL = {int(kind) for kind in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)}
+NOBODY: Mapping[str, WaitsFor] = {}
+
+
+class LingerRules(NamedTuple):
+    """`shards` is how many operator keys a group's topic has, `linger_ms` how long requests linger that nobody waits
+    for."""
+
+    shards: int
+    linger_ms: int
+
+
+class UnreadRequests:
+    """Those behind some positions of a request topic; without `rules` none of them lingers."""
+
+    def __init__(self, rules: LingerRules | None) -> None:
+        self._rules = rules
+        self._topics: set[str] = set()
+        #: When they are to be brought, in ms; None: there are none.
+        self.due_ms: int | None = None
+
+    def add(self, values: Iterable[bytes], waiting: Mapping[str, WaitsFor], now_ms: int) -> None:
+        """Rows that were found; `waiting` is what demands wait for, by the shard keys at which they stand."""
+        for value in values:
+            row = _row(value)
+            if isinstance(topic_id := row.get("topic_id"), str) and topic_id:
+                self._topics.add(topic_id)
+            due_ms = now_ms + self._linger_ms(row, waiting)
+            self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
+
+    def are_due(self, now_ms: int) -> bool:
+        """Whether one of them is to be brought now, and all with it."""
+        return self.due_ms is not None and self.due_ms <= now_ms
+
+    def take_topics(self) -> set[str]:
+        """The ids of the topics that they are about, each told once."""
+        topics, self._topics = self._topics, set()
+        return topics
+
+    def _linger_ms(self, row: Mapping[str, Any], waiting: Mapping[str, WaitsFor]) -> int:
+        if self._rules is None:
+            return 0
+        own_ms = row.get("linger_ms")
+        linger_ms = min(own_ms, MOST_MS) if is_integer(own_ms, 0, MAX_INT32) else 0
+        if row.get("type") == PROBE_TYPE:
+            return 0
+        if not row.get("reply_to"):
+            linger_ms = self._rules.linger_ms
+        elif row.get("type") == ACKNOWLEDGE:
+            linger_ms = min(linger_ms, self._rules.linger_ms)
+        else:
+            return linger_ms
+        waits = waiting.get(_shard_key(row, self._rules.shards), WaitsFor.NOTHING)
+        is_of_use = waits is WaitsFor.ROOM or (waits is WaitsFor.RECORDS and not _finishes(row))
+        return 0 if is_of_use else linger_ms
+
+
+def _finishes(row: Mapping[str, Any]) -> bool:
+    """Whether a row acknowledges records so that nobody gets them again."""
+    try:
+        types = {kind for _, _, kinds in row["batches"] for kind in kinds}
+        return row["type"] == ACKNOWLEDGE and not row.get("is_renew_ack") and types <= _FINAL
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _shard_key(row: Mapping[str, Any], shards: int) -> str:
+    """`UNKEYED` if the row names no share-partition."""
+    group_id, topic_id, partition = row.get("group_id"), row.get("topic_id"), row.get("partition")
+    if not (isinstance(group_id, str) and isinstance(topic_id, str) and is_integer(partition, 0, MAX_INT32)):
+        return UNKEYED
+    return ShardKey(group_id, topic_id, partition % shards).encode()
+
+
+def _row(value: bytes) -> dict[str, Any]:
+    """Its fields; none of what is no row at all."""
+    try:
+        return json_object(value.decode(errors="replace"))
+    except InvalidRequestRow:
+        return {}

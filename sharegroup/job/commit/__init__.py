@@ -1,0 +1,1 @@
+"""The steps in which a micro-batch becomes durable."""

@@ -1,0 +1,340 @@
+"""The five commit steps of a micro-batch, for both queries (the numbers are those of docs/commit_steps.md).
+
+1. the operator's output comes to the driver: the batch's only action, always run;
+2. commit the first table (share_group_state, share_groups), with the batch's *outbox* in the commit's info;
+3. commit the other tables of current state;
+4. produce the responses (and requests to the other query) to Kafka and flush;
+5. have the rows of growing tables written later (`late_rows`), and return: Spark commits the batch.
+
+Die after any step and start again: the batch is computed to the same rows from the same input, and what was done is
+skipped. A batch that is computed to other rows is refused (`repeated_batch`). With the checkpoint gone as well, the
+batch cannot be computed again; then the outbox, which step 2 made durable in one commit together with the state, says
+what steps 3 to 5 still owe (`complete_last_batch`), and its positions say where the request topic goes on. What growing
+tables are owed by batches before is in it, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sharegroup.core.operators.output import Output
+from sharegroup.job.commit.current_rows import CHUNK_ROWS, CurrentRows
+from sharegroup.job.commit.late_rows import Later, LateRows, OwedBatch, at_once, stamped_batches, write_owed
+from sharegroup.job.commit.lost_commits import COMMITTED, RECOVERED_APP_ID, LedBatch, LostBatches, lost_rows, take_back
+from sharegroup.job.commit.repeated_batch import ENTRY, batch_entry, refuse_other_effects
+from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.kafka_clients.job_clock import BrokersTime
+from sharegroup.protocol.json_text import pack_text, to_json, unpack_json
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import Info, Row, Write
+from sharegroup.types import WaitsFor
+
+logger = logging.getLogger(__name__)
+
+#: The transaction id of what a leader writes beside its batches; its version is the leader epoch.
+_LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
+#: So many rows may be owed to a growing table: they ride in each commit's outbox.
+_MOST_OWED = 20_000
+#: More are written at once: carrying them along costs as much as a commit.
+_FEW_OWED = 500
+
+FaultPoint = Callable[[int, int], None]
+
+
+class RowProducer(Protocol):
+    """Where step 4 sends rows: see `kafka_clients.kafka_clients`."""
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        """Produce all rows and return when the broker has them."""
+
+
+@dataclass
+class Batch:
+    """A micro-batch's effects, merged over all keys."""
+
+    batch_id: int
+    now_ms: int = 0
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    responses: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    rejected: list[tuple[int, int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)
+    deadlines: dict[str, int | None] = field(default_factory=dict)
+    waiting: dict[str, WaitsFor] = field(default_factory=dict)
+    windows: list[list[Any]] = field(default_factory=list)
+    #: What the operators were given as the brokers' time (None: nobody says).
+    time: BrokersTime | None = None
+
+    @classmethod
+    def of(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Batch:
+        """Merge the outputs in the order of their keys, so that every run of the batch gives the same rows."""
+        batch = cls(batch_id, time=time)
+        for output in sorted(outputs, key=lambda output: output.key):
+            batch.now_ms = max(batch.now_ms, output.now_ms)
+            for table, rows in output.tables.items():
+                batch.tables.setdefault(table, []).extend(rows)
+            batch.responses += output.responses
+            batch.requests += [(key, value) for key, value in output.requests]
+            batch.rejected += output.rejected
+            batch.notes += output.notes
+            batch.windows += output.windows
+            for partition, position in output.positions.items():
+                batch.positions[partition] = max(position, batch.positions.get(partition, 0))
+            batch.deadlines[output.key] = output.deadline_ms
+            batch.waiting[output.key] = output.waiting
+        return batch
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether anything must become durable: a row, a response, or the position of a request that was read."""
+        return bool(self.positions) or self.has_news
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether it has done more than to read requests that mean nothing, such as probes."""
+        return bool(self.responses or self.requests or any(self.tables.values()))
+
+
+class CommitSteps:
+    """Takes batches of one query through steps 2 to 4, and after a start completes what the last leader owed.
+
+    `query_id` is the streaming query's id (never its name: with a new checkpoint batch ids start at 0 again, and a name
+    would make every append look like a repeated one). `chunk_rows` is the most rows of a chunk (see `current_rows`).
+    `later` is how growing tables are written: by default before `commit` returns.
+    """
+
+    def __init__(
+        self,
+        writers: Sequence[TableWriter],
+        producer: RowProducer,
+        fault_point: FaultPoint | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        later: Later = at_once,
+    ) -> None:
+        self._first, *others = writers
+        self._others = [writer for writer in others if not writer.spec.is_append_only]
+        self._growing = [writer for writer in others if writer.spec.is_append_only]
+        self._late = [LateRows(writer) for writer in self._growing]
+        self._later = later
+        self._producer = producer
+        self._fault_point = fault_point or (lambda step, batch_id: None)
+        self._chunk_rows = chunk_rows
+        self._current: dict[str, CurrentRows] = {}
+        self._lost: dict[str, LostBatches] = {}
+        self.query_id = ""
+        #: The configured values that the batches' effects depend on: see `repeated_batch.rules_of`.
+        self.rules: Mapping[str, int] = {}
+        self.leader_epoch = 0
+        self.positions: dict[int, int] = _positions(self._first.last_info)
+
+    @property
+    def writers(self) -> tuple[TableWriter, ...]:
+        """The query's writers, in the order of the steps."""
+        return (self._first, *self._others, *self._growing)
+
+    @property
+    def last_info(self) -> Info | None:
+        """The newest commit's entry: query id, batch id, positions, outbox. None before the first batch."""
+        return self._first.last_info
+
+    def lead(self, leader_epoch: int | None = None) -> int:
+        """Take the lead of all tables, and read what the last leader left; the epoch.
+
+        A job that others may compete with names the epoch that `job_lead` gave it; None is one above the tables'.
+        The first table comes first: the last leader begins no batch from then on, and what it still commits of its last
+        one to the others is in that one's outbox. Raises FencedLeaderError when a higher epoch is there.
+        """
+        epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
+        self.leader_epoch = leader_epoch or 1 + max(epochs.values())
+        for writer in self.writers:
+            writer.lead(self.leader_epoch)
+        self._lost = take_back(self._first, self.writers[1:], epochs, self.leader_epoch)
+        self._current = {
+            writer.spec.name: CurrentRows(writer.spec, writer.read(), self._chunk_rows)
+            for writer in self.writers
+            if writer.spec.key
+        }
+        self.positions = _positions(self._first.last_info)
+        return self.leader_epoch
+
+    def committed(self, query_id: str, table: str | None = None) -> int:
+        """The highest batch id of a query that the tables have, or one of them, -1 for none."""
+        return max(writer.committed(query_id) for writer in self.writers if table in (None, writer.spec.name))
+
+    def committed_batches(self) -> dict[str, int]:
+        """The newest batch of this query in each table that it goes on from; `delivery_log` is none of them."""
+        return {writer.spec.name: writer.committed(self.query_id) for writer in (self._first, *self._others)}
+
+    def complete_last_batch(self) -> None:
+        """Do what the newest commit's outbox still owes: the other tables' rows, then responses and requests again."""
+        self._complete_lost_batches()
+        info = self._first.last_info
+        if not info or not info.get("outbox"):
+            return
+        outbox = unpack_json(info["outbox"])
+        query_id, batch_id, now_ms = info["query_id"], info["batch_id"], info["now_ms"]
+        for writer in self._others:
+            rows = None if writer.spec.name in self._lost else outbox["tables"].get(writer.spec.name)
+            if rows and self._commit_current(writer, rows, query_id, batch_id, now_ms):
+                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
+        for writer in self._growing:
+            if writer.spec.name in self._lost:
+                continue
+            owed = [OwedBatch(*batch) for batch in outbox.get("late", {}).get(writer.spec.name, ())]
+            owed.append(OwedBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
+            owed = [batch for batch in owed if batch.rows]
+            if owed and write_owed(writer, owed, query_id, info["leader_epoch"]):
+                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
+        self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
+
+    def _complete_lost_batches(self) -> None:
+        """Put the rows of lost commits back, from outboxes; a table that has gone back has the batch ids already."""
+        for writer in self.writers[1:]:
+            lost, newest = self._lost.get(writer.spec.name), self._first.last_info
+            batches = lost_rows(self._first, writer, lost) if lost else []
+            if not lost or not batches or newest is None:
+                continue
+            app_id, version = RECOVERED_APP_ID, self.leader_epoch
+            if not lost.has_gone_back:
+                app_id, version = lost.query_id, newest["batch_id"]
+            if writer.spec.key:
+                rows = [row for _, batch in batches for row in batch.rows]
+                self._commit_current(writer, rows, app_id, version, batches[-1].batch.now_ms)
+            else:
+                writer.commit(app_id, version, functools.partial(_stamped, batches))
+
+    @property
+    def has_gone_back(self) -> bool:
+        """Whether this start took back rows, because the first table had lost commits. No checkpoint fits then."""
+        return any(lost.has_gone_back for lost in self._lost.values())
+
+    @property
+    def owed_rows(self) -> int:
+        """Rows of growing tables that are durable in the outbox, and not in their table yet."""
+        return sum(late.owed_rows for late in self._late)
+
+    def current_rows(self, table: str) -> list[Row]:
+        """The rows of a table of current state. The job must lead."""
+        return self._current[table].rows()
+
+    def row_like(self, table: str, row: Row) -> Row | None:
+        """The row of a table of current state that has this one's key, as of the last commit. The job must lead."""
+        return self._current[table].row_like(row)
+
+    def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
+        """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
+        writer = next(writer for writer in self.writers if writer.spec.name == table)
+        self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
+
+    def time_of(self, batch_id: int) -> BrokersTime | None:
+        """Return the time that the newest committed batch was given, if it is this batch of this query."""
+        info = self._first.last_info or {}
+        return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
+
+    def _is_of(self, info: Info, batch_id: int) -> bool:
+        return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
+
+    def begin(self, batch_id: int) -> None:
+        """Said before step 1; there is nothing to do."""
+        self._fault_point(0, batch_id)
+
+    def commit(self, batch: Batch) -> None:
+        """Steps 2, 3 and 4. Raises FencedLeaderError when another job leads.
+
+        Raises RepeatedBatchError, and does nothing, when the tables have this batch with other effects.
+        """
+        self._refuse_other_effects(batch)
+        if not batch.has_effects:
+            return
+        self.positions |= batch.positions
+        self._fault_point(1, batch.batch_id)
+        self._commit_first(batch)
+        self._fault_point(2, batch.batch_id)
+        for writer in self._others:
+            rows = batch.tables.get(writer.spec.name)
+            if rows:
+                self._commit_current(writer, rows, self.query_id, batch.batch_id, batch.now_ms)
+        self._fault_point(3, batch.batch_id)
+        self._producer.send(batch.responses, batch.requests)
+        self._fault_point(4, batch.batch_id)
+        self._write_later(batch)
+
+    def _refuse_other_effects(self, batch: Batch) -> None:
+        info = self._first.last_info or {}
+        if self._is_of(info, batch.batch_id):
+            refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
+
+    def _info(self, batch: Batch) -> Info:
+        outbox = {
+            "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self.writers[1:]},
+            "late": {late.spec.name: late.owed() for late in self._late},
+            "responses": batch.responses,
+            "requests": batch.requests,
+        }
+        return {
+            "query_id": self.query_id,
+            "leader_epoch": self.leader_epoch,
+            "batch_id": batch.batch_id,
+            "now_ms": batch.now_ms,
+            "time": batch.time,
+            "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
+            "outbox": pack_text(to_json(outbox)),
+            COMMITTED: self._committed_by_others(),
+            ENTRY: batch_entry(batch, self.rules),
+        }
+
+    def _committed_by_others(self) -> dict[str, int]:
+        return {writer.spec.name: writer.committed(self.query_id) for writer in self.writers[1:]}
+
+    def _commit_first(self, batch: Batch) -> None:
+        info, rows = self._info(batch), batch.tables.get(self._first.spec.name, [])
+        if self._first.spec.key:
+            self._commit_current(self._first, rows, self.query_id, batch.batch_id, batch.now_ms, info)
+            return
+
+        def added() -> Write:
+            stamp = {"leader_epoch": self.leader_epoch, "batch_id": batch.batch_id, "now_ms": batch.now_ms}
+            return Write(stamped_rows(rows, **stamp))
+
+        self._first.commit(self.query_id, batch.batch_id, added, info)
+
+    def _write_later(self, batch: Batch) -> None:
+        """Step 5. Where too much is owed, the batch waits."""
+        query_id, leader_epoch = self.query_id, self.leader_epoch
+        for late in self._late:
+            rows = batch.tables.get(late.spec.name)
+            if rows:
+                late.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
+                urgent = late.owed_rows > _FEW_OWED
+                self._later(functools.partial(late.write, query_id, leader_epoch), urgent)
+            if late.owed_rows > _MOST_OWED:
+                late.write(query_id, leader_epoch)
+
+    def _commit_current(
+        self,
+        writer: TableWriter,
+        rows: Iterable[Row],
+        app_id: str,
+        batch_id: int,
+        now_ms: int,
+        info: Info | None = None,
+    ) -> bool:
+        """Put (or, where marked, remove) rows of a table of current state; False when that was done."""
+        current = self._current[writer.spec.name]
+        is_new = writer.commit(app_id, batch_id, lambda: current.stage(rows, now_ms), info)
+        if is_new:
+            current.take()
+        return is_new
+
+
+def _stamped(batches: Iterable[LedBatch]) -> Write:
+    return Write([row for epoch, batch in batches for row in stamped_batches([batch], epoch).rows])
+
+
+def _positions(info: Info | None) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}

@@ -1,0 +1,106 @@
+"""The rows of a table of current state, and which files of it a change of some rows costs.
+
+Rows are kept in chunks; each is a partition of the table, with one file. A commit writes the chunks that it touches,
+and no others. New rows fill the last chunk, as what comes together changes together. A row stays in its chunk; one that
+goes leaves it smaller, and neighbours of which one was touched become one when they would fill no more than half:
+
+    chunk     0     1     2     3                         0     1     3
+    rows   1000   400   300   700   - 250 rows of 1 ->  1000   450   700   written: 1; gone: 2, whose rows are in 1 now
+
+So each two neighbours fill more than half a chunk, there are at most four chunks for a thousand rows and one more, and
+a change of one row writes a thousand rows at most, whatever the table's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sharegroup.job.commit.table_rows import DELETED
+from sharegroup.storage.schemas import CHUNK, TableSpec
+from sharegroup.storage.writing.versioned_table import Row, Write
+
+#: The most rows of a chunk: about as many as can be written in the time that a commit takes anyway.
+CHUNK_ROWS = 1_000
+
+_Key = tuple[object, ...]
+_Chunk = dict[_Key, Row]
+
+
+class CurrentRows:
+    """All rows as of the last commit; `rows` are the table's, each with its chunk.
+
+    What is staged becomes theirs only with its commit: one that comes to nothing leaves no trace.
+    """
+
+    def __init__(self, spec: TableSpec, rows: Iterable[Row], chunk_rows: int = CHUNK_ROWS) -> None:
+        self._spec, self._chunk_rows = spec, chunk_rows
+        self._chunks: dict[int, _Chunk] = {}
+        self._chunk_of: dict[_Key, int] = {}
+        self._staged: dict[int, _Chunk] = {}
+        for row in rows:
+            self._staged.setdefault(row[CHUNK], {})[self._key(row)] = row
+        self.take()
+
+    def rows(self) -> list[Row]:
+        """The rows, ordered by key."""
+        return [self._chunks[chunk][key] for key, chunk in sorted(self._chunk_of.items())]
+
+    def row_like(self, row: Row) -> Row | None:
+        """The row that has this one's key; None if there is none."""
+        chunk = self._chunk_of.get(self._key(row))
+        return None if chunk is None else self._chunks[chunk][self._key(row)]
+
+    def stage(self, rows: Iterable[Row], now_ms: int) -> Write:
+        """What a commit writes that puts (or, where marked, removes) rows."""
+        self._staged = {}
+        last = max(self._chunks, default=0)
+        for key, row in {self._key(row): row for row in rows}.items():
+            chunk = self._chunk_of.get(key)
+            if row.get(DELETED):
+                if chunk is not None:
+                    del self._stage(chunk)[key]
+                continue
+            if chunk is None:
+                last += len(self._content(last)) >= self._chunk_rows
+                chunk = last
+            self._stage(chunk)[key] = {**row, "time": now_ms * 1000, CHUNK: chunk}
+        self._merge_sparse()
+        return Write([content[key] for content in self._staged.values() for key in sorted(content)], [*self._staged])
+
+    def take(self) -> None:
+        """What was staged last is committed."""
+        before = {chunk: self._chunks.pop(chunk, {}) for chunk in self._staged}
+        self._chunks |= {chunk: content for chunk, content in self._staged.items() if content}
+        for chunk, content in self._staged.items():
+            for key in before[chunk].keys() - content.keys():
+                del self._chunk_of[key]
+        for chunk, content in self._staged.items():
+            self._chunk_of |= dict.fromkeys(content.keys() - before[chunk].keys(), chunk)
+        self._staged = {}
+
+    def _stage(self, chunk: int) -> _Chunk:
+        """A touched chunk's rows, to be changed."""
+        if chunk not in self._staged:
+            self._staged[chunk] = dict(self._chunks.get(chunk, {}))
+        return self._staged[chunk]
+
+    def _merge_sparse(self) -> None:
+        """Move the rows of sparse chunks to the neighbour below."""
+        below = -1
+        for chunk in sorted({*self._chunks, *self._staged}):
+            rows = self._content(chunk)
+            if not rows:
+                continue
+            is_touched = chunk in self._staged or below in self._staged
+            is_sparse = len(self._content(below)) + len(rows) <= self._chunk_rows // 2
+            if below >= 0 and is_touched and is_sparse:
+                self._stage(below).update({key: {**row, CHUNK: below} for key, row in rows.items()})
+                self._stage(chunk).clear()
+            else:
+                below = chunk
+
+    def _content(self, chunk: int) -> _Chunk:
+        return self._staged.get(chunk, self._chunks.get(chunk, {}))
+
+    def _key(self, row: Row) -> _Key:
+        return tuple(row[column] for column in self._spec.key)

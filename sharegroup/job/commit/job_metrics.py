@@ -1,0 +1,156 @@
+"""The job's metrics while it runs: each query's batches tell `QueryMetrics`, a scrape asks `JobMetrics`.
+
+A batch pays for its own rows, once; a scrape copies sums while it holds the lock, and pays for nothing that is known of
+share-partitions without series of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sharegroup.job.commit.commit_steps import Batch, CommitSteps
+from sharegroup.job.commit.news import RowLike, changes
+from sharegroup.job.commit.table_rows import DELETED
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.job_counts import FinishedBatch, JobCounts, RowChange
+from sharegroup.monitoring.metrics.metric import Family, gauge
+from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
+
+#: What is done before each of the commit steps' fault points, by its number.
+_PARTS = {1: "operator", 2: "commit", 3: "tables", 4: "answer"}
+#: A row's label is its group's, so groups come first.
+_COUNTED = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
+
+
+class JobMetrics:
+    """What all threads of the job count. `now_ms` is the time for ages, `clock` seconds for durations."""
+
+    def __init__(
+        self,
+        most_groups: int,
+        most_partitions: int,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._counts = JobCounts(most_groups, most_partitions)
+        self._lock = threading.Lock()
+        self._now_ms, self._clock = now_ms, clock
+        self._queries: dict[str, QueryMetrics] = {}
+
+    def query(self, name: str) -> QueryMetrics:
+        """One query's side, the same at each start of it."""
+        if name not in self._queries:
+            self._queries[name] = QueryMetrics(name, self.count, self._clock)
+        return self._queries[name]
+
+    def count(self, what: Callable[[JobCounts], Any]) -> None:
+        """Count something, alone."""
+        with self._lock:
+            what(self._counts)
+
+    def upkeep_ended(self, seconds: float, failed: bool) -> None:
+        """An upkeep took so long."""
+        with self._lock:
+            self._counts.add(catalogue.UPKEEPS, 1)
+            self._counts.add(catalogue.UPKEEP_SECONDS, seconds)
+            self._counts.add(catalogue.UPKEEP_FAILURES, int(failed))
+
+    def families(self) -> list[Family]:
+        """All metrics as they are now."""
+        queries = list(self._queries.values())
+        live = [
+            gauge(catalogue.BATCH_RUNS_SECONDS, [((query.name,), query.running_s) for query in queries]),
+            gauge(catalogue.RUNNING, [((query.name,), int(query.runs())) for query in queries]),
+            gauge(catalogue.OWED, [((), sum(query.owed_rows for query in queries))]),
+        ]
+        with self._lock:
+            return [*self._counts.families(self._now_ms()), *live]
+
+
+class QueryMetrics:
+    """A `BatchObserver`, and what is told when a commit step is reached (`CommitSteps`' fault points).
+
+    `runs` says whether the query runs; whoever starts it sets it.
+    """
+
+    def __init__(self, name: str, count: Callable[[Callable[[JobCounts], Any]], None], clock: Callable[[], float]):
+        self.name, self._count, self._clock = name, count, clock
+        self.runs: Callable[[], bool] = lambda: False
+        self._steps: CommitSteps | None = None
+        self._led_s: float | None = None
+        self._begun_s: float | None = None
+        self._last_s = 0.0
+        self._parts: dict[str, float] = {}
+        self._batch: FinishedBatch | None = None
+
+    def led(self, steps: CommitSteps) -> None:
+        """The query leads: what its tables have is counted anew."""
+        self._steps, self._led_s, self._begun_s = steps, self._clock(), None
+        here = {writer.spec.name for writer in steps.writers}
+        rows = [
+            (spec.name, None, row) for spec in _COUNTED if spec.name in here for row in steps.current_rows(spec.name)
+        ]
+
+        def count(counts: JobCounts) -> None:
+            counts.add(catalogue.STARTS, 1, self.name)
+            counts.set(catalogue.LEADER_EPOCH, steps.leader_epoch, self.name)
+            if SHARE_GROUPS.name in here:
+                counts.read_tables(rows)
+
+        self._count(count)
+
+    def at(self, step: int, batch_id: int) -> None:
+        """A batch has come to a commit step."""
+        now_s = self._clock()
+        if step == 0:
+            self._begun_s, self._parts = now_s, {}
+        else:
+            self._parts[_PARTS[step]] = now_s - self._last_s
+        self._last_s = now_s
+
+    def finishing(self, batch: Batch, row_like: RowLike) -> None:
+        """Look at the rows that a batch is about to change."""
+        assert self._steps is not None
+        before = self._steps.positions
+        self._batch = FinishedBatch(
+            self.name,
+            batch.now_ms,
+            self._parts,  # which the steps to come fill
+            sum(max(0, to - before[partition]) for partition, to in batch.positions.items() if partition in before),
+            len(batch.rejected),
+            batch.tables,
+            list(_changed(batch, row_like)),
+            batch.responses,
+            batch.windows,
+        )
+
+    def finished(self) -> None:
+        """Count the batch."""
+        now_s, batch, led_s = self._clock(), self._batch, self._led_s
+        assert batch is not None
+        self._parts["hand_over" if self._parts else "operator"] = now_s - self._last_s
+        self._begun_s = self._batch = self._led_s = None
+
+        load_s = None if led_s is None else now_s - led_s
+        self._count(lambda counts: counts.take(batch, load_s))
+
+    @property
+    def running_s(self) -> float:
+        """How long the present batch runs; 0 between two."""
+        begun_s = self._begun_s
+        return 0.0 if begun_s is None or not self.runs() else self._clock() - begun_s
+
+    @property
+    def owed_rows(self) -> int:
+        """Rows that are durable and not in their table yet."""
+        return 0 if self._steps is None else self._steps.owed_rows
+
+
+def _changed(batch: Batch, row_like: RowLike) -> Iterator[RowChange]:
+    for spec in _COUNTED:
+        rows: Iterable[tuple[Any, Any]] = changes(spec, batch.tables, row_like)
+        for before, row in rows:
+            yield spec.name, before, None if row.get(DELETED) else row

@@ -1,0 +1,89 @@
+"""Rows of a growing table that are written behind the answers, as nobody who waits for an answer waits for them.
+
+Until they are in their table they ride in the outbox of every commit of the query's first table, so that a start puts
+them there whatever dies: what is durable is the newest outbox and the table together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.storage.schemas import TableSpec
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import Row, Write
+
+
+class Later(Protocol):
+    """Has work done soon: at once, or on a thread of its own."""
+
+    def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
+        """Take the work on; what is urgent is not put off. Raises what earlier work has failed with."""
+
+
+def at_once(work: Callable[[], None], urgent: bool = False) -> None:  # noqa: ARG001 - it always is
+    """Does the work before it returns."""
+    work()
+
+
+class OwedBatch(NamedTuple):
+    """What a batch adds to the table. `now_ms` is the batch's timestamp."""
+
+    batch_id: int
+    now_ms: int
+    rows: Sequence[Row]
+
+
+class LateRows:
+    """What is owed to one table by the leader that runs. `owe` and `write` may be called on different threads."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._owed: list[OwedBatch] = []
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's name and form."""
+        return self._writer.spec
+
+    def owe(self, batch: OwedBatch) -> None:
+        """Take a batch on; its outbox is durable."""
+        with self._lock:
+            self._owed.append(batch)
+
+    def owed(self) -> Sequence[OwedBatch]:
+        """What may not be in the table yet, oldest first."""
+        with self._lock:
+            return tuple(self._owed)
+
+    @property
+    def owed_rows(self) -> int:
+        """How many rows are owed."""
+        return sum(len(batch.rows) for batch in self.owed())
+
+    def write(self, query_id: str, leader_epoch: int) -> None:
+        """Write what is owed, as one commit. Raises FencedLeaderError, TableStoreError: then it stays owed."""
+        with self._writing:
+            owed = self.owed()
+            if owed:
+                write_owed(self._writer, owed, query_id, leader_epoch)
+            with self._lock:
+                del self._owed[: len(owed)]
+
+
+def write_owed(writer: TableWriter, owed: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:
+    """Write those of the batches that are not in the table; False when all of them are."""
+    committed = writer.committed(query_id)
+    left = [batch for batch in owed if batch.batch_id > committed]
+    return writer.commit(query_id, owed[-1].batch_id, lambda: stamped_batches(left, leader_epoch))
+
+
+def stamped_batches(batches: Sequence[OwedBatch], leader_epoch: int) -> Write:
+    """The rows of batches of one leader."""
+    stamped: list[Row] = []
+    for batch_id, now_ms, rows in batches:
+        stamped += stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+    return Write(stamped)

@@ -1,0 +1,96 @@
+"""Brings the tables of a query to the same batch, if some of them have lost commits.
+
+With `tables.local.sync` a power loss takes nothing that a later step builds on. Without it, with a disk that does not
+keep what it says it has, or when tables are restored from backups of different times, each table may have lost any
+number of its newest commits. The first table decides, because its commits have the positions of the requests and the
+outboxes:
+
+    another table is ahead     its rows of batches that the first table does not have are taken back: an older version
+                               is restored. The requests of these batches are read again
+    another table is behind    its rows come from the outboxes of the first table's commits, as far as these are kept
+    the first table is behind  nothing shows it, and nothing needs to be done: all tables are at its batch
+
+A checkpoint that is ahead of its tables is refused (`stale_checkpoint`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sharegroup.job.commit.late_rows import OwedBatch
+from sharegroup.protocol.json_text import unpack_json
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import Info
+
+logger = logging.getLogger(__name__)
+
+#: The transaction id of rows that are put into a table again; its version is the leader epoch.
+RECOVERED_APP_ID = "sharegroup.recovered"
+#: The key in a commit's info of the newest batches that the other tables had by then, by table.
+COMMITTED = "committed"
+#: How many commits of the first table are searched for outboxes; as many stay on a local disk by default.
+_COMMITS_TO_SEARCH = 1_000
+
+
+class LostBatches(NamedTuple):
+    """What one table lacks: the rows of batches of `query_id`, the newest query, after `known`.
+
+    `has_gone_back`: it was ahead, and has the ids of later batches all the same.
+    """
+
+    query_id: str
+    known: int
+    has_gone_back: bool
+
+
+class LedBatch(NamedTuple):
+    """The rows of a batch, and the epoch of the leader that committed it."""
+
+    leader_epoch: int
+    batch: OwedBatch
+
+
+def take_back(
+    first: TableWriter, others: Sequence[TableWriter], epochs: Mapping[str, int], leader_epoch: int
+) -> dict[str, LostBatches]:
+    """Take back what other tables have and the first one has not; by table, what may be missing then.
+
+    `epochs` are the leader epochs of all tables before this leader's, which leads them by now.
+    """
+    info = first.last_info or {}
+    query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]
+    newest, lost = first.committed(query_id), {}
+    for writer in others:
+        name, known = writer.spec.name, writer.committed(query_id)
+        if known > newest or epochs[name] > first_epoch:
+            known = writer.go_back(query_id, newest, first_epoch + 1, leader_epoch)
+            lost[name] = LostBatches(query_id, known, True)
+            logger.warning("table %s: %s has lost commits, so it goes back to batch %d", name, first.spec.name, newest)
+        elif known < info.get(COMMITTED, {}).get(name, -1) or epochs[name] < first_epoch:
+            lost[name] = LostBatches(query_id, known, False)
+    return lost
+
+
+def lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> list[LedBatch]:
+    """The rows that a table lacks, by batch, the oldest first, from the outboxes of the first table."""
+    found: dict[tuple[str, int], LedBatch] = {}
+    for info in first.infos(_COMMITS_TO_SEARCH):
+        query_id, outbox = info["query_id"], _outbox(info)
+        known = lost.known if query_id == lost.query_id else writer.committed(query_id)
+        if info["batch_id"] <= known:
+            break
+        late = [OwedBatch(*batch) for batch in reversed(outbox.get("late", {}).get(writer.spec.name, ()))]
+        own = OwedBatch(info["batch_id"], info["now_ms"], outbox["tables"].get(writer.spec.name, ()))
+        for batch in (own, *late):
+            if batch.batch_id > known and batch.rows:
+                found.setdefault((query_id, batch.batch_id), LedBatch(info["leader_epoch"], batch))
+    if found:
+        logger.warning("table %s has lost commits: %d batches come from outboxes", writer.spec.name, len(found))
+    return [*reversed(found.values())]
+
+
+def _outbox(info: Info) -> dict[str, Any]:
+    outbox: dict[str, Any] = unpack_json(info["outbox"]) if info.get("outbox") else {"tables": {}}
+    return outbox

@@ -1,0 +1,82 @@
+"""Whether a batch that runs again has the effects that its first run has committed.
+
+Spark runs a batch again from the same offsets, so it normally has the same effects. It has other effects when its input
+or the rules changed in between: retention deleted rows of the request topic, or the job was started with another
+configuration. Steps 2 and 3 skip the batch, because the tables have it already. The operator's state, however, would
+come from the second run, so that tables and state would differ from then on.
+
+Each commit of the first table therefore records an entry of its batch: a digest of each kind of effect, the positions
+of the requests that were read, and the rules. A repeated batch is compared with this entry before it has any effect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sharegroup.config import Config
+from sharegroup.errors import ShareGroupError
+from sharegroup.protocol.json_text import to_json
+
+if TYPE_CHECKING:
+    from sharegroup.job.commit.commit_steps import Batch
+
+#: The key of the entry in a commit's info.
+ENTRY = "batch"
+_DIGEST_BYTES = 8
+
+
+class RepeatedBatchError(ShareGroupError):
+    """A batch ran again with other effects than those in the tables; its checkpoint must be dropped."""
+
+
+def rules_of(config: Config) -> dict[str, int]:
+    """Return the configured values that the effects of a batch depend on, by key."""
+    rules = config.coordinator
+    return {
+        "operator.shards": config.job.operator_shards,
+        "share.coordinator.snapshot.update.records.per.snapshot": rules.snapshot_update_records_per_snapshot,
+        "share.coordinator.cold.partition.snapshot.interval.ms": rules.cold_partition_snapshot_interval_ms,
+    }
+
+
+def batch_entry(batch: Batch, rules: Mapping[str, int]) -> dict[str, Any]:
+    """Return what is recorded of a batch, as JSON values. The entry is the same for each run with the same effects."""
+    parts: dict[str, Any] = {**batch.tables, "responses": batch.responses, "requests": batch.requests}
+    return {
+        "digests": {name: _digest(rows) for name, rows in sorted(parts.items()) if rows},
+        "positions": {str(partition): offset for partition, offset in sorted(batch.positions.items())},
+        "rules": dict(rules),
+    }
+
+
+def refuse_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], batch_id: int) -> None:
+    """Raise RepeatedBatchError if a repeated batch has other effects than the recorded ones, naming what differs.
+
+    Different rules alone are no reason: they matter only if they lead to different effects.
+    """
+    effects = [*_differing(recorded, entry, "digests"), *_changes(recorded, entry, "positions")]
+    if effects:
+        rules = _changes(recorded, entry, "rules")
+        cause = f"; changed configuration: {', '.join(rules)}" if rules else ""
+        raise RepeatedBatchError(
+            f"batch {batch_id} ran again with other effects than those in the tables: {', '.join(effects)}{cause}"
+        )
+
+
+def _digest(rows: Any) -> str:
+    return hashlib.blake2b(to_json(rows).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _differing(recorded: Mapping[str, Any], entry: Mapping[str, Any], part: str) -> list[str]:
+    before, after = recorded[part], entry[part]
+    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+
+def _changes(recorded: Mapping[str, Any], entry: Mapping[str, Any], part: str) -> list[str]:
+    label = "position of request partition " if part == "positions" else ""
+    return [
+        f"{label}{name} ({recorded[part].get(name)} before, {entry[part].get(name)} now)"
+        for name in _differing(recorded, entry, part)
+    ]

@@ -1,0 +1,22 @@
+"""Rows of the operators (JSON objects, times in milliseconds) in the form of `storage.schemas`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from sharegroup.storage.writing.versioned_table import Row
+
+#: A row of current state with this key set removes the row of its key.
+DELETED = "_deleted"
+
+
+def stamped_rows(rows: Iterable[Row], *, leader_epoch: int, batch_id: int, now_ms: int) -> list[Row]:
+    """Rows of an append-only table with the columns that the writer owns: day, leader_epoch, batch_id, time."""
+    stamp = {
+        "day": datetime.fromtimestamp(now_ms / 1000, UTC).date(),
+        "leader_epoch": leader_epoch,
+        "batch_id": batch_id,
+        "time": now_ms * 1000,
+    }
+    return [{**row, **stamp} for row in rows]

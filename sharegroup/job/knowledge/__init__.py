@@ -1,0 +1,1 @@
+"""The state of the source between two micro-batches, and its offset."""

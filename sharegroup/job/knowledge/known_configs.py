@@ -1,0 +1,76 @@
+"""The groups' configs as the source has read them last."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sharegroup.config import GroupConfig, IsolationLevel
+from sharegroup.config.keys.offset_reset import AutoOffsetReset
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
+from sharegroup.types import LAST_ALTERED_MS
+
+#: By group, "" for every group that has none of its own.
+Values = Mapping[str, Mapping[str, Any]]
+
+
+class KnownConfigs:
+    """The configs in force, None before they were read; `take` tells whose have changed."""
+
+    def __init__(self) -> None:
+        self._values: Values | None = None
+        self._parsed: dict[str, GroupConfig] = {}
+
+    @property
+    def are_unread(self) -> bool:
+        """Whether they were never read."""
+        return self._values is None
+
+    def are(self, values: Values) -> bool:
+        """Whether these are known. What is read and has not changed is most often the same object."""
+        return values is self._values or values == self._values
+
+    def take(self, values: Values, groups: Collection[str]) -> list[str]:
+        """From now on these are in force; whose of `groups` are others than before, in order."""
+        before, self._values = self._values, values
+        if values is before:
+            return []
+        self._parsed = {}
+        if before is None:
+            return sorted(groups)
+        of_job = before.get("") != values.get("")
+        candidates = groups if of_job else [each for each in before.keys() | values.keys() if each in groups]
+        return sorted(each for each in candidates if _of(before, each) != _of(values, each))
+
+    def of(self, group_id: str) -> GroupConfig:
+        """The group's config in force."""
+        config = self._parsed.get(group_id)
+        if config is None:
+            config = self._parsed[group_id] = _parse(json.dumps(_of(self._values or {}, group_id), sort_keys=True))
+        return config
+
+    def last_altered_ms(self, group_id: str) -> int:
+        """When a request altered the group's configs last, 0 if none did."""
+        return int(_of(self._values or {}, group_id).get(LAST_ALTERED_MS, 0))
+
+    def reads_committed(self, group_id: str) -> bool:
+        """Whether the group reads up to the last stable offset."""
+        return self.of(group_id).isolation_level is IsolationLevel.READ_COMMITTED
+
+    def reset_of(self, row: SharePartitionRow) -> AutoOffsetReset:
+        """Where a share-partition starts that was told no start offset: as its row says, which knows the config of
+        then."""
+        if row.auto_offset_reset is not None:
+            return AutoOffsetReset.parse(row.auto_offset_reset)
+        return self.of(row.key.group_id).auto_offset_reset
+
+
+def _of(values: Values, group_id: str) -> Mapping[str, Any]:
+    return values.get(group_id) or values.get("") or {}
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(text: str) -> GroupConfig:
+    return GroupConfig.from_json(json.loads(text))

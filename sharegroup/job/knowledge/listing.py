@@ -1,0 +1,135 @@
+"""The rows of `share_partitions` as the source knows them, found by what a look asks for, not by going through all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from kafka import TopicPartition
+
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
+from sharegroup.types import SharePartitionKey
+
+_Index = TypeVar("_Index", bound=Hashable)
+_Found = TypeVar("_Found", bound=Hashable)
+
+
+class TopicIdPartition(NamedTuple):
+    """A log, by its topic's identity (Kafka's TopicIdPartition)."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    @classmethod
+    def of(cls, key: SharePartitionKey) -> TopicIdPartition:
+        """The log that a share-partition reads."""
+        return cls(*key[1:])
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whom to ask for it: offsets are asked for by name."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class Listing:
+    """The listed share-partitions. All but `get` and `has_name` know only those that are to be led: a row that is being
+    deleted needs no log."""
+
+    def __init__(self) -> None:
+        self._rows: dict[SharePartitionKey, SharePartitionRow] = {}
+        self._names: dict[str, int] = {}
+        self._keys: dict[TopicIdPartition, set[SharePartitionKey]] = {}
+        self._logs_of_topic: dict[str, set[TopicIdPartition]] = {}
+        self._ids_of_name: dict[str, set[str]] = {}
+        self._keys_of_topic: dict[tuple[str, str], set[SharePartitionKey]] = {}
+        self._keys_of_group: dict[str, set[SharePartitionKey]] = {}
+
+    def get(self, key: SharePartitionKey) -> SharePartitionRow | None:
+        """The share-partition's row."""
+        return self._rows.get(key)
+
+    def has_name(self, name: str) -> bool:
+        """Whether a row, be it one that is being deleted, names a topic so."""
+        return name in self._names
+
+    def put(self, row: SharePartitionRow) -> None:
+        """Add a row, or put it in place of the one before."""
+        self.drop(row.key)
+        self._rows[row.key] = row
+        self._names[row.key.topic] = self._names.get(row.key.topic, 0) + 1
+        if row.deleting:
+            return
+        group_id, name, topic_id, _ = row.key
+        log = TopicIdPartition.of(row.key)
+        self._keys.setdefault(log, set()).add(row.key)
+        self._logs_of_topic.setdefault(topic_id, set()).add(log)
+        self._ids_of_name.setdefault(name, set()).add(topic_id)
+        self._keys_of_topic.setdefault((group_id, topic_id), set()).add(row.key)
+        self._keys_of_group.setdefault(group_id, set()).add(row.key)
+
+    def drop(self, key: SharePartitionKey) -> None:
+        """Take a row out, if there is one."""
+        row = self._rows.pop(key, None)
+        if row is None:
+            return
+        self._names[key.topic] -= 1
+        if not self._names[key.topic]:
+            del self._names[key.topic]
+        if row.deleting:
+            return
+        group_id, name, topic_id, _ = key
+        log = TopicIdPartition.of(key)
+        _discard(self._keys_of_group, group_id, key)
+        _discard(self._keys_of_topic, (group_id, topic_id), key)
+        _discard(self._keys, log, key)
+        if log not in self._keys:
+            _discard(self._logs_of_topic, topic_id, log)
+        if topic_id not in self._logs_of_topic:
+            _discard(self._ids_of_name, name, topic_id)
+
+    @property
+    def logs(self) -> Collection[TopicIdPartition]:
+        """All logs."""
+        return self._keys.keys()
+
+    @property
+    def topics(self) -> Iterator[tuple[str, str]]:
+        """All topics, by (name, id)."""
+        return ((name, topic_id) for name, ids in self._ids_of_name.items() for topic_id in ids)
+
+    def keys_of(self, log: TopicIdPartition) -> Collection[SharePartitionKey]:
+        """The share-partitions that read a log."""
+        return self._keys.get(log, ())
+
+    def logs_of(self, topic_id: str) -> Collection[TopicIdPartition]:
+        """The logs of a topic."""
+        return self._logs_of_topic.get(topic_id, ())
+
+    def ids_of(self, name: str) -> Collection[str]:
+        """The topics that are listed under a name."""
+        return self._ids_of_name.get(name, ())
+
+    def logs_of_group(self, group_id: str, topic_id: str | None = None) -> Iterator[TopicIdPartition]:
+        """The logs that a group reads, or those of one topic."""
+        of_topic = self._keys_of_topic.get((group_id, topic_id or ""), ())
+        keys = self._keys_of_group.get(group_id, ()) if topic_id is None else of_topic
+        return map(TopicIdPartition.of, keys)
+
+    @property
+    def groups(self) -> Collection[str]:
+        """The groups that have a share-partition."""
+        return self._keys_of_group.keys()
+
+    def to_lead(self, keys: Iterable[SharePartitionKey]) -> Iterator[SharePartitionRow]:
+        """The rows of these share-partitions, those that are to be led, in the order of their keys."""
+        for key in sorted(keys):
+            row = self._rows.get(key)
+            if row is not None and not row.deleting:
+                yield row
+
+
+def _discard(index: dict[_Index, set[_Found]], at: _Index, found: _Found) -> None:
+    index[at].discard(found)
+    if not index[at]:
+        del index[at]

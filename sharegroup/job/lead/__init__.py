@@ -1,0 +1,1 @@
+"""Leadership: which process may write a set of tables."""

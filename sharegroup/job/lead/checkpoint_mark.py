@@ -1,0 +1,75 @@
+"""A file in a query's checkpoint on a local disk that says what the checkpoint depends on.
+
+Spark does not sync its checkpoint. After a power loss it may be torn, or older or newer than the tables. The tables
+alone are always enough, so a checkpoint that was in use before the machine's last start is dropped.
+
+A checkpoint is also wrong if its tables have lost commits, for example because they were restored from a backup. Each
+batch therefore leaves the numbers of the newest batches that its tables have. Checkpoints on object stores have no such
+file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from sharegroup.storage.writing.local_sync import sync_paths
+
+#: The file's name in the checkpoint's folder.
+MARK = "sharegroup.json"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class CheckpointMark(NamedTuple):
+    """`boot_id` names the start of the machine, and is empty where it is not known. `committed` are the newest batches
+    of the query that the checkpoint knows to be in the tables, by table."""
+
+    boot_id: str
+    committed: Mapping[str, int]
+
+
+class MarkFile:
+    """The mark in one checkpoint folder. Nothing is done for a folder on an object store."""
+
+    def __init__(self, folder: str) -> None:
+        is_local = "://" not in folder or folder.startswith("file://")
+        self._path = Path(folder.removeprefix("file://")) / MARK if is_local else None
+        self._boot_id = boot_id()
+
+    def read(self) -> CheckpointMark | None:
+        """The mark; None where there is none. One that is torn names no start of a machine, and no batch."""
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            found = json.loads(self._path.read_bytes())
+            return CheckpointMark(str(found["boot_id"]), {str(k): int(v) for k, v in found["committed"].items()})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return CheckpointMark("", {})
+
+    def is_of_earlier_boot(self) -> bool:
+        """Whether the checkpoint was in use before the machine's last start, or its mark is torn."""
+        mark = self.read()
+        return mark is not None and mark.boot_id != self._boot_id
+
+    def begin(self, committed: Mapping[str, int]) -> None:
+        """Write the mark at a start of the query, and sync it. Raises OSError."""
+        self.write(committed)
+        if self._path is not None:
+            sync_paths([self._path, self._path.parent])
+
+    def write(self, committed: Mapping[str, int]) -> None:
+        """Write the mark, without a sync: after a power loss the checkpoint is dropped. Raises OSError."""
+        if self._path is not None:
+            scratch = self._path.with_name(f".{MARK}")
+            scratch.write_text(json.dumps({"boot_id": self._boot_id, "committed": dict(committed)}), encoding="utf-8")
+            scratch.replace(self._path)
+
+
+def boot_id() -> str:
+    """What names this start of the machine; empty where the system does not say."""
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    return ""

@@ -1,0 +1,104 @@
+"""Log offsets and topics as the brokers report them, for the threads of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaConnectionError
+
+from sharegroup.errors import ErrorCode
+from sharegroup.job.logs.topic_identities import TopicDescription
+from sharegroup.kafka_clients.connections.log_offsets import EARLIEST, LATEST, LogOffsetsClient
+from sharegroup.kafka_clients.connections.loop_thread import LoopThread
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
+from sharegroup.kafka_clients.kafka_clients import offsets_consumer
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
+from sharegroup.types import is_topic_name
+
+_WAITER_BYTES = 65_536
+_NO_RECORD = -1
+
+
+class LogPoll:
+    """Asks the leaders of topic partitions; `settings` are kafka-python's.
+
+    Of log offsets only those are returned whose leaders answer. A leader that does not answer delays one call by up to
+    2 s; after that its partitions are left out at once until it answers again.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._loop = LoopThread("log offsets")
+        self._client = LogOffsetsClient(settings)
+
+    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
+        """Log end offsets, or last stable offsets."""
+        return self._offsets(dict.fromkeys(partitions, LATEST), read_committed)
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The epochs of the leaders that gave the newest ends, where they said so."""
+        return self._client.leader_epochs(partitions)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Up to which offset each log was written under leaders up to an epoch."""
+        return self._loop.run(self._client.epoch_ends(epochs)) if epochs else {}
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time (ms) for each partition, None where there is none."""
+        found = self._offsets(times)
+        return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic, none where it does not exist. Raises KafkaConnectionError."""
+        (found,) = self._topics([topic])
+        return sorted(TopicPartition(topic, partition.partition_index) for partition in found.partitions)
+
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+        """Each of these topics, None for one that does not exist; one that the broker does not report is left out.
+
+        Raises KafkaConnectionError.
+        """
+        names = [name for name in topics if is_topic_name(name)]
+        return {
+            topic.name: None if topic.error_code else _description(topic)
+            for topic in (self._topics(names) if names else ())
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        }
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Nobody asks for these topics any more."""
+
+        async def forget() -> None:
+            self._client.forget(topics)
+
+        self._loop.run(forget())
+
+    def waiter(self) -> KafkaConsumer:
+        """A new consumer that waits until a partition has something unread and committed; it reads not much of it."""
+        limits = dict.fromkeys(("max_partition_fetch_bytes", "fetch_max_bytes"), _WAITER_BYTES)
+        return offsets_consumer(self._settings, read_committed=True, **limits)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._loop.close(self._client.close)
+
+    def _offsets(self, times: Mapping[TopicPartition, int], read_committed: bool = False) -> dict[TopicPartition, int]:
+        return self._loop.run(self._client.offsets(times, read_committed)) if times else {}
+
+    def _topics(self, names: Collection[str]) -> list[Any]:
+        try:
+            return self._loop.run(self._client.topics(names))
+        except UpstreamUnavailableError as error:
+            raise KafkaConnectionError(f"no broker gives metadata: {error}") from error
+
+
+def _description(topic: Any) -> TopicDescription:
+    topic_id = topic.topic_id or NO_TOPIC_ID  # None from a broker that knows no ids
+    leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id >= 0}
+    return TopicDescription("" if topic_id == NO_TOPIC_ID else topic_id_text(topic_id), leaders)

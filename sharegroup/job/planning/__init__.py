@@ -1,0 +1,1 @@
+"""Plan the rows of the next micro-batch."""

@@ -1,0 +1,75 @@
+"""From two offsets of the `kafka_log_offsets` source to the rows between them: the same in every run.
+
+The rows are in the end offset, but for the states of what is loaded, which are read at its `state_version`. So a batch
+of the offset log can be run again on an executor, days later, whatever "now" is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from sharegroup.core.operators import rows
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.errors import ShareGroupError
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.job.knowledge.source_offset import SourceOffset, SourceRow
+from sharegroup.types import SharePartitionKey
+
+States = Mapping[SharePartitionKey, ShareGroupOffset]
+#: The folded states of some share-partitions, at a version of their table.
+ReadStates = Callable[[int, Collection[SharePartitionKey]], States]
+
+
+class OffsetsApartError(ShareGroupError):
+    """Between two offsets lies more than one batch, whose rows no offset holds."""
+
+
+def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:
+    """The (shard key, row) pairs of the batch from `start` to `end`. Raises OffsetsApartError.
+
+    Spark makes a batch of each offset that it was given, so the two are neighbours, or the same.
+    """
+    if end == start:
+        return
+    if end.seq != start.seq + 1:
+        raise OffsetsApartError(
+            f"the offsets {start.seq} and {end.seq} of the source of the query share_partition do not follow each "
+            "other: the checkpoint is not whole. Remove its directory (share_partition below checkpoint.path), and "
+            "the job comes back from the tables"
+        )
+    loaded = [key for row in end.rows if row.kind == rows.LOAD for key in _keys(row)]
+    states = read_states(end.state_version, loaded) if loaded else {}
+    for row in end.rows:
+        body = [_load(key, load, states) for key, load in _loads(row)] if row.kind == rows.LOAD else row.body
+        text = rows.encode(row.kind, json.dumps(body, separators=(",", ":"), sort_keys=True))
+        for shard_key in row.shard_keys:
+            yield shard_key, text
+
+
+def is_current(state: ShareGroupOffset | None, state_epoch: int) -> bool:
+    """Whether the state is the share-partition's, not that of an earlier epoch."""
+    return state is not None and state.header.state_epoch >= state_epoch
+
+
+def _loads(row: SourceRow) -> Iterator[tuple[SharePartitionKey, dict[str, Any]]]:
+    (shard_key,) = row.shard_keys
+    group_id, topic_id, _ = ShardKey.decode(shard_key)
+    for load in row.body:
+        yield SharePartitionKey(group_id, load["topic"], topic_id, load["partition"]), load
+
+
+def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
+    return (key for key, _ in _loads(row))
+
+
+def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
+    """With the state, if it has one of its epoch; else it begins at the start offset that was found for it."""
+    state = states.get(key)
+    header = state.header.dump() if state is not None else None
+    if state is not None and is_current(state, load["state_epoch"]):
+        batches = [list(batch) for batch in state.state_batches]
+        return load | {"header": header, "start_offset": state.header.start_offset, "batches": batches}
+    assert load["start_offset"] is not None, key
+    return load | {"header": header, "batches": []}

@@ -1,0 +1,66 @@
+"""Where a share-partition begins that has no state: as it was told, or by `share.auto.offset.reset`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from sharegroup.config import OffsetResetStrategy
+from sharegroup.job.knowledge.listing import TopicIdPartition
+from sharegroup.job.knowledge.source_knowledge import SourceKnowledge
+from sharegroup.job.logs.log_answers import LogAnswers
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
+from sharegroup.types import SharePartitionKey
+
+#: What was looked up for those that begin by_duration.
+StartsByTime = Mapping[SharePartitionKey, int]
+
+
+def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
+    """The offset; None while what it depends on is not known.
+
+    What others read was looked up for them, and while a log has no leader that may be long ago: it does not count.
+    """
+    if row.start_offset >= 0:
+        known_log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+        return max(row.start_offset, known_log.log_start_offset if known_log else 0)
+    log = known.logs.current(TopicIdPartition.of(row.key))
+    if log is None:
+        return None
+    strategy = known.configs.reset_of(row).strategy
+    if strategy is OffsetResetStrategy.EARLIEST:
+        return log.log_start_offset
+    if strategy is OffsetResetStrategy.LATEST:
+        return log.log_end_offset
+    return by_time.get(row.key)
+
+
+def can_start(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> bool:
+    """Whether it is known where the share-partition starts, should it have no state."""
+    return start_offset(known, row, by_time) is not None
+
+
+def starts_by_time(
+    known: SourceKnowledge, answers: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
+) -> dict[SharePartitionKey, int]:
+    """Look up the start offsets of those of these that begin by_duration; without those that nobody answers for.
+
+    Durations count from `brokers_ms`; while that is not known (0) nothing is looked up. It is done once for each: what
+    has its start offset is loaded, and the batch that loads it holds the offset.
+    """
+    wanted: dict[int, list[SharePartitionRow]] = {}
+    for row in rows:
+        reset = known.configs.reset_of(row)
+        by_time = row.start_offset < 0 and reset.strategy is OffsetResetStrategy.BY_DURATION
+        if by_time and known.logs.current(TopicIdPartition.of(row.key)) is not None:
+            wanted.setdefault(reset.duration_ms or 0, []).append(row)
+    starts: dict[SharePartitionKey, int] = {}
+    for duration_ms, of_duration in wanted.items() if brokers_ms else ():
+        time_ms = max(0, brokers_ms - duration_ms)  # no record is older than 1970
+        logs = {TopicIdPartition.of(row.key).topic_partition for row in of_duration}
+        found = answers.offsets_at(logs, time_ms, now_ms)
+        for row in of_duration:
+            log = TopicIdPartition.of(row.key)
+            if log.topic_partition in found:
+                first = found[log.topic_partition]
+                starts[row.key] = known.logs.offsets[log].log_end_offset if first is None else first
+    return starts

@@ -1,0 +1,58 @@
+"""The groups that are not served because a state is missing.
+
+A share-partition is listed as `initialized` only after its first state is durable. If such a share-partition has no
+state of its epoch, `share_partitions` and `share_group_state` do not belong together: one of them was restored or lost
+rows. Starting the share-partition by `share.auto.offset.reset` would deliver finished records again, or skip some.
+So its group is stopped until somebody decides, and all other groups are served.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from sharegroup.job.knowledge.source_knowledge import SourceKnowledge
+from sharegroup.job.planning.batch_rows import States, is_current
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
+
+logger = logging.getLogger(__name__)
+
+
+class StoppedGroups:
+    """Finds and remembers the stopped groups. It may be lost at any time: a process that starts finds them again."""
+
+    def __init__(self) -> None:
+        self._missing: dict[str, SharePartitionRow] = {}
+
+    def names(self, known: SourceKnowledge) -> set[str]:
+        """Return the stopped groups. A group is served again when the row that stopped it has changed."""
+        for group_id, row in list(self._missing.items()):
+            if known.listing.get(row.key) != row:
+                del self._missing[group_id]
+                logger.warning("group %s is served again: %s", group_id, _changed(row))
+        return set(self._missing)
+
+    def find(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
+        """Stop the groups of the initialized ones of `rows` that have no state; return these groups."""
+        found = set()
+        for row in rows:
+            if row.initializing or row.deleting or is_current(states.get(row.key), row.state_epoch):
+                continue
+            if row.key.group_id not in found:
+                logger.error("group %s is stopped: %s", row.key.group_id, _cause(row))
+            found.add(row.key.group_id)
+            self._missing[row.key.group_id] = row
+        return found
+
+
+def _changed(row: SharePartitionRow) -> str:
+    return f"the row of share-partition {row.key.topic}-{row.key.partition} in share_partitions has changed"
+
+
+def _cause(row: SharePartitionRow) -> str:
+    return (
+        f"share-partition {row.key.topic}-{row.key.partition} is initialized in share_partitions (state epoch "
+        f"{row.state_epoch}), but share_group_state has no state of that epoch: one of the two tables was restored or "
+        "lost rows. Restore both from the same moment and restart the job. To give up the state, stop the group's "
+        "members and set the offsets of the topic (sharegroup share-groups --reset-offsets)"
+    )

@@ -1,0 +1,36 @@
+"""Administering share groups over the wire, in the style of kafka-python's admin client (docs/admin.md).
+
+    with ShareGroupAdmin("localhost:9092") as admin:
+        for group in admin.list_groups(states=["Empty"]):
+            print(group.group_id, admin.list_group_offsets(group.group_id))
+
+It speaks Kafka's protocol and nothing else, so it works against this project's gateway and against Kafka 4.2 or later.
+"""
+
+from sharegroup.kafka_clients.admin.client import ShareGroupAdmin
+from sharegroup.kafka_clients.admin.results import (
+    ConfigEntry,
+    ConfigSource,
+    Coordinator,
+    GroupListing,
+    LogOffsets,
+    MemberDescription,
+    OldestRecord,
+    ShareGroupDescription,
+    ShareGroupOffset,
+)
+from sharegroup.protocol.rows.share_group_fields import MemberIdentity
+
+__all__ = [
+    "ConfigEntry",
+    "ConfigSource",
+    "Coordinator",
+    "GroupListing",
+    "LogOffsets",
+    "MemberDescription",
+    "MemberIdentity",
+    "OldestRecord",
+    "ShareGroupAdmin",
+    "ShareGroupDescription",
+    "ShareGroupOffset",
+]

@@ -1,0 +1,106 @@
+"""Requests to brokers and group coordinators. Here and in `connecting` more is used of kafka-python than is public."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from sharegroup.kafka_clients.admin.connecting import connect
+from sharegroup.kafka_clients.admin.errors import PASSING, error_of
+from sharegroup.kafka_clients.admin.results import Coordinator
+
+T = TypeVar("T")
+
+_GROUP = 0
+#: The first version that takes several keys, and answers with a list.
+_KEYS_VERSION = 4
+
+#: A request to one node, about some groups; what each of them is answered. It may raise for all of them.
+Exchange = Callable[[Coordinator, list[str]], Mapping[str, T | KafkaError]]
+
+
+class Brokers:
+    """The brokers of a cluster, or a gateway's ports. Methods raise kafka-python's KafkaError.
+
+    Errors that pass (a coordinator that moves or loads, a lost connection) are tried again until `timeout_ms` is over.
+    So a request may be run twice when its answer was lost.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
+        self._timeout_s = timeout_ms / 1000
+        self.admin = connect({"request_timeout_ms": timeout_ms, **settings}, timeout_ms)
+        self._backoff_s = self.admin.config["retry_backoff_ms"] / 1000
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.admin.close()
+
+    def node_ids(self) -> list[int]:
+        """Every broker that there is, in order."""
+        return sorted(broker.node_id for broker in self.admin._manager.cluster.brokers())
+
+    def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
+        """The response of one broker, or of any. A passing error is tried again, errors in the response are not."""
+        return self.try_again(lambda: self.ask_once(request, node_id))
+
+    def try_again(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` returns, once it does not raise a passing error; the last one when the time is over."""
+        end = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return attempt()
+            except PASSING:
+                if time.monotonic() + self._backoff_s >= end:
+                    raise
+            time.sleep(self._backoff_s)
+
+    def ask_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
+        """What the groups' coordinators answer, by group in the order asked; one request to each coordinator."""
+        answers: dict[str, T | KafkaError] = {}
+        end = time.monotonic() + self._timeout_s
+        waiting = list(dict.fromkeys(group_ids))
+        while waiting:
+            coordinators: dict[Coordinator, list[str]] = {}
+            for group_id, found in self._coordinators(waiting).items():
+                if isinstance(found, Coordinator):
+                    coordinators.setdefault(found, []).append(group_id)
+                else:
+                    answers[group_id] = found
+            for coordinator, ids in coordinators.items():
+                answers |= _answers(coordinator, ids, exchange)
+            waiting = [group_id for group_id in waiting if isinstance(answers[group_id], PASSING)]
+            if waiting and time.monotonic() + self._backoff_s >= end:
+                break
+            if waiting:
+                time.sleep(self._backoff_s)
+        return {group_id: answers[group_id] for group_id in dict.fromkeys(group_ids)}
+
+    def ask_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
+        """The same, tried once."""
+        manager = self.admin._manager
+        try:
+            return manager.run(manager.send, request, node_id)
+        except IncompatibleBrokerVersion as error:
+            api = request.name.removesuffix("Request")
+            raise UnsupportedVersionError(
+                f"The broker has no {api}: share groups need Kafka 4.2 or a gateway"
+            ) from error
+
+    def _coordinators(self, group_ids: list[str]) -> dict[str, Coordinator | KafkaError]:
+        request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids, min_version=_KEYS_VERSION)
+        return {
+            row.key: error_of(row.error_code, row.error_message) or Coordinator(row.node_id, row.host, row.port)
+            for row in self.ask(request).coordinators
+        }
+
+
+def _answers(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
+    try:
+        return exchange(coordinator, group_ids)
+    except PASSING as error:
+        return dict.fromkeys(group_ids, error)

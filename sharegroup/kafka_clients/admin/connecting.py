@@ -1,0 +1,80 @@
+"""The first connection. kafka-python goes on trying whatever the reason is, and does not tell it; here it is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
+from kafka.net.compat import KafkaNetClient
+
+from sharegroup.kafka_clients.admin.errors import text_of
+
+#: After so long it is asked why: a login that is refused is refused the next time too. Each attempt may take twice as
+#: long as the one before, for a server that is only slow.
+FIRST_ATTEMPT_MS = 2_000
+
+
+def connect(settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdminClient:
+    """kafka-python's admin client, connected. `settings` are its own.
+
+    Raises at once what does not pass (SaslAuthenticationFailedError, ...), KafkaTimeoutError when no server can be
+    reached within the time, with the reason of the last attempt.
+    """
+    end, attempt_ms = time.monotonic() + timeout_ms / 1000, float(FIRST_ATTEMPT_MS)
+    while True:
+        left_ms = (end - time.monotonic()) * 1000
+        try:
+            return _attempt(settings, max(1.0, min(left_ms, attempt_ms)))
+        except (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError) as error:
+            if left_ms <= attempt_ms:
+                servers = settings["bootstrap_servers"]
+                named = servers if isinstance(servers, str) else ",".join(servers)
+                raise KafkaTimeoutError(f"Unable to bootstrap from {named}: {text_of(error)}") from error
+        attempt_ms *= 2
+
+
+def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient:
+    clients: list[KafkaNetClient] = []
+
+    def client(**config: Any) -> KafkaNetClient:
+        clients.append(KafkaNetClient(**config))
+        return clients[-1]
+
+    try:
+        return KafkaAdminClient(**{**settings, "bootstrap_timeout_ms": timeout_ms, "kafka_client": client})
+    except KafkaError as error:
+        reason = _reason(clients[0], timeout_ms) if clients else None
+        raise reason or error from None
+
+
+def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
+    """Why there is no connection to the first of the servers, by one more attempt; the client is closed then."""
+    manager = client._manager
+
+    async def one_more() -> None:
+        node_id = manager.cluster.bootstrap_brokers()[0].node_id
+        manager.reset_backoff(node_id)
+        await manager.wait_for(manager.get_connection(node_id).init_future, timeout_ms)
+
+    try:
+        manager.run(one_more)
+    except KafkaError as error:
+        return error
+    finally:
+        _end(client)
+    return None
+
+
+def _end(client: KafkaNetClient) -> None:
+    """Close it with what it leaves open: a connection in its TLS handshake."""
+    net = client._manager._net
+    registered = [key.fileobj for key in list((net._selector.get_map() or {}).values())]
+    client.close()
+    net.stop()
+    for file in registered:
+        if isinstance(file, socket.socket):
+            file.close()

@@ -1,0 +1,137 @@
+"""Groups: ListGroups, ShareGroupDescribe, DeleteGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import (
+    GroupIdNotFoundError,
+    InvalidRequestError,
+    KafkaError,
+    UnknownBrokerIdError,
+)
+from kafka.protocol.admin import DeleteGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import LeaveGroupRequest
+
+from sharegroup.kafka_clients.admin.brokers import Brokers
+from sharegroup.kafka_clients.admin.errors import check, error_of
+from sharegroup.kafka_clients.admin.results import Coordinator, GroupListing, MemberDescription, ShareGroupDescription
+from sharegroup.protocol.messages import ShareGroupDescribeRequest
+from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIdentity
+
+#: ListGroups' first version that filters by type.
+_TYPES_VERSION = 5
+#: LeaveGroup's first version with a list of members.
+_MEMBERS_VERSION = 3
+_LEAVE_REFUSALS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
+_NOT_ASKED_FOR = -(2**31)
+
+
+def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
+    """The groups of all brokers, by id; empty filters let everything through."""
+
+    def listed(node_id: int) -> Any:
+        request = ListGroupsRequest(
+            states_filter=sorted(states), types_filter=sorted(types), min_version=_TYPES_VERSION if types else 0
+        )
+        try:
+            response = brokers.ask_once(request, node_id)
+        except UnknownBrokerIdError:
+            if node_id in brokers.node_ids():
+                raise
+            return []  # it went meanwhile, such as a gateway that stood by
+        check(response.error_code)
+        return response.groups
+
+    found = {
+        GroupListing(row.group_id, row.group_state, row.group_type, row.protocol_type)
+        for node_id in brokers.node_ids()
+        for row in brokers.try_again(partial(listed, node_id))
+    }
+    return sorted(found)
+
+
+def describe_groups(
+    brokers: Brokers, group_ids: Collection[str], include_authorized_operations: bool
+) -> dict[str, ShareGroupDescription | KafkaError]:
+    """Each group's description, or why there is none."""
+
+    def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, ShareGroupDescription | KafkaError]:
+        request = ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=include_authorized_operations)
+        response = brokers.ask_once(request, coordinator.node_id)
+        return {
+            group.group_id: error_of(group.error_code, group.error_message) or _description(group, coordinator)
+            for group in response.groups
+        }
+
+    return brokers.ask_coordinators(group_ids, exchange)
+
+
+def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
+    """Why each group was not deleted; None for those that were. Groups of any type are deleted."""
+
+    def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, KafkaError | None]:
+        response = brokers.ask_once(DeleteGroupsRequest(groups_names=ids), coordinator.node_id)
+        return {result.group_id: error_of(result.error_code) for result in response.results}
+
+    return brokers.ask_coordinators(group_ids, exchange)
+
+
+def remove_members(
+    brokers: Brokers, group_id: str, members: Iterable[MemberIdentity]
+) -> dict[MemberIdentity, KafkaError | None]:
+    """What became of each member. Raises what refuses the whole request."""
+    named = [LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=name) for m, name in members]
+    request = LeaveGroupRequest(group_id=group_id, members=named, min_version=_MEMBERS_VERSION)
+
+    def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Any]:
+        response = brokers.ask_once(request, coordinator.node_id)
+        refusal = error_of(response.error_code, _LEAVE_REFUSALS.get(response.error_code))
+        return dict.fromkeys(ids, refusal or response.members)
+
+    answer = brokers.ask_coordinators([group_id], exchange)[group_id]
+    if isinstance(answer, KafkaError):
+        raise answer
+    return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in answer}
+
+
+def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
+    """The static members that were away, and have left: asked for by a member without an id or a name."""
+    left = remove_members(brokers, group_id, [ANYBODY_AWAY])
+    if left.get(ANYBODY_AWAY) is not None:  # for a broker this is a member that it does not have
+        raise GroupIdNotFoundError(f"Group {group_id} is not there, or is no share group of this project's server.")
+    return list(left)
+
+
+def _description(group: Any, coordinator: Coordinator) -> ShareGroupDescription:
+    operations = group.authorized_operations
+    return ShareGroupDescription(
+        group.group_id,
+        group.group_state,
+        group.group_epoch,
+        group.assignment_epoch,
+        group.assignor_name,
+        coordinator,
+        tuple(sorted(_member(member) for member in group.members)),
+        None if operations == _NOT_ASKED_FOR else frozenset(bit for bit in range(32) if operations >> bit & 1),
+    )
+
+
+def _member(member: Any) -> MemberDescription:
+    assigned = [
+        TopicPartition(topic.topic_name, partition)
+        for topic in member.assignment.topic_partitions
+        for partition in topic.partitions
+    ]
+    return MemberDescription(
+        member.member_id,
+        member.member_epoch,
+        member.client_id,
+        member.client_host,
+        member.rack_id,
+        tuple(sorted(member.subscribed_topic_names)),
+        tuple(sorted(assigned)),
+    )

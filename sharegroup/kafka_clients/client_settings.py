@@ -1,0 +1,45 @@
+"""kafka-python's settings from the configuration's `kafka` properties, which have Java's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sharegroup.config.keys.client_properties import PYTHON_PROPERTIES, is_read, property_problems
+from sharegroup.errors import InvalidConfigError
+
+#: An option of a login module: name, and value in either kind of quotes or a bare word.
+_JAAS_OPTION = re.compile(r"""([\w$.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))""")
+_JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+_CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+#: What kafka-python's clients are made with: it names and types each setting only in its documentation.
+ClientSettings = Mapping[str, Any]
+
+
+def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's settings for Java's properties; those that only Java's clients have are left out.
+
+    `sasl.jaas.config` gives user name and password. Raises InvalidConfigError.
+    """
+    if problems := property_problems(kafka):
+        raise InvalidConfigError("Kafka client properties", problems)
+    settings: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
+    for name, known in PYTHON_PROPERTIES.items():
+        if name in kafka and is_read(name, kafka):
+            settings[known.name] = known.parse(kafka[name])
+    options = _jaas_options(kafka.get("sasl.jaas.config", ""))
+    return settings | {f"sasl_plain_{name}": options[name] for name in ("username", "password") if name in options}
+
+
+def _jaas_options(config: str) -> dict[str, str]:
+    """As Java reads them, which is by its StreamTokenizer."""
+    found = _JAAS_OPTION.findall(config)
+    return {name: _JAAS_ESCAPE.sub(_unescaped, double or single or word) for name, double, single, word in found}
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = escape[1]
+    return chr(int(character, 8)) if character[0] in "01234567" else _CONTROL_CHARACTERS.get(character, character)

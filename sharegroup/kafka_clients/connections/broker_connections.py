@@ -1,0 +1,173 @@
+"""Connections to the brokers of a cluster: one to each, and one for metadata to whichever answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from typing import TypeVar
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.quiet_task import quiet_task
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+
+#: How long a broker may take to be reached and to give its metadata before the next one is asked. Requests of clients
+#: wait for the answer, and some brokers may hang.
+METADATA_TIMEOUT_S = 5.0
+#: After this time without an answer the next broker is asked for metadata as well.
+NEXT_BROKER_S = 0.5
+
+Address = tuple[str, int]
+MetadataCheck = Callable[[MetadataResponse], None]
+_Answer = TypeVar("_Answer")
+
+
+class BrokerConnections:
+    """Knows the bootstrap servers and the brokers of the newest metadata.
+
+    `settings` are kafka-python's. `metadata_timeout_s` is how long one broker may take to answer a Metadata request.
+    """
+
+    def __init__(self, settings: ClientSettings, metadata_timeout_s: float = METADATA_TIMEOUT_S) -> None:
+        self._settings, self._metadata_timeout_s = settings, metadata_timeout_s
+        self._bootstrap = [_address(server) for server in settings["bootstrap_servers"]]
+        self._by_node: dict[int, KeptConnection] = {}
+        self._addresses: dict[int, Address] = {}
+        self._present: list[int] = []
+        self._for_metadata: dict[Address, KeptConnection] = {}
+        self._last_answered: Address | None = None
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers of the newest metadata, sorted."""
+        return self._present
+
+    def address(self, node_id: int) -> Address:
+        """A broker's (host, port); while it is away, where it was. Raises UpstreamUnavailableError."""
+        try:
+            return self._addresses[node_id]
+        except KeyError:
+            raise UpstreamUnavailableError(f"there is no upstream broker {node_id}") from None
+
+    def to(self, node_id: int) -> KeptConnection:
+        """The connection to a broker. Raises UpstreamUnavailableError."""
+        self.address(node_id)
+        return self._by_node[node_id]
+
+    def learn(self, metadata: MetadataResponse) -> None:
+        """Take in where the brokers are.
+
+        A broker that is absent keeps its connection: requests may be under way there, and it may come back.
+        """
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+        self._present = sorted(addresses)
+        for node_id, address in addresses.items():
+            if self._addresses.get(node_id) != address:
+                old = self._by_node.pop(node_id, None)
+                if old is not None:
+                    old.close()
+                self._by_node[node_id] = self._connection(address)
+                self._addresses[node_id] = address
+
+    async def metadata_of(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
+        """Metadata of the named topics, from any broker that answers. Raises UpstreamUnavailableError.
+
+        The broker that answered last is asked first, the bootstrap servers after all others. `check` raises
+        UpstreamUnavailableError for an answer that does not count: the next broker is asked.
+        """
+        return await self.from_any(partial(self._named_metadata, names, check))
+
+    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
+        """What `ask` gets by the connections for metadata alone.
+
+        A broker that has not answered within half a second may be silent: the next one is asked as well, and the first
+        answer counts.
+        """
+        problem: UpstreamUnavailableError | None = None
+        present = [self._addresses[node_id] for node_id in self._present]
+        candidates = dict.fromkeys([*present, *self._bootstrap])
+        left = sorted(candidates, key=lambda candidate: candidate != self._last_answered)
+        asked: dict[asyncio.Task[_Answer], Address] = {}
+        is_slow = False
+        try:
+            while left or asked:
+                if left and (is_slow or not asked):
+                    address = left.pop(0)
+                    asked[quiet_task(self._answer_of(address, ask))] = address
+                timeout_s = NEXT_BROKER_S if left else None
+                done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                is_slow = not done
+                for task in done:
+                    address = asked.pop(task)
+                    try:
+                        answer = task.result()
+                    except UpstreamUnavailableError as error:
+                        problem = error
+                    else:
+                        self._answered(address)
+                        return answer
+        finally:
+            for task in asked:
+                task.cancel()
+        assert problem is not None
+        raise problem
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in (*self._by_node.values(), *self._for_metadata.values()):
+            connection.close()
+
+    def _connection(self, address: Address) -> KeptConnection:
+        return KeptConnection(*address, self._settings)
+
+    async def _answer_of(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
+        """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
+        connection = self._for_metadata.get(address)
+        if connection is None:
+            connection = self._for_metadata[address] = self._connection(address)
+        try:
+            async with asyncio.timeout(self._metadata_timeout_s):
+                return await ask(connection)
+        except TimeoutError:
+            if self._for_metadata.get(address) is connection:  # and not given up on by another who asked
+                del self._for_metadata[address]
+            connection.close()
+            problem = f"broker {address[0]}:{address[1]} gave no metadata within {self._metadata_timeout_s:g} s"
+            raise UpstreamUnavailableError(problem) from None
+
+    @staticmethod
+    async def _named_metadata(
+        names: Collection[str], check: MetadataCheck | None, connection: KeptConnection
+    ) -> MetadataResponse:
+        topic = MetadataRequest.MetadataRequestTopic
+        topics = [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
+        asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = await connection.ask(asked, MetadataResponse)
+        check_knows_brokers(answer)
+        if check is not None:
+            check(answer)
+        return answer
+
+    def _answered(self, address: Address) -> None:
+        """It is asked first from now on; what was begun with others ends."""
+        self._last_answered = address
+        kept = {at: connection for at, connection in self._for_metadata.items() if at == address}
+        self._for_metadata = {at: connection for at, connection in self._for_metadata.items() if at != address}
+        for connection in self._for_metadata.values():
+            connection.close()
+        self._for_metadata = kept
+
+
+def check_knows_brokers(answer: MetadataResponse) -> None:
+    """Raise UpstreamUnavailableError for the answer of a broker that has just started and knows no others."""
+    if not answer.brokers:
+        raise UpstreamUnavailableError("a broker does not know the cluster yet")
+
+
+def _address(server: str) -> Address:
+    host, _, port = server.rpartition(":")
+    return host.strip("[]"), int(port)

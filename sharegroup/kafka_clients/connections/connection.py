@@ -1,0 +1,211 @@
+"""One connection to an upstream broker: frames in order, whoever wrote them.
+
+`forward` takes a client's frame as it is, `ask` a request of our own. Kafka answers in the order of the requests, so
+the responses belong to the requests that wait, first come first served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.broker_login import log_in
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
+from sharegroup.kafka_clients.connections.headers import Response
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "features", "tls_context"]
+
+logger = logging.getLogger(__name__)
+
+CLIENT_ID = "sharegroup-gateway"
+CONNECT_TIMEOUT_S = 10.0
+#: A longer response is read on a thread: it takes milliseconds, and the event loop has others to serve. Not so records,
+#: which stay as they are.
+LARGE_BYTES, FETCH = 65_536, 1
+#: A broker's largest response is not ours to limit; this is what a length field can say.
+MAX_RESPONSE_BYTES = 2**31 - 1
+
+
+class Features(NamedTuple):
+    """A broker's ApiVersions response: {api key: (min, max)}, and its feature lists as they came."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    response: ApiVersionsResponse
+
+
+class UpstreamConnection(FrameProtocol):
+    """A connected broker. `forward` and `ask` raise UpstreamUnavailableError once it is lost."""
+
+    believes_lengths = True
+
+    def __init__(self) -> None:
+        super().__init__(MAX_RESPONSE_BYTES)
+        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._next_correlation_id = 0
+        self.is_open = False
+        #: How long the session that the login began lasts, 0 where that is not limited or known.
+        self.session_lifetime_ms = 0
+
+    @classmethod
+    async def connect(cls, host: str, port: int, settings: ClientSettings) -> Self:
+        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*).
+
+        Raises UpstreamUnavailableError; UpstreamLoginRefusedError, where it is the login.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            context = tls_context(settings)
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(cls, host, port, ssl=context), CONNECT_TIMEOUT_S
+            )
+        except (TimeoutError, OSError) as error:
+            raise UpstreamUnavailableError(f"broker {host}:{port} cannot be reached: {error}") from error
+        try:
+            await connection.log_in(host, settings)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def log_in(self, host: str, settings: ClientSettings) -> None:
+        """Authenticate, for the first time or again (KIP-368). Raises as `connect`."""
+        if settings.get("security_protocol", "").startswith("SASL"):
+            self.session_lifetime_ms = await log_in(self, host, settings)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's: requests can be sent."""
+        super().connection_made(transport)
+        self.is_open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio's: nobody will answer what waits."""
+        super().connection_lost(exc)
+        self.is_open = False
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(UpstreamUnavailableError(f"the upstream broker closed the connection: {exc}"))
+                future.exception()  # whoever waited may be gone as well
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A response: the oldest request's."""
+        if not self._waiting or len(frame) < 4 or self._waiting[0][0] != wire.correlation_id(frame):
+            self.frame_error("a response that nobody asked for")
+            return
+        _, future = self._waiting.popleft()
+        if not future.done():
+            future.set_result(frame)
+
+    def frame_error(self, problem: str) -> None:
+        """The broker does not speak Kafka's protocol."""
+        logger.error("upstream broker: %s", problem)
+        self.close()
+
+    def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
+        """Send a request; the future gives the response's frame. Neither has its length before it."""
+        self.send(frame)
+        return self._response_to(correlation_id)
+
+    def send(self, frame: bytes | bytearray | memoryview) -> None:
+        """Send a request that has no response (Produce with acks=0)."""
+        self._open_transport()
+        self.write_frame(frame)
+
+    async def ask(
+        self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
+    ) -> Response:
+        """A request of our own; what comes back is an instance of the class `response`."""
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        number = self._next_correlation_id
+        self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
+        future = self._response_to(number)
+        try:
+            async with asyncio.timeout(timeout_s):
+                frame = await future
+        except TimeoutError:
+            self.close()  # the late response would be taken for the next one's
+            raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
+        if len(frame) > LARGE_BYTES and response.API_KEY != FETCH:
+            return await asyncio.to_thread(wire.decode_response, response, version, frame)
+        return wire.decode_response(response, version, frame)
+
+    def _open_transport(self) -> asyncio.Transport:
+        if not self.is_open or self.transport is None:
+            raise UpstreamUnavailableError("the connection to the upstream broker is closed")
+        return self.transport
+
+    def _response_to(self, correlation_id: int) -> asyncio.Future[memoryview]:
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation_id, future))
+        return future
+
+    def close(self) -> None:
+        """Close; who waits gets UpstreamUnavailableError."""
+        self.is_open = False
+        self.abort()
+
+
+async def features(connection: UpstreamConnection) -> Features:
+    """What the broker offers. Old brokers know only version 0 of the question."""
+    request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
+    response = await connection.ask(request, ApiVersionsResponse, 3, CONNECT_TIMEOUT_S)
+    if response.error_code:
+        response = await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, CONNECT_TIMEOUT_S)
+    ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    return Features(ranges, response)
+
+
+def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
+    """The client side's TLS by kafka-python's settings, None without TLS.
+
+    One context serves all connections, until one of its files changes: to make one reads all authorities there are,
+    which takes a megabyte and some ten milliseconds.
+    """
+    if not settings.get("security_protocol", "").endswith("SSL"):
+        return None
+    authorities, certificate, key = (
+        _File.of(settings.get(name)) for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+    )
+    check_hostname = settings.get("ssl_check_hostname", True)
+    return _shared_context(authorities, certificate, key, settings.get("ssl_password"), check_hostname)
+
+
+class _File(NamedTuple):
+    """A file as it is now: one that has changed is another one."""
+
+    path: str | None
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: str | None) -> Self:
+        """What is not there is found out by whoever reads it."""
+        try:
+            return cls(path, Path(path).stat().st_mtime_ns if path else 0)
+        except OSError:
+            return cls(path, 0)
+
+
+@functools.lru_cache(maxsize=4)
+def _shared_context(
+    authorities: _File, certificate: _File, key: _File, password: str | None, check_hostname: bool
+) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authorities.path)
+    context.check_hostname = check_hostname
+    if certificate.path:
+        context.load_cert_chain(certificate.path, key.path, password)
+    return context

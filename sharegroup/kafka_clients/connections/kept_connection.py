@@ -1,0 +1,123 @@
+"""The gateway's own connection to an upstream broker: made when it is needed, made anew when it was lost.
+
+However many clients ask for it and come back at once, there is one attempt to connect at a time, whose outcome all
+share. After one that failed the next has to wait, and whoever asks waits with it: so a broker that is away is not
+stormed, and a client that knows no back-off of its own is given this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafka.protocol.api_message import ApiMessage
+
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.connection import (
+    Features,
+    UpstreamConnection,
+    UpstreamUnavailableError,
+    features,
+)
+from sharegroup.kafka_clients.connections.headers import Response
+
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
+
+
+class ConnectBackoff:
+    """When the next attempt to connect may be made. `now` is the event loop's clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._pause_s = FIRST_PAUSE_S
+        self._not_before = float("-inf")
+
+    def failed(self, now: float) -> None:
+        """An attempt failed; the next pause is twice as long."""
+        self._not_before = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+
+    def succeeded(self) -> None:
+        """An attempt succeeded; the next pause is the first again."""
+        self._pause_s = FIRST_PAUSE_S
+
+    def remaining_s(self, now: float) -> float:
+        """How long to wait before the next attempt."""
+        return max(0.0, self._not_before - now)
+
+
+class KeptConnection:
+    """Asks a broker over one connection, which may be another one each time; methods raise UpstreamUnavailableError."""
+
+    def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
+        self._host, self._port, self._settings = host, port, settings
+        self._connected: tuple[UpstreamConnection, Features] | None = None
+        self._connecting: asyncio.Task[tuple[UpstreamConnection, Features]] | None = None
+        self._backoff = ConnectBackoff()
+
+    async def features(self) -> Features:
+        """What the broker offers, as of the newest connection."""
+        return (await self._get())[1]
+
+    async def ask(
+        self, request: ApiMessage, response: type[Response], max_version: int | None = None, timeout_s: float = 30.0
+    ) -> Response:
+        """Ask in the newest version that both know (at most `max_version`)."""
+        connection, offered = await self._get()
+        return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
+
+    def close(self) -> None:
+        """Close; it may be opened again."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connected is not None:
+            self._connected[0].close()
+            self._connected = None
+
+    async def _get(self) -> tuple[UpstreamConnection, Features]:
+        connected = self._connected
+        if connected is not None and connected[0].is_open:
+            return connected
+        task = self._connecting
+        if task is None:
+            task = self._connecting = asyncio.ensure_future(self._connect())
+            task.add_done_callback(self._attempted)
+        try:
+            return await asyncio.shield(task)  # one who gives up waiting does not end it for the others
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise UpstreamUnavailableError("the connection to the upstream broker was closed") from None
+            raise
+
+    async def _connect(self) -> tuple[UpstreamConnection, Features]:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._backoff.remaining_s(loop.time()))
+        connection = None
+        try:
+            connection = await self._open()
+            connected = connection, await features(connection)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, UpstreamUnavailableError):
+                self._backoff.failed(loop.time())
+            raise
+        self._backoff.succeeded()
+        self._connected = connected
+        return connected
+
+    async def _open(self) -> UpstreamConnection:
+        return await UpstreamConnection.connect(self._host, self._port, self._settings)
+
+    def _attempted(self, task: asyncio.Task[tuple[UpstreamConnection, Features]]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # whoever waited has it as well; they may all be gone
+
+
+def common_version(offered: Features, request: ApiMessage, max_version: int | None) -> int:
+    """The newest version of `request` that both know. Raises UpstreamUnavailableError when there is none."""
+    low, high = request.valid_versions
+    broker_low, broker_high = offered.ranges.get(request.API_KEY, (1, 0))
+    version = min(high, broker_high, high if max_version is None else max_version)
+    if version < max(low, broker_low):
+        raise UpstreamUnavailableError(f"the upstream broker has no {request.name} of a version that is known here")
+    return int(version)

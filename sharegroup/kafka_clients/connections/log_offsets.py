@@ -1,0 +1,181 @@
+"""Where logs begin and end, and who leads them: the control requests of the job, over one connection to each broker.
+
+One Metadata request names all topics. One ListOffsets request to each leader names all of its partitions, and all
+leaders are asked at the same time. A leader that does not answer costs only its own partitions, and a partition that it
+refuses only itself. Leaders are looked up again after such an error (NOT_LEADER_OR_FOLLOWER, for example), a lost
+connection and a timeout.
+
+A broker that was paused, or cut off, may not know yet that others lead its partitions now, and would tell where their
+logs ended long ago. So each leader is asked with its leader epoch (KIP-320), and metadata with an older epoch than one
+that is known does not count: another broker is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kafka import TopicPartition
+from kafka.protocol.consumer import ListOffsetsResponse, OffsetForLeaderEpochResponse
+from kafka.protocol.metadata import MetadataResponse
+
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.broker_connections import BrokerConnections
+from sharegroup.kafka_clients.connections.list_offsets import (
+    EARLIEST,
+    LATEST,
+    epoch_ends,
+    epoch_ends_request,
+    leader_epochs,
+    list_offsets_request,
+    listed_offsets,
+)
+from sharegroup.kafka_clients.connections.silent_brokers import SilentBrokers
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+
+__all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
+
+#: How long a broker may take to answer a Metadata or a ListOffsets request, in seconds.
+METADATA_TIMEOUT_S = 2.0
+OFFSETS_TIMEOUT_S = 2.0
+#: A leader may have to search old segments for a time.
+SEARCH_TIMEOUT_S = 10.0
+
+_Topic = MetadataResponse.MetadataResponseTopic
+_Ask = Callable[[int, Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, int]]]
+
+
+class _Leadership(NamedTuple):
+    """The newest leader epoch that is known of a partition, and of which topic: one that is made again begins at 0."""
+
+    topic_id: UUID
+    epoch: int
+
+
+class LogOffsetsClient:
+    """For one event loop. `settings` are kafka-python's; `brokers` replaces the connections made of them."""
+
+    def __init__(self, settings: ClientSettings, brokers: BrokerConnections | None = None) -> None:
+        self._brokers = brokers or BrokerConnections(settings, METADATA_TIMEOUT_S)
+        self._silent = SilentBrokers(self._brokers.to)
+        self._leaders: dict[TopicPartition, int] = {}
+        self._newest: dict[TopicPartition, _Leadership] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+
+    async def topics(self, names: Collection[str]) -> list[_Topic]:
+        """The metadata of these topics; each has an error code of its own. Raises UpstreamUnavailableError."""
+        metadata = await self._brokers.metadata_of(names, self._check_is_new)
+        self._brokers.learn(metadata)
+        for topic in metadata.topics:
+            self._learn(topic)
+        return list(metadata.topics)
+
+    async def offsets(
+        self, times: Mapping[TopicPartition, int], read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition whose leader answers.
+
+        -1: there is no record at or after the time. With `read_committed` the latest offset is the last stable one.
+        Partitions without an answer are left out.
+        """
+        return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
+
+    def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The epochs of the leaders that gave the newest ends, where they said so."""
+        return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Up to which offset each log was written under leaders up to an epoch. Without an answer: left out."""
+        return await self._of_leaders(epochs, self._ask_for_epochs)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Forget the leaders of topics that nobody asks for any more."""
+        self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
+        self._newest = {p: newest for p, newest in self._newest.items() if p.topic not in topics}
+        self._epochs = {p: epoch for p, epoch in self._epochs.items() if p.topic not in topics}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._silent.close()
+        self._brokers.close()
+
+    def _check_is_new(self, metadata: MetadataResponse) -> None:
+        """Raise UpstreamUnavailableError if a leader epoch is older than one that is known."""
+        for topic in metadata.topics:
+            for partition in topic.partitions:
+                newest = self._newest.get(TopicPartition(topic.name, partition.partition_index))
+                if newest and newest.topic_id == topic.topic_id and newest.epoch > partition.leader_epoch:
+                    raise UpstreamUnavailableError("a broker does not know all leaders of today yet")
+
+    def _learn(self, topic: _Topic) -> None:
+        for described in topic.partitions:
+            partition = TopicPartition(topic.name, described.partition_index)
+            self._leaders[partition] = described.leader_id
+            if topic.topic_id not in (None, NO_TOPIC_ID):  # brokers before 2.8 have no ids
+                self._newest[partition] = _Leadership(topic.topic_id, described.leader_epoch)
+
+    async def _of_leaders(self, asked: Mapping[TopicPartition, int], ask: _Ask) -> dict[TopicPartition, int]:
+        """What the leaders answer, all asked at the same time."""
+        await self._look_up(p for p in asked if self._leaders.get(p, -1) < 0)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in asked:
+            if (leader := self._leaders.get(partition, -1)) >= 0:
+                by_leader.setdefault(leader, []).append(partition)
+        answers = (ask(leader, {p: asked[p] for p in led}) for leader, led in by_leader.items())
+        return {partition: offset for found in await asyncio.gather(*answers) for partition, offset in found.items()}
+
+    async def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        names = {partition.topic for partition in partitions}
+        if names:
+            try:
+                await self.topics(names)
+            except UpstreamUnavailableError:
+                return  # their leaders stay unknown, and their offsets too
+
+    async def _ask(
+        self, leader: int, times: Mapping[TopicPartition, int], read_committed: bool
+    ) -> dict[TopicPartition, int]:
+        if leader in self._silent:
+            self._lost(times)
+            return {}
+        is_search = any(time_ms >= 0 for time_ms in times.values())
+        timeout_s = SEARCH_TIMEOUT_S if is_search else OFFSETS_TIMEOUT_S
+        epochs = {p: self._newest[p].epoch for p in times if p in self._newest}
+        request = list_offsets_request(times, read_committed, epochs)
+        try:
+            connection = self._brokers.to(leader)
+        except UpstreamUnavailableError:
+            self._lost(times)
+            return {}
+        try:
+            async with asyncio.timeout(timeout_s):  # the connection may have to be made first
+                answer = await connection.ask(request, ListOffsetsResponse, timeout_s=timeout_s)
+        except (TimeoutError, UpstreamUnavailableError) as error:
+            connection.close()  # so that the broker is asked over a new one
+            self._lost(times)
+            self._silent.add(leader, str(error) or f"no answer within {timeout_s:g} s")
+            return {}
+        found = listed_offsets(answer)
+        if not read_committed:
+            self._epochs.update((p, epoch) for p, epoch in leader_epochs(answer).items() if times[p] == LATEST)
+        self._lost(p for p in times if p not in found)
+        return found
+
+    async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """A broker that does not answer is found to be silent by requests for offsets."""
+        if leader in self._silent:
+            return {}
+        try:
+            async with asyncio.timeout(OFFSETS_TIMEOUT_S):
+                answer = await self._brokers.to(leader).ask(epoch_ends_request(epochs), OffsetForLeaderEpochResponse)
+        except (TimeoutError, UpstreamUnavailableError):
+            return {}
+        return epoch_ends(answer)
+
+    def _lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look up who leads these partitions before they are asked for again."""
+        for partition in partitions:
+            self._leaders.pop(partition, None)

@@ -1,0 +1,66 @@
+"""Brokers that do not answer: nobody waits for them until they answer again.
+
+A request to a broker that is paused, or cut off, waits until its timeout. Only the first one does. After it the broker
+is *silent*: requests to it fail at once, and a task asks it for its features until it answers. An outage is one log
+line when it begins and one when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
+
+logger = logging.getLogger(__name__)
+
+#: Pause between two attempts to reach a silent broker, and how long each may take.
+_RETRY_S, _ATTEMPT_S = 0.5, 2.0
+
+
+class SilentBrokers:
+    """The brokers of one cluster that did not answer. `connection_to` gives the connection to a broker by its id and
+    raises UpstreamUnavailableError for one that the metadata does not have."""
+
+    def __init__(self, connection_to: Callable[[int], KeptConnection]) -> None:
+        self._connection_to = connection_to
+        self._attempts: dict[int, asyncio.Task[None]] = {}
+
+    def __contains__(self, node_id: int) -> bool:
+        return node_id in self._attempts
+
+    def add(self, node_id: int, problem: str) -> None:
+        """Treat a broker as silent until it answers."""
+        if node_id not in self._attempts:
+            logger.warning("broker %d does not answer: %s", node_id, problem)
+            self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))
+
+    def close(self) -> None:
+        """Stop asking."""
+        for task in self._attempts.values():
+            task.cancel()
+
+    async def _try_until_it_answers(self, node_id: int) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not await self._answers(node_id):
+            await asyncio.sleep(_RETRY_S)
+        del self._attempts[node_id]
+        logger.warning("broker %d answers again after %.1f s", node_id, loop.time() - began)
+
+    async def _answers(self, node_id: int) -> bool:
+        try:
+            connection = self._connection_to(node_id)
+        except UpstreamUnavailableError:
+            return False
+        try:
+            async with asyncio.timeout(_ATTEMPT_S):
+                await connection.features()
+        except TimeoutError:
+            connection.close()  # the attempt to connect is given up, too
+            return False
+        except UpstreamUnavailableError:
+            return False
+        return True

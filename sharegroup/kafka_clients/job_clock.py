@@ -1,0 +1,101 @@
+"""The job's clock: the brokers' time, as the job's own appends tell it, carried on by a clock that nobody sets.
+
+Times that decide something (when locks and sessions end, how long a request has waited, which days of a table are old)
+are compared with the append times of rows, so they must be the brokers'. The wall clocks of the driver and of the
+executors are not used: they may be wrong by any amount, and may be set at any time.
+
+Brokers may disagree. The job does not ask which of them is right:
+
+    latest    the time of the broker that is ahead of the others. Locks and sessions start at it.
+    earliest  the time of the broker that is behind the others. Locks and sessions end by it.
+
+So no lock ends early by any broker's clock, and one lasts longer by as much as the brokers' clocks differ.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sharegroup.kafka_clients.broker_clock import DRIFT, BrokerClock
+from sharegroup.kafka_clients.steady_time import steady_ms
+
+#: Partitions that the job appended to longer ago than this, compared with the newest append, are left out: what they
+#: tell is no longer exact.
+FRESH_MS = 300_000
+#: How often a job that has work appends to each partition of its request topics, in ms.
+PROBE_MS = 60_000
+
+#: A partition of one of the job's topics; all appends to it are timed by its leader.
+Place = tuple[str, int]
+
+
+class BrokersTime(NamedTuple):
+    """The time of the broker that is behind the others, and of the one that is ahead, in ms since the epoch."""
+
+    earliest_ms: int
+    latest_ms: int
+
+
+class ClockReading(NamedTuple):
+    """The brokers' earliest time at a steady time (`steady_ms`), for other processes of the same machine."""
+
+    steady_ms: int
+    earliest_ms: int
+
+    def earliest_at(self, steady_ms: int) -> int:
+        """Return a time that no broker was behind at `steady_ms`: the longer ago the reading is, the more is taken
+        off, because clocks drift."""
+        passed_ms = steady_ms - self.steady_ms
+        return self.earliest_ms + passed_ms - int(DRIFT * abs(passed_ms))
+
+
+class ClockUnknownError(Exception):
+    """The brokers' time was asked for before anything was appended."""
+
+
+class JobClock:
+    """Learns from appends and tells the time. Threads of the producer and of the query may use it at the same time.
+
+    `local_ms` is the steady clock.
+    """
+
+    def __init__(self, local_ms: Callable[[], int] = steady_ms) -> None:
+        self.local_ms = local_ms
+        self._clocks: dict[Place, BrokerClock] = {}
+        self._heard_ms: dict[Place, int] = {}
+        self._probed_ms: int | None = None
+        self._lock = threading.Lock()
+
+    def appended(self, place: Place, sent_ms: int, append_ms: int) -> None:
+        """Take in that a row which was sent at `sent_ms` (local) was appended at `append_ms`, as is known just now."""
+        with self._lock:
+            now_ms = self._heard_ms[place] = self.local_ms()
+            self._clocks.setdefault(place, BrokerClock()).appended(sent_ms, append_ms, now_ms)
+
+    def now(self) -> BrokersTime:
+        """Return the brokers' time. Raises ClockUnknownError."""
+        return self._at(self.local_ms())
+
+    def reading(self) -> ClockReading:
+        """Return the brokers' earliest time with the local time. Raises ClockUnknownError."""
+        local_ms = self.local_ms()
+        return ClockReading(local_ms, self._at(local_ms).earliest_ms)
+
+    def is_probe_due(self) -> bool:
+        """Return whether the leaders of the request topics have to be asked for their time again."""
+        return self._probed_ms is None or self.local_ms() - self._probed_ms >= PROBE_MS
+
+    def probes(self) -> None:
+        """Note that they are asked now."""
+        self._probed_ms = self.local_ms()
+
+    def _at(self, local_ms: int) -> BrokersTime:
+        with self._lock:
+            newest_ms = max(self._heard_ms.values(), default=0)
+            fresh = [place for place, heard_ms in self._heard_ms.items() if newest_ms - heard_ms <= FRESH_MS]
+            bounds = [self._clocks[place].bounds_ms(local_ms) for place in fresh]
+        if not bounds:
+            raise ClockUnknownError("nothing was appended yet")
+        return BrokersTime(min(earliest for earliest, _ in bounds), max(latest for _, latest in bounds))

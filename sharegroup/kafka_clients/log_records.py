@@ -1,0 +1,36 @@
+"""Records of a log, read without taking them from anybody."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from sharegroup.kafka_clients.client_settings import ClientSettings
+
+_POLL_MS = 200
+
+
+def read_records(
+    settings: ClientSettings, key: TopicPartition, start: int | None, limit: int, timeout_ms: int
+) -> list[Any]:
+    """Up to `limit` records, kafka-python's, from an offset (None: 0) within the log to its present end.
+
+    Raises KafkaTimeoutError, and what else kafka-python's KafkaError is.
+    """
+    consumer = KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, max_poll_records=limit)
+    deadline = time.monotonic() + timeout_ms / 1000
+    try:
+        consumer.assign([key])
+        first, end = consumer.beginning_offsets([key])[key], consumer.end_offsets([key])[key]
+        consumer.seek(key, min(max(first, start or 0), end))
+        found: list[Any] = []
+        while len(found) < limit and consumer.position(key) < end:
+            if time.monotonic() > deadline:
+                raise KafkaTimeoutError(f"{key.topic}-{key.partition} was not read within {timeout_ms} ms")
+            found += consumer.poll(timeout_ms=_POLL_MS).get(key, [])
+        return found[:limit]
+    finally:
+        consumer.close()

@@ -1,0 +1,1 @@
+"""The three topics of rows: create them, write requests, read responses."""

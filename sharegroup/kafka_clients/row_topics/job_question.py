@@ -1,0 +1,75 @@
+"""One request to a group's job by a row, and its answer, for one who has the job's configuration."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafka.errors import KafkaError
+
+from sharegroup.config import Config
+from sharegroup.errors import RequestError, ShareGroupError, error_code
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
+from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.rows.share_group_responses import (
+    AlterConfigsResponse,
+    AlterOffsetsResponse,
+    InvokeConsumerRebalanceResponse,
+    RemoveMembersResponse,
+)
+
+#: A busy job answers within seconds; one that is restarted takes a minute.
+TIMEOUT_S = 120.0
+_POLL_MS = 100
+
+R = TypeVar("R", InvokeConsumerRebalanceResponse, RemoveMembersResponse, AlterOffsetsResponse, AlterConfigsResponse)
+
+
+class JobNotAnsweringError(ShareGroupError):
+    """The group's job did not answer in time: is it running? It may still do what it was asked for."""
+
+
+def ask_job(
+    config: Config,
+    group_id: str,
+    request: Callable[[RowChannel, str], ShareGroupRequest],
+    kind: type[R],
+    timeout_s: float = TIMEOUT_S,
+) -> R:
+    """The answer to a request. `request` makes it, of the channel and the request's id, which is its key as well.
+
+    Raises RequestError with what the coordinator refuses it for, JobNotAnsweringError, KafkaUnavailableError.
+    """
+    job = config.job_of(group_id)
+    name = f"admin-{uuid.uuid4().hex}"
+    try:
+        settings = python_properties(job.bootstrap_servers, job.kafka)
+        channel = RowChannel(settings, RowTopics(*job.topics), name)
+        try:
+            answer = _answer(channel, lambda: request(channel, name), name, kind, time.monotonic() + timeout_s)
+        finally:
+            channel.close()
+    except KafkaError as error:
+        raise KafkaUnavailableError(f"cannot ask the job by {job.bootstrap_servers}: {error}") from error
+    if answer is None:
+        raise JobNotAnsweringError(f"the job of group {group_id} has not answered within {timeout_s:g} s")
+    if answer.error_code:
+        raise RequestError(error_code(answer.error_code), answer.error_message or f"error {answer.error_code}")
+    return answer
+
+
+def _answer(
+    channel: RowChannel, request: Callable[[], ShareGroupRequest], name: str, kind: type[R], deadline_s: float
+) -> R | None:
+    if not channel.open():  # the job has not made its topics
+        return None
+    channel.send([request()], wait=True)
+    while time.monotonic() < deadline_s:
+        for response in channel.poll(_POLL_MS):
+            if isinstance(response, kind) and response.id == name:
+                return response
+    return None

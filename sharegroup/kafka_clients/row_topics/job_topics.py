@@ -1,0 +1,140 @@
+"""The three topics of the job: made where they are missing, and looked at where they are there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.kafka_clients.cluster_description import describe_cluster
+from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
+
+logger = logging.getLogger(__name__)
+
+#: `create_topics`: as many replicas as the cluster can have, up to `MOST_REPLICAS`.
+WHAT_THE_CLUSTER_CAN = -1
+MOST_REPLICAS = 3
+#: CreateTopics: the broker's `default.replication.factor` (KIP-464, brokers from 2.4 on).
+_BROKERS_DEFAULT = -1
+_TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
+#: Configs by name, by topic; a topic whose configs may not be seen has none.
+TopicConfigs = Mapping[str, Mapping[str, str]]
+_BROKERS_CLOCK = "LogAppendTime"
+_TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
+
+
+class UnfitTopicsError(ShareGroupError):
+    """Topics that the job did not make are set up so that it would lose rows, or take the clients' word for times."""
+
+
+def create_topics(
+    settings: Mapping[str, Any],
+    topics: Mapping[str, int],
+    replication: int,
+    retention_ms: int,
+    timed: Collection[str] = (),
+) -> None:
+    """Create the missing ones of `topics` (name -> partitions), with the broker's clock as their rows' time.
+
+    `replication` is the number of replicas, or WHAT_THE_CLUSTER_CAN: 3, or one on each broker where these are fewer, or
+    the brokers' default where they refuse that. Topics with three replicas or more are created with
+    `min.insync.replicas` of 2, so that no row is on one disk alone when its append is answered. Those that are there
+    must keep their rows, and those of them that are `timed` have the broker's clock as well. A topic with a single
+    replica is warned of. Raises KafkaUnavailableError, UnfitTopicsError.
+    """
+    admin = None
+    try:
+        admin = KafkaAdminClient(**settings)
+        present = set(topics) & set(admin.list_topics())
+        missing = {name: partitions for name, partitions in topics.items() if name not in present}
+        if missing:
+            try:
+                _create(admin, missing, replication, retention_ms)
+            except TopicAlreadyExistsError:  # another job or member created it in between
+                present = set(topics)
+            admin.wait_for_topics(list(missing))
+        configs = _describe_configs(admin, sorted(topics))
+        _check_topics({name: configs[name] for name in sorted(present)}, timed)
+        _log_replicas(admin, configs)
+    except KafkaError as error:
+        raise KafkaUnavailableError(f"cannot create the topics {', '.join(topics)}: {error}") from error
+    finally:
+        if admin is not None:
+            admin.close()
+
+
+def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
+    """All in one request. Raises kafka-python's errors."""
+    if replication != WHAT_THE_CLUSTER_CAN:
+        admin.create_topics(_new_topics(topics, replication, retention_ms))
+        return
+    brokers = [broker for broker in describe_cluster(admin)["brokers"] if not broker.get("is_fenced")]
+    replication = min(MOST_REPLICAS, max(1, len(brokers)))
+    try:
+        admin.create_topics(_new_topics(topics, replication, retention_ms))
+    except (InvalidReplicationFactorError, PolicyViolationError) as error:  # a broker went, or a policy knows better
+        logger.warning("the brokers refuse topics with %d replicas, their default is used: %s", replication, error)
+        admin.create_topics(_new_topics(topics, _BROKERS_DEFAULT, retention_ms))
+
+
+def _new_topics(topics: Mapping[str, int], replication: int, retention_ms: int) -> list[NewTopic]:
+    config = {_TIMESTAMP_TYPE: _BROKERS_CLOCK, _CLEANUP_POLICY: "delete", "retention.ms": str(retention_ms)}
+    if replication >= MOST_REPLICAS:
+        config[_MIN_INSYNC_REPLICAS] = "2"
+    return [
+        NewTopic(name, num_partitions=partitions, replication_factor=replication, topic_configs=config)
+        for name, partitions in topics.items()
+    ]
+
+
+def _describe_configs(admin: KafkaAdminClient, names: Collection[str]) -> TopicConfigs:
+    keys = [_TIMESTAMP_TYPE, _CLEANUP_POLICY, _MIN_INSYNC_REPLICAS]
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, keys) for name in names]
+    described = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {name: {key: config["value"] for key, config in described.get(name, {}).items()} for name in names}
+
+
+def _check_topics(configs: TopicConfigs, timed: Collection[str]) -> None:
+    """Raise UnfitTopicsError with all that is wrong; what may not be looked at is warned of."""
+    problems = []
+    for name, found in configs.items():
+        if not found:
+            logger.warning("the configs of topic %s cannot be seen: does it have %s?", name, _TOPIC_CONFIGS)
+            continue
+        if name in timed and found[_TIMESTAMP_TYPE] != _BROKERS_CLOCK:
+            problems.append(
+                f"topic {name} has {_TIMESTAMP_TYPE}={found[_TIMESTAMP_TYPE]}, by which the clocks of its producers "
+                f"would decide when locks end: set {_TIMESTAMP_TYPE}={_BROKERS_CLOCK}"
+            )
+        if "compact" in found[_CLEANUP_POLICY]:
+            problems.append(
+                f"topic {name} has {_CLEANUP_POLICY}={found[_CLEANUP_POLICY]}, by which rows would be lost: "
+                f"set {_CLEANUP_POLICY}=delete"
+            )
+    if problems:
+        raise UnfitTopicsError("; ".join(problems))
+
+
+def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
+    replicas = {
+        topic["name"]: min(len(partition["replica_nodes"]) for partition in topic["partitions"])
+        for topic in admin.describe_topics(list(configs))
+    }
+    alike: dict[str, list[str]] = {}
+    for name, count in replicas.items():
+        minimum = configs[name].get(_MIN_INSYNC_REPLICAS, "unknown")
+        alike.setdefault(f"replicas: {count}, {_MIN_INSYNC_REPLICAS}: {minimum}", []).append(name)
+    for what, names in alike.items():
+        logger.info("topics %s: %s", ", ".join(names), what)
+    if alone := [name for name, count in replicas.items() if count == 1]:
+        logger.warning(
+            "one replica of topics %s: without its broker the job waits, and acknowledgements that it has not read yet "
+            "go with the broker's disk; on three brokers give them three (request.topic.replication.factor)",
+            ", ".join(alone),
+        )

@@ -1,0 +1,55 @@
+"""An administrator's requests about a group's members, for one who has the job's configuration: a row, and its answer.
+
+What the group coordinator does is in `core.group_coordinator.administration.member_administration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sharegroup.config import Config
+from sharegroup.kafka_clients.row_topics.job_question import TIMEOUT_S, JobNotAnsweringError, ask_job
+from sharegroup.kafka_clients.row_topics.row_channel import RowChannel
+from sharegroup.protocol.rows.share_group_requests import (
+    InvokeConsumerRebalanceRequest,
+    MemberIdentity,
+    RemoveMembersRequest,
+)
+from sharegroup.protocol.rows.share_group_responses import (
+    InvokeConsumerRebalanceResponse,
+    MemberError,
+    RemoveMembersResponse,
+)
+
+__all__ = ["JobNotAnsweringError", "invoke_consumer_rebalance", "remove_members"]
+
+
+def invoke_consumer_rebalance(
+    config: Config, group_id: str, timeout_s: float = TIMEOUT_S
+) -> tuple[MemberIdentity, ...]:
+    """Have static members that are away leave now, and the assignor run (KIP-345); those that have left.
+
+    Raises RequestError with what the coordinator refuses it for (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST
+    for a group without members), JobNotAnsweringError, KafkaUnavailableError.
+    """
+
+    def request(_channel: RowChannel, name: str) -> InvokeConsumerRebalanceRequest:
+        return InvokeConsumerRebalanceRequest(name, group_id, name)
+
+    return ask_job(config, group_id, request, InvokeConsumerRebalanceResponse, timeout_s).removed
+
+
+def remove_members(
+    config: Config, group_id: str, members: Iterable[MemberIdentity], timeout_s: float = TIMEOUT_S
+) -> tuple[MemberError, ...]:
+    """Have members leave now, whose records are released; what became of each.
+
+    Raises RequestError (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST), JobNotAnsweringError,
+    KafkaUnavailableError.
+    """
+    named = tuple(members)
+
+    def request(_channel: RowChannel, name: str) -> RemoveMembersRequest:
+        return RemoveMembersRequest(name, group_id, name, members=named)
+
+    return ask_job(config, group_id, request, RemoveMembersResponse, timeout_s).member_errors

@@ -1,0 +1,105 @@
+"""A member's connections to Kafka: request rows out, its own response rows in, metadata of its topics."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kafka import KafkaProducer
+
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.job_clock import ClockUnknownError, JobClock
+from sharegroup.kafka_clients.response_partitions import METADATA_AGE_MS, ResponsePartitions, responses_consumer
+from sharegroup.kafka_clients.topic_lookup import TopicLookup
+from sharegroup.protocol.rows.response_rows import Response, decode_responses
+from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
+
+logger = logging.getLogger(__name__)
+
+APPEND_TIMEOUT_S = 30
+
+
+class RowTopics(NamedTuple):
+    """The job's three topics."""
+
+    share_group_requests: str
+    share_partition_requests: str
+    responses: str
+
+
+class RowChannel:
+    """`settings` are kafka-python's; responses are those keyed by `reply_to`.
+
+    `send` may be called from any thread, everything else from one.
+    """
+
+    def __init__(self, settings: ClientSettings, topics: RowTopics, reply_to: str) -> None:
+        self._topics = topics
+        self._key = reply_to.encode()
+        self._producer = KafkaProducer(
+            **{"metadata_max_age_ms": METADATA_AGE_MS, **settings}, acks="all", enable_idempotence=True, linger_ms=1
+        )
+        self._consumer = responses_consumer(settings)
+        self._partitions = ResponsePartitions(topics.responses, self._key)
+        self._topics_of_cluster = TopicLookup(settings)
+        self._clock = JobClock()
+
+    def open(self) -> bool:
+        """Begin to read responses, from the end; False while the job has not made its topics."""
+        return self._partitions.open(self._consumer)
+
+    def poll(self, timeout_ms: int) -> list[Response]:
+        """The member's responses; other members' rows of the same partition are not even decoded."""
+        responses: list[Response] = []
+        self._partitions.follow(self._consumer)
+        for partition, messages in self._consumer.poll(timeout_ms=timeout_ms).items():
+            self._partitions.took(partition, messages)
+            for message in messages:
+                if message.key == self._key:
+                    try:
+                        responses += decode_responses(message.value)
+                    except ValueError as error:
+                        logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
+        return responses
+
+    def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
+        """Produce rows; `wait` until the broker has them. Raises KafkaError."""
+        futures = []
+        for request in requests:
+            is_group = isinstance(request, ShareGroupRequest)
+            topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
+            sent = self._producer.send(topic, key=request.kafka_key, value=request.encode())
+            futures.append(sent.add_callback(functools.partial(self._tell_time, self._clock.local_ms())))
+        if wait:
+            for future in futures:
+                future.get(timeout=APPEND_TIMEOUT_S)
+
+    def brokers_ahead_ms(self) -> int:
+        """How far the brokers' clocks are ahead of this machine's steady clock, as the appends of `send` tell it."""
+        try:
+            return self._clock.now().latest_ms - self._clock.local_ms()
+        except ClockUnknownError:  # a member that has appended nothing holds nothing: no lock goes by this guess
+            return int(time.time() * 1000) - self._clock.local_ms()
+
+    def _tell_time(self, sent_ms: int, appended: Any) -> None:
+        """Take the time of an append; `appended` is kafka-python's metadata."""
+        if appended.timestamp >= 0:
+            self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
+
+    def topic_names(self) -> set[str]:
+        """The topics that there are, and that may be seen. Raises KafkaError."""
+        return self._topics_of_cluster.names()
+
+    def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Those topics that exist, as they are now. Raises KafkaError."""
+        return self._topics_of_cluster.look(names)
+
+    def close(self) -> None:
+        """Send what is on its way, then close the connections."""
+        self._producer.close(timeout=APPEND_TIMEOUT_S)
+        self._consumer.close()
+        self._topics_of_cluster.close()

@@ -1,0 +1,69 @@
+"""What a member tells the job of its topics: their ids, and how many partitions they have."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+
+from sharegroup.kafka_clients.cluster_description import describe_cluster
+from sharegroup.protocol.rows.share_group_requests import TopicMetadata
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
+
+
+class TopicLookup:
+    """Asks the brokers, by kafka-python's `settings`; connects at the first look. Methods raise KafkaError."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._admin: KafkaAdminClient | None = None
+        self._cluster_id: str | None = None
+
+    def names(self) -> set[str]:
+        """The topics that there are, and that may be seen."""
+        return set(self._connected().list_topics())
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Those of the topics that exist, as they are now."""
+        present = self.names()  # asking for a missing one could create it
+        wanted = [name for name in names if name in present]
+        admin = self._connected()
+        described = admin.describe_topics(wanted) if wanted else []
+        return {
+            topic["name"]: TopicMetadata(
+                topic_id_text(self._topic_id(admin, topic["name"], topic.get("topic_id"))),
+                len(topic["partitions"]),
+            )
+            for topic in described
+            if not topic["error_code"] and topic["partitions"]
+        }
+
+    def _connected(self) -> KafkaAdminClient:
+        if self._admin is None:
+            self._admin = KafkaAdminClient(**self._settings)
+        return self._admin
+
+    def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
+        """The broker's id; one from before 2.8 has none, and the gateway and the job make the same of the name."""
+        topic_id = NO_TOPIC_ID if of_broker is None else uuid.UUID(str(of_broker))
+        if topic_id != NO_TOPIC_ID:
+            return topic_id
+        if self._cluster_id is None:
+            self._cluster_id = describe_cluster(admin).get("cluster_id")
+        return made_topic_id(self._cluster_id, name)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._admin is not None:
+            self._admin.close()
+
+
+def topic_id(settings: Mapping[str, Any], name: str) -> str:
+    """One topic's id, by a connection of its own. Raises KeyError where there is no such topic, and KafkaError."""
+    lookup = TopicLookup(settings)
+    try:
+        return lookup.look([name])[name].topic_id
+    finally:
+        lookup.close()

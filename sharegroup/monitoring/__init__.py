@@ -1,0 +1,1 @@
+"""Metrics, and the HTTP server that exposes them to Prometheus."""

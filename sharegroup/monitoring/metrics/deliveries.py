@@ -1,0 +1,73 @@
+"""What the rows of `delivery_log` add up to, by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.group_labels import GroupLabels
+from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram
+from sharegroup.types import Cause, RecordState
+
+#: Why a record is archived that would have come again.
+DELIVERY_LIMIT = "delivery_limit"
+_ACKNOWLEDGED = {cause.value for cause in (Cause.ACCEPT, Cause.RELEASE, Cause.REJECT, Cause.RENEW, Cause.GAP)}
+_GIVEN_BACK = {Cause.MEMBER_LEFT.value, Cause.UNACQUIRE.value}
+_WOULD_COME_AGAIN = {Cause.RELEASE.value, Cause.LOCK_TIMEOUT.value, Cause.MEMBER_LEFT.value}
+
+
+class Deliveries:
+    """Counts transitions."""
+
+    def __init__(self, labels: GroupLabels) -> None:
+        self._labels = labels
+        self._acquired = Counter(catalogue.RECORDS_ACQUIRED)
+        self._acknowledged = Counter(catalogue.ACKNOWLEDGEMENTS)
+        self._timeouts = Counter(catalogue.LOCK_TIMEOUTS)
+        self._archived = Counter(catalogue.ARCHIVED)
+        self._given_back = Counter(catalogue.GIVEN_BACK)
+        self._delivery_counts = Histogram(catalogue.DELIVERY_COUNT)
+        self._counters = self._acquired, self._acknowledged, self._timeouts, self._archived, self._given_back
+
+    def begin(self, group: str) -> None:
+        """Have the series of a label there, at 0, before anything happens: Prometheus sees an increase only between two
+        scrapes that have the series."""
+        self._acquired.add(0, group)
+        self._timeouts.add(0, group)
+        for reason in (DELIVERY_LIMIT, Cause.REJECT.value):
+            self._archived.add(0, group, reason)
+        for cause in sorted(_GIVEN_BACK):
+            self._given_back.add(0, group, cause)
+        for cause in sorted(_ACKNOWLEDGED):
+            self._acknowledged.add(0, group, cause)
+
+    def take(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Count rows of `delivery_log`."""
+        for row in rows:
+            self._count(self._labels.of(row["group_id"]), row["last_offset"] - row["first_offset"] + 1, row)
+
+    def _count(self, group: str, records: int, row: Mapping[str, Any]) -> None:
+        cause = row["cause"]
+        if cause == Cause.FETCH.value:
+            self._acquired.add(records, group)
+            self._delivery_counts.observe(row["delivery_count"], group, times=records)
+        elif cause in _ACKNOWLEDGED:
+            self._acknowledged.add(records, group, cause)
+        elif cause == Cause.LOCK_TIMEOUT.value:
+            self._timeouts.add(records, group)
+        elif cause in _GIVEN_BACK:
+            self._given_back.add(records, group, cause)
+        if row["to_state"] == RecordState.ARCHIVED.name and cause != Cause.UNCLEAN_ELECTION.value:
+            self._archived.add(records, group, DELIVERY_LIMIT if cause in _WOULD_COME_AGAIN else cause)
+
+    def forget(self, group: str) -> None:
+        """The group with this label is no more."""
+        for series in (*self._counters, self._delivery_counts):
+            series.forget(group)
+
+    def families(self) -> Iterator[Family]:
+        """As they are now."""
+        for counter in self._counters:
+            yield counter.family()
+        yield self._delivery_counts.family()

@@ -1,0 +1,75 @@
+"""Groups, members and share-partitions as the group coordinator's tables have them, by what changes in the rows."""
+
+from __future__ import annotations
+
+from collections import Counter as Bag
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.group_labels import GroupLabels
+from sharegroup.monitoring.metrics.metric import Counter, Family, gauge
+
+_Row = Mapping[str, Any]
+
+
+class GroupCounts:
+    """`change` is told each row as it was and as it becomes; None: it is not there."""
+
+    def __init__(self, labels: GroupLabels) -> None:
+        self._labels = labels
+        self._states: Bag[str] = Bag()
+        self._members: Bag[str] = Bag()
+        self._statuses: Bag[str] = Bag()
+        self._rebalances = Counter(catalogue.REBALANCES)
+
+    def begin(self) -> None:
+        """The tables are read again: what there is will be told as changes from nothing."""
+        for bag in (self._states, self._members, self._statuses):
+            bag.clear()
+
+    def group(self, before: _Row | None, after: _Row | None) -> str | None:
+        """Of `share_groups`; the label of a group that is no more, if it had its own."""
+        _move(self._states, before and before["group_state"], after and after["group_state"])
+        if after and not before:
+            self._members[self._labels.of(after["group_id"])] += 0
+            self._rebalances.add(0, self._labels.of(after["group_id"]))
+        if before and after is None and self._labels.forget(before["group_id"]):
+            self._rebalances.forget(before["group_id"])
+            del self._members[before["group_id"]]
+            return str(before["group_id"])
+        return None
+
+    def rebalanced(self, before: _Row | None, after: _Row | None) -> None:
+        """Count the epochs between two rows of `share_groups`. A new group has had one when its epoch is 2, and so has
+        one that is created again: its epoch is lower than before."""
+        if after is not None:
+            epoch, last = after["group_epoch"], before["group_epoch"] if before is not None else 1
+            self._rebalances.add(epoch - (last if last <= epoch else 1), self._labels.of(after["group_id"]))
+
+    def member(self, before: _Row | None, after: _Row | None) -> None:
+        """Of `share_group_members`."""
+        row = before or after
+        if row is not None and (before is None) != (after is None):
+            label = self._labels.of(row["group_id"])
+            _move(self._members, before and label, after and label)
+
+    def share_partition(self, before: _Row | None, after: _Row | None) -> None:
+        """Of `share_partitions`."""
+        _move(self._statuses, before and before["status"], after and after["status"])
+
+    def families(self) -> Iterator[Family]:
+        """As they are now."""
+        states = {"Empty": 0, "Stable": 0, "Dead": 0} | self._states
+        yield gauge(catalogue.GROUPS, [((state,), count) for state, count in states.items()])
+        yield gauge(catalogue.MEMBERS, [((group,), count) for group, count in self._members.items()])
+        statuses = {"initializing": 0, "initialized": 0, "deleting": 0} | self._statuses
+        yield gauge(catalogue.SHARE_PARTITIONS, [((status,), count) for status, count in statuses.items()])
+        yield self._rebalances.family()
+
+
+def _move(bag: Bag[str], before: Any, after: Any) -> None:
+    if before:
+        bag[before] -= 1
+    if after:
+        bag[after] += 1

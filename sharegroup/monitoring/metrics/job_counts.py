@@ -1,0 +1,138 @@
+"""All that the job counts, of both queries. Each micro-batch is told once, when it is through.
+
+A scrape is given `families`: it reads sums, and asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sharegroup.errors import error_name
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.deliveries import Deliveries
+from sharegroup.monitoring.metrics.group_counts import GroupCounts
+from sharegroup.monitoring.metrics.group_labels import GroupLabels
+from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram, Kind, Labels, Metric, gauge
+from sharegroup.monitoring.metrics.share_partitions import SharePartitionSizes
+from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+
+#: A table, and a row of it as it was and as it becomes; None: it is not there.
+RowChange = tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]
+
+_COUNTERS = (
+    catalogue.STARTS,
+    catalogue.PART_SECONDS,
+    catalogue.STATE_RECORDS,
+    catalogue.REQUEST_ROWS,
+    catalogue.REFUSED,
+    catalogue.REJECTED_ROWS,
+    catalogue.UPKEEPS,
+    catalogue.UPKEEP_SECONDS,
+    catalogue.UPKEEP_FAILURES,
+    catalogue.SPARK_PART_SECONDS,
+    catalogue.SPARK_BATCHES,
+    catalogue.SPARK_INPUT_ROWS,
+)
+_GAUGES = (
+    catalogue.LEADER_EPOCH,
+    catalogue.BACKLOG,
+    catalogue.SPARK_STATE_ROWS,
+    catalogue.SPARK_STATE_BYTES,
+)
+
+
+@dataclass(frozen=True)
+class FinishedBatch:
+    """What a micro-batch came to. `part_s` are seconds by part; `requests` the rows of its request topic; `tables` and
+    `responses` are its rows, `changes` those of the tables of current state, `windows` the values of `WindowSizes`."""
+
+    query: str
+    now_ms: int
+    part_s: Mapping[str, float] = field(default_factory=dict)
+    requests: int = 0
+    rejected: int = 0
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    changes: Sequence[RowChange] = ()
+    responses: Sequence[Mapping[str, Any]] = ()
+    windows: Sequence[Sequence[Any]] = ()
+
+
+class JobCounts:
+    """`most_groups` groups and `most_partitions` share-partitions have series of their own."""
+
+    def __init__(self, most_groups: int, most_partitions: int) -> None:
+        self._labels = GroupLabels(most_groups)
+        self._deliveries = Deliveries(self._labels)
+        self._groups = GroupCounts(self._labels)
+        self._share_partitions = SharePartitionSizes(self._labels, most_partitions)
+        self._counters = {metric: Counter(metric) for metric in _COUNTERS}
+        self._gauges: dict[Metric, dict[Labels, float]] = {metric: {} for metric in _GAUGES}
+        self._batch_seconds = Histogram(catalogue.BATCH_SECONDS)
+        self._write_seconds = Histogram(catalogue.WRITE_SECONDS)
+        self._load_seconds = Histogram(catalogue.LOAD_SECONDS)
+
+    def add(self, metric: Metric, count: float, *labels: str) -> None:
+        """Count more of one of the counters."""
+        self._counters[metric].add(count, *labels)
+
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set one of the gauges."""
+        self._gauges[metric][labels] = value
+
+    def read_tables(self, rows: Iterable[RowChange]) -> None:
+        """What the group coordinator's tables have as a query leads them: changes from nothing."""
+        self._groups.begin()
+        self._change(rows)
+
+    def take(self, batch: FinishedBatch, load_s: float | None = None) -> None:
+        """Count a micro-batch. `load_s`, of the first one after a start of the query, are seconds since the start."""
+        query, seconds = batch.query, sum(batch.part_s.values())
+        for part, part_s in batch.part_s.items():
+            self.add(catalogue.PART_SECONDS, part_s, query, part)
+        self._batch_seconds.observe(seconds, query)
+        if "commit" in batch.part_s:
+            self._write_seconds.observe(batch.part_s["commit"], query)
+        self.add(catalogue.REQUEST_ROWS, batch.requests, query)
+        self.add(catalogue.REJECTED_ROWS, batch.rejected, query)
+        for row in batch.responses:
+            if row.get("error_code"):
+                self.add(catalogue.REFUSED, 1, query, error_name(row["error_code"]))
+        for row in batch.tables.get("share_group_state", ()):
+            self.add(catalogue.STATE_RECORDS, 1, row["record_type"])
+        self._deliveries.take(batch.tables.get("delivery_log", ()))
+        loaded = [self._share_partitions.take(WindowSizes.of(values), batch.now_ms) for values in batch.windows]
+        if load_s is not None or any(loaded):
+            self._load_seconds.observe(seconds if load_s is None else load_s, query)
+        self._change(batch.changes)
+        for table, before, after in batch.changes:
+            if table == "share_groups":
+                self._groups.rebalanced(before, after)
+
+    def families(self, now_ms: int) -> Iterator[Family]:
+        """All of it as it is now."""
+        yield from self._share_partitions.families(now_ms)
+        yield from self._deliveries.families()
+        yield from self._groups.families()
+        for counter in self._counters.values():
+            yield counter.family()
+        for metric, values in self._gauges.items():
+            assert metric.kind is Kind.GAUGE
+            yield gauge(metric, values.items())
+        yield self._batch_seconds.family()
+        yield self._write_seconds.family()
+        yield self._load_seconds.family()
+
+    def _change(self, changes: Iterable[RowChange]) -> None:
+        for table, before, after in changes:
+            if table == "share_groups":
+                if after and not before:
+                    self._deliveries.begin(self._labels.of(after["group_id"]))
+                forgotten = self._groups.group(before, after)
+                if forgotten is not None:
+                    self._deliveries.forget(forgotten)
+            elif table == "share_group_members":
+                self._groups.member(before, after)
+            elif table == "share_partitions":
+                self._groups.share_partition(before, after)

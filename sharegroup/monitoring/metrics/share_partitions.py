@@ -1,0 +1,134 @@
+"""The sizes of all share-partitions that the job leads, added up by group. An update costs what it changes.
+
+Nothing here goes through what is known, also not a scrape: sums are kept, and the oldest record of a group is the first
+of a heap, whose entries that are no longer true are dropped when they come to the front, or when they are the most.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from sharegroup.monitoring.metrics import job_catalogue as catalogue
+from sharegroup.monitoring.metrics.group_labels import GroupLabels
+from sharegroup.monitoring.metrics.log_ages import Ages, seen, since_ms
+from sharegroup.monitoring.metrics.metric import Family, Labels, Metric, gauge
+from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+
+_Key = tuple[str, str, int]
+#: Lag, available, acquired, in flight, share-partitions.
+_Sums = tuple[int, int, int, int, int]
+_NOTHING: _Sums = (0, 0, 0, 0, 0)
+_OF_GROUPS = (
+    catalogue.LAG,
+    catalogue.AVAILABLE,
+    catalogue.ACQUIRED,
+    catalogue.IN_FLIGHT,
+    catalogue.LED,
+)
+_OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalogue.PARTITION_IN_FLIGHT)
+
+
+class SharePartitionSizes:
+    """`most_partitions` share-partitions have series of their own: the first ones that come, while they are led."""
+
+    def __init__(self, labels: GroupLabels, most_partitions: int) -> None:
+        self._labels, self._most_partitions = labels, most_partitions
+        # Plain tuples, which Python's garbage collector does not look into: there may be 100,000.
+        self._known: dict[_Key, tuple[str, _Sums, Ages]] = {}
+        self._sums: dict[str, _Sums] = {}
+        self._oldest: dict[str, _Oldest] = {}
+        self._named: dict[_Key, Labels] = {}
+
+    def take(self, sizes: WindowSizes, now_ms: int) -> bool:
+        """Take in what an operator has told; `now_ms` is its batch's timestamp. Return whether the share-partition was
+        not led before."""
+        key = sizes.group_id, sizes.topic_id, sizes.partition
+        before = self._known.pop(key, None)
+        if before is not None:
+            self._add(before[0], before[1], -1)
+        if not sizes.is_led:
+            self._named.pop(key, None)
+            if before is not None:
+                self._tell_age(before[0], key, None)
+            return False
+        label = before[0] if before else self._labels.of(sizes.group_id)
+        sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, 1
+        end = max(sizes.log_end_offset, sizes.end_offset) if sizes.lag else sizes.start_offset
+        ages = seen(before[2] if before else (), sizes.start_offset, end, now_ms)
+        self._known[key] = label, sums, ages
+        self._add(label, sums, 1)
+        self._tell_age(label, key, since_ms(ages))
+        if len(self._named) < self._most_partitions:
+            self._named.setdefault(key, (sizes.group_id, sizes.topic, str(sizes.partition)))
+        return before is None
+
+    def families(self, now_ms: int) -> Iterator[Family]:
+        """As they are now."""
+        groups = sorted(self._sums.items())
+        for position, metric in enumerate(_OF_GROUPS):
+            yield gauge(metric, [((label,), sums[position]) for label, sums in groups])
+        ages = [((label,), self._age_s(label, now_ms)) for label, _ in groups]
+        yield gauge(catalogue.OLDEST, ages)
+        yield from self._of_partitions()
+
+    def _of_partitions(self) -> Iterator[Family]:
+        positions: dict[Metric, int] = dict(zip(_OF_PARTITIONS, (0, 2, 3), strict=True))
+        for metric, position in positions.items():
+            yield gauge(metric, [(labels, self._known[key][1][position]) for key, labels in self._named.items()])
+
+    def _add(self, label: str, sums: _Sums, sign: int) -> None:
+        lag, available, acquired, in_flight, led = self._sums.get(label, _NOTHING)
+        total = (
+            lag + sign * sums[0],
+            available + sign * sums[1],
+            acquired + sign * sums[2],
+            in_flight + sign * sums[3],
+            led + sign * sums[4],
+        )
+        if total[4]:
+            self._sums[label] = total
+        else:
+            self._sums.pop(label, None)
+
+    def _tell_age(self, label: str, key: _Key, since: int | None) -> None:
+        oldest = self._oldest.get(label)
+        if oldest is None:
+            if since is None:
+                return
+            oldest = self._oldest[label] = _Oldest()
+        oldest.tell(key, since)
+        if not oldest:
+            del self._oldest[label]
+
+    def _age_s(self, label: str, now_ms: int) -> float:
+        oldest = self._oldest.get(label)
+        return 0.0 if oldest is None else max(0.0, (now_ms - oldest.first()) / 1000)
+
+
+class _Oldest:
+    """Since when the oldest of several share-partitions has something unfinished. `first` is for one that has any."""
+
+    def __init__(self) -> None:
+        self._since: dict[_Key, int] = {}
+        self._heap: list[tuple[int, _Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def tell(self, key: _Key, since: int | None) -> None:
+        """Of one share-partition; None: it has nothing unfinished."""
+        if since is None:
+            self._since.pop(key, None)
+        elif self._since.get(key) != since:
+            self._since[key] = since
+            heapq.heappush(self._heap, (since, key))
+        if len(self._heap) > 2 * len(self._since) + 8:
+            self._heap = [(since_ms, of) for of, since_ms in self._since.items()]
+            heapq.heapify(self._heap)
+
+    def first(self) -> int:
+        """The earliest of them."""
+        while self._since.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0]

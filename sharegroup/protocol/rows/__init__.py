@@ -1,0 +1,1 @@
+"""The rows of the request, response and group topics."""

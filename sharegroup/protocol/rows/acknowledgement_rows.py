@@ -1,0 +1,71 @@
+"""How one acknowledgement of a share-partition goes into rows, when it is too large for a message."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW
+from sharegroup.types import AcknowledgementBatch, AcquiredRange
+
+#: Of the JSON of batches and grants; well below what a topic takes by default (1 MiB).
+MAX_ROW_BYTES = 600_000
+#: Of one batch in one row; together with MAX_RANGES_PER_ROW grants they fit into a row.
+_MAX_TYPES = 100_000
+#: What a batch or a grant takes at most beside the acknowledge types, and one of these.
+_RANGE_BYTES, _TYPE_BYTES = 60, 2
+
+Part = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
+
+
+def acknowledgement_rows(batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange]) -> Iterator[Part]:
+    """(batches, grants) of as many rows as it takes, in order; `grants` are those of the batches' offsets, ascending.
+
+    Each row counts by itself: where the job refuses one, those before and behind it stay.
+    """
+    if _size(batches, len(grants)) <= MAX_ROW_BYTES:
+        yield tuple(batches), tuple(grants)
+        return
+    last_offsets = [grant.last_offset for grant in grants]
+    row: list[AcknowledgementBatch] = []
+    size = 0
+    for piece in (piece for batch in batches for piece in _cut(batch, last_offsets)):
+        count = bisect_left(last_offsets, piece.last_offset) - bisect_left(last_offsets, piece.first_offset) + 1
+        piece_size = _size([piece], count)
+        if row and size + piece_size > MAX_ROW_BYTES:
+            yield tuple(row), _within(grants, last_offsets, row)
+            row, size = [], 0
+        row.append(piece)
+        size += piece_size
+    yield tuple(row), _within(grants, last_offsets, row)
+
+
+def _size(batches: Sequence[AcknowledgementBatch], grants: int) -> int:
+    types = sum(len(batch.acknowledge_types) for batch in batches)
+    return _RANGE_BYTES * (len(batches) + grants) + _TYPE_BYTES * types
+
+
+def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[AcknowledgementBatch]:
+    """The batch in pieces that fit into a row each."""
+    first, last, types = batch
+    has_one_type = len(types) == 1
+    position = first
+    while position <= last:
+        end = last if has_one_type else min(last, position + _MAX_TYPES - 1)
+        last_grant = bisect_left(last_offsets, position) + MAX_RANGES_PER_ROW - 1
+        if last_grant < len(last_offsets):
+            end = min(end, last_offsets[last_grant])
+        yield AcknowledgementBatch(position, end, types if has_one_type else types[position - first : end - first + 1])
+        position = end + 1
+
+
+def _within(
+    grants: Sequence[AcquiredRange], last_offsets: Sequence[int], row: Sequence[AcknowledgementBatch]
+) -> tuple[AcquiredRange, ...]:
+    """The grants of a row's batches."""
+    first, last = row[0].first_offset, row[-1].last_offset
+    touched = grants[bisect_left(last_offsets, first) : bisect_left(last_offsets, last) + 1]
+    return tuple(
+        AcquiredRange(max(first, grant.first_offset), min(last, grant.last_offset), grant.delivery_count)
+        for grant in touched
+    )

@@ -1,0 +1,149 @@
+"""Fields that only rows of `__share_group_requests` have; each check raises AnswerableError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, AnswerableError, is_integer
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
+
+#: As many partitions as a topic may have, and all topics of a request together: each becomes a row of a table. Big
+#: clusters have topics of some thousands, and 200,000 partitions in all.
+MAX_TOPIC_PARTITIONS = 10_000
+MAX_PARTITIONS = 100_000
+#: As many as a group can have.
+MAX_MEMBERS = 1_000
+
+
+class TopicMetadata(NamedTuple):
+    """What the requester knows of a topic: its id as text and its number of partitions."""
+
+    topic_id: str
+    partitions: int
+
+
+class StartOffset(NamedTuple):
+    """Where a share-partition is to start: an entry of `offsets`."""
+
+    topic: str
+    partition: int
+    start_offset: int
+
+
+class MemberIdentity(NamedTuple):
+    """A member by its id, or a static member by its name; an id beside a name must be the one of that member."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+#: In LeaveGroup, alone: rebalance the group, and remove static members that are away. Kafka's clients never send it.
+ANYBODY_AWAY = MemberIdentity()
+
+
+def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
+    """[[member_id, group_instance_id or null], ...]; whether there are such members is the group's business."""
+    items = row.get("members")
+    if (
+        not isinstance(items, list)
+        or len(items) > MAX_MEMBERS
+        or not all(isinstance(item, list) and len(item) == 2 and _is_short(item[0]) for item in items)
+        or not all(item[1] is None or _is_short(item[1]) for item in items)
+    ):
+        told = f"members must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
+        raise AnswerableError(told, row)
+    return tuple(MemberIdentity(*item) for item in items)
+
+
+def subscribed_topic_names(row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """[topic, ...] or null; a topic need not exist, nor have a name that one can have."""
+    return None if row.get("subscribed_topic_names") is None else _names(row, "subscribed_topic_names", " or null")
+
+
+def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
+    """{topic: [topic_id, partitions]} of topics that can be: who names one is believed, so that it is to be led."""
+    topics = row.get("topics", {})
+    if not isinstance(topics, dict) or not all(
+        isinstance(item, list) and len(item) == 2 and _is_short(item[0]) and is_integer(item[1], 0, MAX_INT32)
+        for item in topics.values()
+    ):
+        raise AnswerableError("topics must map topic names to [topic_id, partitions]", row)
+    for name, (_, partitions) in topics.items():
+        if not is_topic_name(name):
+            raise AnswerableError(f"topics names {name[:MAX_TOPIC_NAME_LENGTH]!r}, which no topic can be called", row)
+        if partitions > MAX_TOPIC_PARTITIONS:
+            raise AnswerableError(f"{name} has {partitions} partitions, more than {MAX_TOPIC_PARTITIONS}", row)
+    if sum(partitions for _, partitions in topics.values()) > MAX_PARTITIONS:
+        raise AnswerableError(f"topics have more than {MAX_PARTITIONS} partitions together", row)
+    return {name: TopicMetadata(topic_id, partitions) for name, (topic_id, partitions) in topics.items()}
+
+
+def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int, int], ...]:
+    """[[topic_id, partition, state_epoch], ...]"""
+    items = row.get(field, [])
+    if not _are_triples(items) or not all(is_integer(number, 0, MAX_INT32) for item in items for number in item[1:]):
+        raise AnswerableError(f"{field} must be a list of [topic_id, partition, state_epoch]", row)
+    return tuple((topic_id, partition, state_epoch) for topic_id, partition, state_epoch in items)
+
+
+def topic_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """[topic_id, ...]"""
+    ids = row.get("topic_ids")
+    if not isinstance(ids, list) or not ids or not all(_is_short(topic_id) for topic_id in ids):
+        raise AnswerableError("topic_ids must be a list of topic ids", row)
+    return tuple(ids)
+
+
+def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
+    """[[topic, partition, start_offset], ...]; which of them may be altered is the group's business."""
+    items = row.get("offsets")
+    if (
+        not _are_triples(items)
+        or not items
+        or not all(
+            is_integer(item[1], -MAX_INT32, MAX_INT32) and is_integer(item[2], -MAX_OFFSET, MAX_OFFSET)
+            for item in items
+        )
+    ):
+        raise AnswerableError("offsets must be a list of [topic, partition, start_offset]", row)
+    _check_lengths(row, "offsets", (item[0] for item in items))
+    return tuple(StartOffset(topic, partition, offset) for topic, partition, offset in items)
+
+
+def topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    """[topic, ...]"""
+    return _names(row, field)
+
+
+def configs(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """{config name: value as text, or null to go back to the job's value}"""
+    values = row.get("configs")
+    if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
+        raise AnswerableError("configs must map names to texts or null", row)
+    if not all(_is_short(name) and (value is None or _is_short(value)) for name, value in values.items()):
+        raise AnswerableError(f"a name or value of configs has more than {MAX_TEXT_LENGTH} characters", row)
+    return dict(values)
+
+
+def _names(row: Mapping[str, Any], field: str, or_what: str = "") -> tuple[str, ...]:
+    names = row.get(field)
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise AnswerableError(f"{field} must be a list of topic names{or_what}", row)
+    _check_lengths(row, field, names)
+    return tuple(names)
+
+
+def _check_lengths(row: Mapping[str, Any], field: str, names: Iterable[str]) -> None:
+    if any(len(name) > MAX_TOPIC_NAME_LENGTH for name in names):
+        raise AnswerableError(f"a topic name of {field} has more than {MAX_TOPIC_NAME_LENGTH} characters", row)
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
+
+
+def _are_triples(items: object) -> bool:
+    return isinstance(items, list) and all(
+        isinstance(item, list) and len(item) == 3 and isinstance(item[0], str) for item in items
+    )

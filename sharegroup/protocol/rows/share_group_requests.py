@@ -1,0 +1,282 @@
+"""Rows of `__share_group_requests`: JSON objects, keyed by the group id. Data and its checks only.
+
+A row is a heartbeat, what an administrator wants of a group, or a notice of the share_partition query. Each kind has a
+class, and `decode_share_group_request` gives the one that a row is of; `match` tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
+
+from sharegroup.protocol.json_text import to_json
+from sharegroup.protocol.rows import share_group_fields
+from sharegroup.protocol.rows.row_fields import (
+    MAX_INT32,
+    AnswerableError,
+    answerable,
+    boolean,
+    integer,
+    json_object,
+    text,
+)
+from sharegroup.protocol.rows.share_group_fields import MemberIdentity, StartOffset, TopicMetadata
+from sharegroup.protocol.rows.typed_rows import row_values
+
+__all__ = [
+    "ALTER_CONFIGS",
+    "ALTER_OFFSETS",
+    "DELETED",
+    "DELETE_GROUP",
+    "DELETE_OFFSETS",
+    "HEARTBEAT",
+    "INITIALIZED",
+    "INVOKE_CONSUMER_REBALANCE",
+    "REMOVE_MEMBERS",
+    "SHARE_GROUP_REQUESTS",
+    "TOPIC_DELETED",
+    "AdministratorRequest",
+    "AlterConfigsRequest",
+    "AlterOffsetsRequest",
+    "AnswerableError",
+    "DeleteGroupRequest",
+    "DeleteOffsetsRequest",
+    "DeletedNotice",
+    "HeartbeatRequest",
+    "InitializedNotice",
+    "InvokeConsumerRebalanceRequest",
+    "MemberIdentity",
+    "RemoveMembersRequest",
+    "ShareGroupRequest",
+    "StartOffset",
+    "TopicDeletedNotice",
+    "TopicMetadata",
+    "decode_share_group_request",
+]
+
+HEARTBEAT = "heartbeat"
+INITIALIZED = "initialized"
+DELETED = "deleted"
+TOPIC_DELETED = "topic_deleted"
+ALTER_OFFSETS = "alter_offsets"
+DELETE_OFFSETS = "delete_offsets"
+DELETE_GROUP = "delete_group"
+ALTER_CONFIGS = "alter_configs"
+INVOKE_CONSUMER_REBALANCE = "invoke_consumer_rebalance"
+REMOVE_MEMBERS = "remove_members"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What every kind of row says; `reply_to` keys the response ("": no response is wanted)."""
+
+    type: ClassVar[str]
+
+    id: str
+    group_id: str
+    reply_to: str = ""
+
+    def encode(self) -> bytes:
+        """The row's value: a JSON object."""
+        return to_json(row_values(self)).encode()
+
+    @property
+    def kafka_key(self) -> bytes:
+        """The row's key: one group, one Kafka partition."""
+        return self.group_id.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest(_Row):
+    """A member joins (epoch 0), stays, or leaves (-1; -2: a static member that will be back, KIP-848).
+
+    `subscribed_topic_names` is None when the subscription did not change; `topics` is the metadata of the subscribed
+    topics, as far as the requester knows it. `group_instance_id` is the name of a static member (KIP-345), None of a
+    dynamic one. `incarnation_id` is unique to the process that speaks as the member; None: it does not say.
+    """
+
+    type: ClassVar[str] = HEARTBEAT
+
+    _: KW_ONLY
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] | None = None
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    group_instance_id: str | None = None
+    incarnation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InitializedNotice(_Row):
+    """The initial state of each (topic id, partition, state epoch) is durable."""
+
+    type: ClassVar[str] = INITIALIZED
+
+    _: KW_ONLY
+    initialized: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedNotice(_Row):
+    """The deletion of the state of each (topic id, partition, state epoch) is durable."""
+
+    type: ClassVar[str] = DELETED
+
+    _: KW_ONLY
+    deleted: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletedNotice(_Row):
+    """The topics with these ids are no more."""
+
+    type: ClassVar[str] = TOPIC_DELETED
+
+    _: KW_ONLY
+    topic_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsetsRequest(_Row):
+    """Share-partitions are to start at `offsets`; `topics` is the metadata of those topics that the requester knows."""
+
+    type: ClassVar[str] = ALTER_OFFSETS
+
+    _: KW_ONLY
+    offsets: tuple[StartOffset, ...]
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsRequest(_Row):
+    """What the group has of these topics is to go."""
+
+    type: ClassVar[str] = DELETE_OFFSETS
+
+    _: KW_ONLY
+    topic_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupRequest(_Row):
+    """The group is to go; what is configured for it stays."""
+
+    type: ClassVar[str] = DELETE_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest(_Row):
+    """The group's `configs` are to be set (None: taken away); with `validate_only` they are only checked."""
+
+    type: ClassVar[str] = ALTER_CONFIGS
+
+    _: KW_ONLY
+    configs: Mapping[str, str | None]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InvokeConsumerRebalanceRequest(_Row):
+    """Static members that are away are to leave now, and the group is to be rebalanced (KIP-345)."""
+
+    type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMembersRequest(_Row):
+    """These members are to leave now."""
+
+    type: ClassVar[str] = REMOVE_MEMBERS
+
+    _: KW_ONLY
+    members: tuple[MemberIdentity, ...]
+
+
+AdministratorRequest = (
+    AlterOffsetsRequest
+    | DeleteOffsetsRequest
+    | DeleteGroupRequest
+    | AlterConfigsRequest
+    | InvokeConsumerRebalanceRequest
+    | RemoveMembersRequest
+)
+ShareGroupRequest = HeartbeatRequest | InitializedNotice | DeletedNotice | TopicDeletedNotice | AdministratorRequest
+
+
+def decode_share_group_request(value: str) -> ShareGroupRequest:
+    """Read a row of `__share_group_requests`.
+
+    Only the row's form is checked here; what the group coordinator refuses (an empty member id, an epoch below -1), it
+    refuses itself with the KIP's message. Raises InvalidRequestRow (nobody to answer) or AnswerableError
+    (INVALID_REQUEST to the requester).
+    """
+    row = answerable(json_object(value), SHARE_GROUP_REQUESTS)
+    return _DECODERS[row["type"]](row, (row["id"], text(row, "group_id", may_be_empty=True), row["reply_to"]))
+
+
+_Common = tuple[str, str, str]
+
+
+def _heartbeat(row: Mapping[str, Any], common: _Common) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        *common,
+        member_id=text(row, "member_id", may_be_empty=True, default=""),
+        member_epoch=integer(row, "member_epoch", -MAX_INT32, MAX_INT32, default=-1),
+        rack_id=_text_or_none(row, "rack_id"),
+        client_id=text(row, "client_id", may_be_empty=True, default=""),
+        client_host=text(row, "client_host", may_be_empty=True, default=""),
+        subscribed_topic_names=share_group_fields.subscribed_topic_names(row),
+        topics=share_group_fields.topic_metadata(row),
+        group_instance_id=_text_or_none(row, "group_instance_id"),
+        incarnation_id=_text_or_none(row, "incarnation_id"),
+    )
+
+
+def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
+    """A text, which may be empty; null and left out mean the same."""
+    return None if row.get(field) is None else text(row, field, may_be_empty=True)
+
+
+def _initialized(row: Mapping[str, Any], common: _Common) -> InitializedNotice:
+    return InitializedNotice(*common, initialized=share_group_fields.share_partitions(row, "initialized"))
+
+
+def _deleted(row: Mapping[str, Any], common: _Common) -> DeletedNotice:
+    return DeletedNotice(*common, deleted=share_group_fields.share_partitions(row, "deleted"))
+
+
+def _topic_deleted(row: Mapping[str, Any], common: _Common) -> TopicDeletedNotice:
+    return TopicDeletedNotice(*common, topic_ids=share_group_fields.topic_ids(row))
+
+
+def _alter_offsets(row: Mapping[str, Any], common: _Common) -> AlterOffsetsRequest:
+    topics = share_group_fields.topic_metadata(row)
+    return AlterOffsetsRequest(*common, offsets=share_group_fields.start_offsets(row), topics=topics)
+
+
+def _delete_offsets(row: Mapping[str, Any], common: _Common) -> DeleteOffsetsRequest:
+    return DeleteOffsetsRequest(*common, topic_names=share_group_fields.topic_names(row, "topic_names"))
+
+
+def _alter_configs(row: Mapping[str, Any], common: _Common) -> AlterConfigsRequest:
+    validate_only = boolean(row, "validate_only")
+    return AlterConfigsRequest(*common, configs=share_group_fields.configs(row), validate_only=validate_only)
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any], _Common], ShareGroupRequest]] = {
+    HEARTBEAT: _heartbeat,
+    INITIALIZED: _initialized,
+    DELETED: _deleted,
+    TOPIC_DELETED: _topic_deleted,
+    ALTER_OFFSETS: _alter_offsets,
+    DELETE_OFFSETS: _delete_offsets,
+    DELETE_GROUP: lambda _, common: DeleteGroupRequest(*common),
+    ALTER_CONFIGS: _alter_configs,
+    INVOKE_CONSUMER_REBALANCE: lambda _, common: InvokeConsumerRebalanceRequest(*common),
+    REMOVE_MEMBERS: lambda row, common: RemoveMembersRequest(*common, members=share_group_fields.members(row)),
+}
+SHARE_GROUP_REQUESTS = tuple(_DECODERS)

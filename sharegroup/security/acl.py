@@ -1,0 +1,185 @@
+"""The access control list of the gateway: a YAML file that says who may do what. What it does not allow is denied.
+
+    - {principal: "User:alice", resource: group, name: orders, operations: [Read, Describe]}
+    - {principal: "User:alice", resource: topic, prefix: order-, operations: [Read]}
+    - {principal: "User:alice", resource: topic, name: order-secrets, operations: [All], permission: Deny}
+    - {principal: "User:*", host: 10.0.0.7, resource: topic, name: "*", operations: [Describe]}
+    - {principal: "User:admin", resource: cluster, operations: [All]}
+
+Principals, operations and what they imply are Kafka's (StandardAuthorizer): an entry that denies wins over all that
+allow. All is every operation. Who may Read, Write, Delete or Alter may Describe, who may AlterConfigs may
+DescribeConfigs; to deny the one does not deny the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import Enum, IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from sharegroup.errors import InvalidConfigError
+from sharegroup.security.entry_file import read_entries
+
+
+class Operation(IntEnum):
+    """Kafka's operations, with their numbers on the wire."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class Resource(str, Enum):
+    """What an entry is about."""
+
+    GROUP = "group"
+    TOPIC = "topic"
+    TRANSACTIONAL_ID = "transactional_id"
+    CLUSTER = "cluster"
+
+
+class Permission(str, Enum):
+    """What an entry says of it; Kafka's names."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+#: The one cluster's name.
+CLUSTER_NAME = "kafka-cluster"
+ANY = "*"
+#: Callers, operations and kinds of resources whose patterns are kept.
+MAX_KEPT = 10_000
+
+_IMPLIED_BY = {
+    Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
+}
+_BY_NAME = {operation.name.replace("_", "").lower(): operation for operation in Operation}
+
+
+class AclEntry(BaseModel):
+    """One entry. Exactly one of `name` (`*`: any) and `prefix`, and neither for the cluster."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    principal: str = Field(pattern=r"^User:.")
+    host: str = ANY
+    resource: Resource
+    name: str | None = Field(default=None, min_length=1)
+    prefix: str | None = Field(default=None, min_length=1)
+    operations: frozenset[Operation] = Field(min_length=1)
+    permission: Permission = Permission.ALLOW
+
+    @model_validator(mode="before")
+    @classmethod
+    def _operations_by_name(cls, entry: object) -> object:
+        """Kafka's names, in any case: DescribeConfigs, describe_configs."""
+        if not isinstance(entry, dict) or not isinstance(entry.get("operations"), list):
+            return entry
+        names = [str(name) for name in entry["operations"]]
+        operations = {name: _BY_NAME.get(name.replace("_", "").lower()) for name in names}
+        if unknown := [name for name, operation in operations.items() if operation is None]:
+            raise ValueError(f"unknown operations: {', '.join(unknown)}")
+        return {**entry, "operations": frozenset(operations.values())}
+
+    @field_validator("permission", mode="before")
+    @classmethod
+    def _permission_by_name(cls, name: object) -> object:
+        """In any case, as the operations."""
+        return name.capitalize() if isinstance(name, str) else name
+
+    @model_validator(mode="after")
+    def _one_pattern(self) -> AclEntry:
+        wanted = 0 if self.resource is Resource.CLUSTER else 1
+        if (self.name is not None) + (self.prefix is not None) != wanted:
+            problem = f"a {self.resource.value} needs either name or prefix"
+            raise ValueError(problem if wanted else "the cluster has no name")
+        return self
+
+    def covers(self, operation: Operation) -> bool:
+        """Whether the entry is about the operation. What is implied is implied by allowing alone."""
+        implied_by = _IMPLIED_BY.get(operation, ()) if self.permission is Permission.ALLOW else ()
+        return bool(self.operations & {Operation.ALL, operation, *implied_by})
+
+    def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether the entry is about some name of this kind, for its principal at this address."""
+        return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
+
+
+class _Patterns(NamedTuple):
+    """The names that some entries are about; `*` among them is any."""
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entries: Iterable[AclEntry]) -> _Patterns:
+        patterns = [(entry.name, entry.prefix) for entry in entries]
+        names = (ANY if name is None else name for name, prefix in patterns if prefix is None)
+        return cls(frozenset(names), tuple(prefix for _, prefix in patterns if prefix is not None))
+
+    def fit(self, name: str) -> bool:
+        return name in self.names or ANY in self.names or name.startswith(self.prefixes)
+
+    def fit_all_with(self, prefix: str) -> bool:
+        return ANY in self.names or prefix.startswith(self.prefixes)
+
+
+class Acl:
+    """All entries, by principal. `host` is the client's address."""
+
+    def __init__(self, entries: Iterable[AclEntry]) -> None:
+        self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)
+        for entry in entries:
+            self._entries[entry.principal].append(entry)
+        #: Of the callers that are there: a Metadata response asks for thousands of names.
+        self._patterns = lru_cache(MAX_KEPT)(self._patterns_of)
+
+    def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether an entry allows it and none denies it."""
+        allowed, denied = self._patterns(principal, host, operation, resource)
+        return allowed.fit(name) and not denied.fit(name)
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether it is allowed for some name: an entry allows it that no one entry denies as a whole.
+
+        Kafka's `Authorizer.authorizeByResourceType`.
+        """
+        allowed, denied = self._patterns(principal, host, operation, resource)
+        return any(not denied.fit(name) for name in allowed.names) or any(
+            not denied.fit_all_with(prefix) for prefix in allowed.prefixes
+        )
+
+    def _patterns_of(
+        self, principal: str, host: str, operation: Operation, resource: Resource
+    ) -> tuple[_Patterns, _Patterns]:
+        """What is allowed, and what is denied."""
+        entries = [
+            entry
+            for who in (principal, f"User:{ANY}")
+            for entry in self._entries.get(who, ())
+            if entry.is_for(host, operation, resource)
+        ]
+        allowed = _Patterns.of(entry for entry in entries if entry.permission is Permission.ALLOW)
+        return allowed, _Patterns.of(entry for entry in entries if entry.permission is Permission.DENY)
+
+
+def load_acl(path: str) -> Acl:
+    """Read the file. Raises InvalidConfigError, also when it cannot be read."""
+    parsed, problems = read_entries(path, AclEntry)
+    if problems:
+        raise InvalidConfigError(path, problems)
+    return Acl(parsed)

@@ -1,0 +1,105 @@
+"""The audit log: who logged in or was refused, what was refused to whom, and what administrators did.
+
+One line each, by a logger of its own (`sharegroup.audit`), as key=value: an event and its outcome, then who and what.
+
+    login outcome=accepted principal=User:alice address=10.0.0.7 mechanism=SCRAM-SHA-512
+    login outcome=refused claimed=alice address=10.0.0.7 mechanism=PLAIN reason="the password is wrong"
+    access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=Read resource=group:billing
+    access outcome=refused principal=User:bob address=10.0.0.8 api=Fetch operation=Read resource=topic:a others=8
+    change outcome=done principal=User:admin address=10.0.0.7 api=DeleteGroups resource=group:billing
+
+A request that is refused many resources has one line for each operation and kind of resource. The line names the first
+resource, and `others` is the number of the other ones.
+
+What comes from clients is quoted as JSON where it is not plain, so that nobody writes a line of his own. There is no
+password, token or config value in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from sharegroup.errors import error_name
+from sharegroup.security.caller import Caller
+
+logger = logging.getLogger("sharegroup.audit")
+
+_PLAIN: Final = re.compile(r"[\w.,:/*@%+-]+", re.ASCII)
+#: Names of groups and users may be 32 KB; who fills a line with one is known by its beginning.
+_LONGEST = 256
+#: {(caller, operation, kind of resource): the names that were refused} of the request that is being handled.
+_Refusals = dict[tuple[Caller, str, str], dict[str, None]]
+_refusals: ContextVar[_Refusals | None] = ContextVar("refusals", default=None)
+
+
+def set_up_audit_log() -> None:
+    """Once in a process: the lines go to standard error as they are, whatever else is logged, and none is left out."""
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("%(asctime)s AUDIT   %(message)s"))
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def login_accepted(caller: Caller, mechanism: str) -> None:
+    """The caller has logged in, by a mechanism of SASL or by TLS; or once more, on the same connection."""
+    _write("login", outcome="accepted", principal=caller.principal, address=caller.host, mechanism=mechanism)
+
+
+def login_refused(host: str, mechanism: str, claimed: str, reason: str) -> None:
+    """Somebody who says that he is `claimed` was not let in."""
+    _write("login", outcome="refused", claimed=claimed, address=host, mechanism=mechanism, reason=reason)
+
+
+@contextmanager
+def one_request() -> Iterator[None]:
+    """Collect the refusals of one request, and write one line for each operation and kind of resource at its end."""
+    refusals: _Refusals = {}
+    token = _refusals.set(refusals)
+    try:
+        yield
+    finally:
+        _refusals.reset(token)
+        for (caller, operation, kind), names in refusals.items():
+            _write_refusal(caller, operation, kind, next(iter(names)), len(names) - 1)
+
+
+def access_refused(caller: Caller, operation: str, kind: str, name: str) -> None:
+    """The caller may not do something. Within `one_request` the line is written at its end."""
+    refusals = _refusals.get()
+    if refusals is None:
+        _write_refusal(caller, operation, kind, name, 0)
+    else:
+        refusals.setdefault((caller, operation, kind), {})[name] = None
+
+
+def changed(caller: Caller, kind: str, name: str, error_code: int = 0, detail: str = "") -> None:
+    """An administrator's request to change something was carried out, or it failed."""
+    error = error_name(error_code) if error_code else ""
+    outcome = "failed" if error_code else "done"
+    _write("change", **_by(outcome, caller), resource=f"{kind}:{name}", error=error, detail=detail)
+
+
+def _write_refusal(caller: Caller, operation: str, kind: str, name: str, others: int) -> None:
+    rest = {"others": str(others)} if others else {}
+    _write("access", **_by("refused", caller), operation=operation, resource=f"{kind}:{name}", **rest)
+
+
+def _by(outcome: str, caller: Caller) -> dict[str, str]:
+    return {"outcome": outcome, "principal": caller.principal, "address": caller.host, "api": caller.api}
+
+
+def _write(event: str, **values: str) -> None:
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("%s", " ".join([event, *(f"{key}={_quoted(value)}" for key, value in values.items() if value)]))
+
+
+def _quoted(value: str) -> str:
+    shown = value if len(value) <= _LONGEST else value[:_LONGEST] + "..."
+    return shown if _PLAIN.fullmatch(shown) else json.dumps(shown)

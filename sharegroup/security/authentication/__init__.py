@@ -1,0 +1,1 @@
+"""SASL mechanisms, and the credentials and tokens that they check."""

@@ -1,0 +1,109 @@
+"""By which mechanisms of SASL clients may log in, and what their logins are checked against."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+
+from sharegroup.config.keys.gateway import GatewayConfig, UpstreamIdentity
+from sharegroup.config.keys.login_names import MECHANISMS, PASSWORD_MECHANISMS
+from sharegroup.errors import InvalidConfigError
+from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Credentials, load_credentials
+from sharegroup.security.authentication.oauth_bearer import OAUTHBEARER, OAuthBearerExchange, parse_message
+from sharegroup.security.authentication.password_exchanges import PLAIN, PlainExchange, ScramExchange
+from sharegroup.security.authentication.sasl_exchange import Exchange, LoginRefusedError, Mechanisms
+from sharegroup.security.authentication.token_check import TokenCheck
+from sharegroup.security.authentication.token_keys import TokenKeys, fetch_keys, keys_path, read_keys
+from sharegroup.security.kept import Kept, KeptAnswer, KeptFiles
+
+#: How long after one question for keys the next may follow, whatever clients send.
+KEYS_PAUSE_S = 10.0
+
+
+class LoginMechanisms:
+    """The mechanisms that the configuration enables, with users and keys as they are now. Raises InvalidConfigError."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._users = _users(config)
+        self._keys = _keys(config)
+        self._tokens = None if self._keys is None else _token_check(config, self._keys)
+        usable = (*(PASSWORD_MECHANISMS if self._users else ()), *((OAUTHBEARER,) if self._tokens else ()))
+        enabled = () if config.upstream_identity is UpstreamIdentity.CLIENT else config.sasl_mechanisms or usable
+        if problems := [_missing(name) for name in enabled if name not in usable]:
+            raise InvalidConfigError("gateway", problems)
+        #: What begins the exchange of each.
+        self.enabled: Mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}
+
+    def __bool__(self) -> bool:
+        """Whether there is any; without one, clients need not log in."""
+        return bool(self.enabled)
+
+    def look(self) -> None:
+        """Read again what has changed. Blocks."""
+        for kept in (self._users, self._keys):
+            if kept is not None:
+                kept.look()
+
+    def lacks_key(self, message: bytes) -> bool:
+        """Whether a client's first message of OAUTHBEARER has a token that is signed by a key that is not known."""
+        if self._tokens is None:
+            return False
+        try:
+            _, token = parse_message(message.decode())
+        except (LoginRefusedError, UnicodeDecodeError):
+            return False
+        return self._tokens.lacks_key(token)
+
+    def look_for_keys(self) -> None:
+        """Look for the keys of tokens at once; a server that was just asked is not asked again. Blocks."""
+        if self._keys is not None:
+            self._keys.look_again()
+
+    def _exchange(self, name: str) -> Callable[[], Exchange]:
+        if self._tokens is not None and name == OAUTHBEARER:
+            return partial(OAuthBearerExchange, self._tokens)
+        users = self._users
+        assert users is not None
+        if name == PLAIN:
+            return lambda: PlainExchange(users.value)
+        assert name in SCRAM_MECHANISMS
+        return lambda: ScramExchange(name, users.value, secrets.token_hex(16))
+
+
+def _missing(mechanism: str) -> str:
+    needed = "oauthbearer.jwks.endpoint.url" if mechanism == OAUTHBEARER else "users.location"
+    return f"gateway.sasl.enabled.mechanisms: {mechanism} needs gateway.sasl.{needed}"
+
+
+def _users(config: GatewayConfig) -> Kept[Credentials] | None:
+    if not config.sasl_users:
+        return None
+    return KeptFiles(partial(load_credentials, config.sasl_users, secrets.token_bytes(32)), [config.sasl_users])
+
+
+def _keys(config: GatewayConfig) -> Kept[TokenKeys] | None:
+    """A file has to be there; a server that is away is asked again."""
+    if not config.token_keys:
+        return None
+    path = keys_path(config.token_keys)
+    if path is not None:
+        return KeptFiles(partial(read_keys, path), [path])
+    refresh_s = config.token_keys_refresh_ms / 1000
+    return KeptAnswer(partial(fetch_keys, config.token_keys), TokenKeys({}), refresh_s, KEYS_PAUSE_S, time.monotonic)
+
+
+def _token_check(config: GatewayConfig, keys: Kept[TokenKeys]) -> TokenCheck:
+    needed = {"issuer": config.token_issuer, "audience": config.token_audiences}
+    if missing := [name for name, value in needed.items() if not value]:
+        names = ", ".join(f"gateway.sasl.oauthbearer.expected.{name}" for name in missing)
+        raise InvalidConfigError("gateway", [f"{names}: without, tokens that are not for here would count"])
+    return TokenCheck(
+        keys,
+        config.token_issuer,
+        config.token_audiences,
+        config.token_claim,
+        config.token_algorithms,
+        config.token_clock_skew_s,
+    )

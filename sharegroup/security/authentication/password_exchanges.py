@@ -1,0 +1,64 @@
+"""The mechanisms that prove a password: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). PURE: no I/O."""
+
+from __future__ import annotations
+
+from scramp import ScramException
+
+from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Credentials
+from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefusedError
+
+PLAIN = "PLAIN"
+_REFUSED = "the user is not known, or the password is wrong"
+_MALFORMED = "the message is not one of the mechanism"
+
+
+class PlainExchange:
+    """One message with user and password. To check it takes milliseconds."""
+
+    max_message_bytes = 4_096
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self.claimed = ""
+
+    def respond(self, message: str) -> Answer:
+        """The only message. Raises LoginRefusedError."""
+        authorization_id, *rest = message.split("\0")
+        if len(rest) != 2:
+            raise LoginRefusedError(_REFUSED, _MALFORMED)
+        self.claimed, password = rest
+        if authorization_id not in ("", self.claimed):
+            raise LoginRefusedError(_REFUSED, "it would act in another user's name")
+        if not self._credentials.credential(self.claimed).proves(password):
+            raise LoginRefusedError(_REFUSED)
+        return Answer(b"", self.claimed)
+
+
+class ScramExchange:
+    """Two messages. `server_nonce` is random text of this exchange alone (printable ASCII without a comma)."""
+
+    max_message_bytes = 4_096
+
+    def __init__(self, mechanism: str, credentials: Credentials, server_nonce: str) -> None:
+        self._mechanism, self._credentials = mechanism, credentials
+        self._scram = SCRAM_MECHANISMS[mechanism].make_server(self._credential, s_nonce=server_nonce)
+        self._is_challenged = False
+        self.claimed = ""
+
+    def respond(self, message: str) -> Answer:
+        """The client's first message, then its final one. Raises LoginRefusedError."""
+        try:
+            if not self._is_challenged:
+                self._scram.set_client_first(message)
+                challenge: str = self._scram.get_server_first()
+                self._is_challenged = True
+                return Answer(challenge.encode())
+            self._scram.set_client_final(message)
+            proof: str = self._scram.get_server_final()
+        except ScramException:  # its text may have parts of the message
+            raise LoginRefusedError(_REFUSED) from None
+        return Answer(proof.encode(), self.claimed)
+
+    def _credential(self, user: str) -> tuple[bytes, bytes, bytes, int]:
+        self.claimed = user
+        return self._credentials.credential(user, self._mechanism).for_scramp

@@ -1,0 +1,52 @@
+"""All of the gateway's security, as its configuration asks for it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from functools import partial
+
+from sharegroup.config.keys.gateway import GatewayConfig
+from sharegroup.security.acl import Acl, load_acl
+from sharegroup.security.authentication.mechanisms import LoginMechanisms
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.kept import Kept, KeptFiles
+from sharegroup.security.listener import check_listener
+from sharegroup.security.tls import listener_context
+
+
+class Security(Authorization):
+    """What callers may do is in `Authorization`; here is how they come to be known, and what is read again."""
+
+    def __init__(
+        self,
+        tls: Kept[ssl.SSLContext | None],
+        logins: LoginMechanisms,
+        acl: Kept[Acl] | None,
+        hidden_topics: Iterable[str] = (),
+    ) -> None:
+        super().__init__(None if acl is None else acl.value, hidden_topics)
+        self._tls, self.logins, self._acl_file = tls, logins, acl
+
+    @classmethod
+    def of(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Security:
+        """Read the files that the configuration names. Raises InvalidConfigError, also for a door left open.
+
+        `hidden_topics` are the job's own.
+        """
+        check_listener(config, "gateway.listener.host", config.listener_host, takes_tokens=True)
+        pems = config.tls_certificate, config.tls_key, config.tls_client_ca
+        acls = KeptFiles(partial(load_acl, config.acls), [config.acls]) if config.acls else None
+        return cls(KeptFiles(partial(listener_context, *pems), pems), LoginMechanisms(config), acls, hidden_topics)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The listener's context for the next connection, None for plain ones."""
+        return self._tls.value
+
+    def look(self) -> None:
+        """Read again what has changed: certificates, users, keys of tokens, the list. Blocks; for every second."""
+        self._tls.look()
+        self.logins.look()
+        if self._acl_file is not None and self._acl_file.look():
+            self.use(self._acl_file.value)

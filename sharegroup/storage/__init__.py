@@ -1,0 +1,45 @@
+"""What can be read from the Delta tables without Spark: their schemas and paths, and the groups, offsets and configs.
+
+Nothing here needs more than deltalake, so a gateway, a notebook or a script may use it beside a running job, which
+reading never disturbs. Each function takes a `tables.path`, or the `KeptTables` of one that is read again and again.
+The tables are committed one after the other, so what is read of two may be a moment apart.
+"""
+
+from sharegroup.storage.following.kept_tables import KeptTables
+from sharegroup.storage.reading.delivery_log import RecordTransition, read_record_history
+from sharegroup.storage.reading.group_configs import read_group_configs
+from sharegroup.storage.reading.groups import (
+    GroupListing,
+    MemberDescription,
+    ShareGroupDescription,
+    SharePartitionDescription,
+    read_group,
+    read_group_descriptions,
+    read_groups,
+)
+from sharegroup.storage.reading.in_flight import InFlightRange, read_in_flight
+from sharegroup.storage.reading.offsets import SharePartitionOffset, read_offsets_by_group, read_share_group_offsets
+from sharegroup.storage.rows import TableMissingError, TableUnavailableError
+from sharegroup.storage.schemas import table_path
+
+__all__ = [
+    "GroupListing",
+    "InFlightRange",
+    "KeptTables",
+    "MemberDescription",
+    "RecordTransition",
+    "ShareGroupDescription",
+    "SharePartitionDescription",
+    "SharePartitionOffset",
+    "TableMissingError",
+    "TableUnavailableError",
+    "read_group",
+    "read_group_configs",
+    "read_group_descriptions",
+    "read_groups",
+    "read_in_flight",
+    "read_offsets_by_group",
+    "read_record_history",
+    "read_share_group_offsets",
+    "table_path",
+]

@@ -1,0 +1,1 @@
+"""Readers that follow a table: they read only the files that changed."""

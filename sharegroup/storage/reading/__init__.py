@@ -1,0 +1,1 @@
+"""Readers of the tables. Each call reads the newest version."""

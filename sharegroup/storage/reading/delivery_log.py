@@ -1,0 +1,57 @@
+"""All that ever happened to one record, from `delivery_log`, without Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from deltalake.exceptions import DeltaError
+
+from sharegroup.storage.rows import StorageOptions, Tables, TableUnavailableError
+from sharegroup.storage.schemas import DELIVERY_LOG
+from sharegroup.storage.store_outage import one_line
+
+
+class RecordTransition(NamedTuple):
+    """One transition of the range that a record was in; the columns are those of `delivery_log`."""
+
+    time: datetime
+    cause: str
+    from_state: str
+    to_state: str
+    delivery_count: int
+    member_id: str | None
+    lock_deadline: datetime | None
+    first_offset: int
+    last_offset: int
+    topic_id: str
+    leader_epoch: int
+    batch_id: int
+
+
+def read_record_history(
+    tables: str | Tables,
+    group_id: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    storage_options: StorageOptions = None,
+) -> tuple[RecordTransition, ...]:
+    """The transitions of a record, oldest first; of all topics that had this name. Raises TableUnavailableError.
+
+    Only files are read whose statistics (first and last offset, group, topic) allow for the record.
+    """
+    opened = Tables.of(tables, storage_options).open(DELIVERY_LOG)
+    filters = [
+        ("group_id", "=", group_id),
+        ("topic", "=", topic),
+        ("partition", "=", partition),
+        ("first_offset", "<=", offset),
+        ("last_offset", ">=", offset),
+    ]
+    try:
+        rows = opened.to_pyarrow_table(filters=filters, columns=list(RecordTransition._fields)).to_pylist()
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {DELIVERY_LOG.name} cannot be read: {one_line(error)}") from error
+    found = [RecordTransition(**row) for row in rows]
+    return tuple(sorted(found, key=lambda row: (row.leader_epoch, row.batch_id, row.time)))

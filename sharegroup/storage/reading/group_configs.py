@@ -1,0 +1,24 @@
+"""What groups have set for themselves."""
+
+from __future__ import annotations
+
+from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.storage.schemas import SHARE_GROUP_CONFIGS
+from sharegroup.types import ConfigSource
+
+
+def read_group_configs(
+    tables: str | Tables,
+    source: ConfigSource = ConfigSource.DYNAMIC_GROUP_CONFIG,
+    storage_options: StorageOptions = None,
+) -> dict[str, dict[str, str]]:
+    """{group id: {config name: value as text}} of one source, by default what requests have set.
+
+    A group may have configs before it exists and after it was deleted. Values are as they were set: what is in force is
+    for `Config.effective` to say. Raises TableUnavailableError.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for row in Tables.of(tables, storage_options).rows(SHARE_GROUP_CONFIGS):
+        if row["config_source"] == source.value:
+            groups.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
+    return groups

@@ -1,0 +1,33 @@
+"""The record ranges in flight, without Spark: what the view `in_flight` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sharegroup.storage.reading.state_table import read_current_states
+from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.types import RecordState
+
+
+class InFlightRange(NamedTuple):
+    """Records of a share-partition in one state. `member_id` and `lock_deadline_ms` are None unless it is ACQUIRED."""
+
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    state: RecordState
+    delivery_count: int
+    member_id: str | None
+    lock_deadline_ms: int | None
+
+
+def read_in_flight(
+    tables: str | Tables, group_ids: Collection[str] | None = None, storage_options: StorageOptions = None
+) -> tuple[InFlightRange, ...]:
+    """The ranges of some groups, or of all, by group, topic, partition and offset. Raises TableUnavailableError."""
+    states = read_current_states(Tables.of(tables, storage_options), group_ids)
+    return tuple(InFlightRange._make((*key, *batch)) for key in sorted(states) for batch in states[key].state_batches)

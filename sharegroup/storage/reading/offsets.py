@@ -1,0 +1,70 @@
+"""Where a group's share-partitions stand, as DescribeShareGroupOffsets tells of them (KIP-932, KIP-1226)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.storage.reading.groups import SharePartitionDescription, read_share_partitions
+from sharegroup.storage.reading.state_table import read_current_states
+from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.types import UNCHANGED, SharePartitionKey
+
+
+class SharePartitionOffset(NamedTuple):
+    """A share-partition's offsets and epochs; -1 for what is not known (yet).
+
+    `leader_epoch` is that of the job that wrote its newest record. The lag is log end - `start_offset` -
+    `delivery_complete_count`, where both are known.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    leader_epoch: int
+    delivery_complete_count: int
+    state_epoch: int
+
+
+def read_share_group_offsets(
+    tables: str | Tables, group_id: str, storage_options: StorageOptions = None
+) -> tuple[SharePartitionOffset, ...]:
+    """A group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
+
+    An offset that was altered is told from the moment its alteration is durable, before the share-partition was reset.
+    """
+    return read_offsets_by_group(tables, [group_id], storage_options).get(group_id, ())
+
+
+def read_offsets_by_group(
+    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
+) -> dict[str, tuple[SharePartitionOffset, ...]]:
+    """The same for several groups, without those that have none; each table is read once."""
+    opened = Tables.of(tables, storage_options)
+    listed = read_share_partitions(opened, group_ids) if group_ids else {}
+    states = read_current_states(opened, listed) if listed else {}
+    return {
+        group_id: tuple(share_partition_offset(row, states.get(_key(group_id, row))) for row in rows)
+        for group_id, rows in listed.items()
+    }
+
+
+def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
+    return SharePartitionKey(group_id, row.topic, row.topic_id, row.partition)
+
+
+def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
+    """Where a share-partition stands, by its row and its state; a state from before its reset does not count.
+
+    Nothing is finished at or above a start offset that was altered, so the lag is known at once (KAFKA-20034).
+    """
+    where = row.topic, row.topic_id, row.partition
+    if state is None or state.header.state_epoch < row.state_epoch:
+        finished = UNCHANGED if row.start_offset == UNCHANGED else 0
+        return SharePartitionOffset(*where, row.start_offset, UNCHANGED, finished, row.state_epoch)
+    header = state.header
+    return SharePartitionOffset(
+        *where, header.start_offset, header.leader_epoch, header.delivery_complete_count, header.state_epoch
+    )

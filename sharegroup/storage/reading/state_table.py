@@ -1,0 +1,180 @@
+"""Rows of `share_group_state` back to the folded state of each share-partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.storage.reading.state_base import cut_of
+from sharegroup.storage.rows import Tables, TableUnavailableError
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE
+from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+
+_RECORD_TYPES = {
+    RecordKind.SNAPSHOT.value: "ShareSnapshot",
+    RecordKind.UPDATE.value: "ShareUpdate",
+    RecordKind.TOMBSTONE.value: "Tombstone",
+}
+_KINDS = {record_type: RecordKind(kind) for kind, record_type in _RECORD_TYPES.items()}
+_KEY_COLUMNS = ["group_id", "topic", "topic_id", "partition"]
+
+
+#: What is needed of `share_group_state`.
+_COLUMNS = [
+    *_KEY_COLUMNS,
+    "record_type",
+    "snapshot_epoch",
+    "state_epoch",
+    "leader_epoch",
+    "start_offset",
+    "end_offset",
+    "delivery_complete_count",
+    "state_batches",
+    "batch_id",
+    "time",
+]
+_NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
+
+
+def read_states(
+    table: DeltaTable, group_ids: Collection[str] | None = None, base: DeltaTable | None = None
+) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The state of each share-partition (of some groups, or all) at the table's version.
+
+    `base` is `share_group_state_base` at a version that stands for this one of the table or an earlier one
+    (`StateBases`). With it, what is read is its rows and the rows appended since; without, all that the table has.
+    """
+    of_groups = None if group_ids is None else pc.field("group_id").isin(pa.array(group_ids, pa.string()))
+    cut = None if base is None else cut_of(base)
+    if base is None or cut is None:
+        return folded_states(table.to_pyarrow_table(columns=_COLUMNS, filters=of_groups))
+    newer = cut.later_rows() if of_groups is None else of_groups & cut.later_rows()
+    rows = table.to_pyarrow_table(columns=_COLUMNS, filters=newer)
+    return folded_states(rows, base.to_pyarrow_table(filters=of_groups))
+
+
+def read_current_states(
+    tables: Tables, group_ids: Collection[str] | None = None
+) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The state of each share-partition (of some groups, or all) now. Raises TableUnavailableError."""
+    base = tables.open_if_there(SHARE_GROUP_STATE_BASE)  # first: the state that is opened after it is not older
+    state = tables.open(SHARE_GROUP_STATE)
+    try:
+        return read_states(state, group_ids, base)
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {SHARE_GROUP_STATE.name} cannot be read: {error}") from error
+
+
+def folded_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The state of each share-partition that rows of the table, in any order, add up to, after those of a base.
+
+    Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
+    a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
+    """
+    return current_states(*current_rows(rows, base))
+
+
+def current_states(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The same of what `current_rows` gave."""
+    times = _snapshot_times(ordered)
+    return {
+        key: state._replace(header=state.header._replace(last_snapshot_ms=times[key])) if key in times else state
+        for key, state in fold(_records(ordered), before=_base_states(before)).items()
+    }
+
+
+def current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What counts of the rows of a base and of the table's rows after it; the latter in order.
+
+    That is, without what lies below each share-partition's highest snapshot epoch since its last tombstone. Nested
+    columns are touched last, and only where they are needed.
+    """
+    base = base.filter(pc.is_valid(base["topic_id"]))
+    count = len(base)
+    rows = rows.select(_COLUMNS)
+    order = pc.sort_indices(rows, sort_keys=[("leader_epoch", "ascending"), ("batch_id", "ascending")])
+    snapshots = base.select([*_KEY_COLUMNS, "snapshot_epoch"]).append_column(
+        "record_type", pa.array(["ShareSnapshot"] * count, pa.string())
+    )
+    scalars = rows.select([*_KEY_COLUMNS, "snapshot_epoch", "record_type"]).take(order)
+    scalars = pa.concat_tables([snapshots, scalars])
+    scalars = scalars.append_column("rank", pa.array(range(len(scalars)), pa.int64()))
+    tombstones = scalars.filter(pc.equal(scalars["record_type"], "Tombstone"))
+    if tombstones.num_rows:
+        scalars = scalars.join(tombstones.group_by(_KEY_COLUMNS).aggregate([("rank", "max")]), _KEY_COLUMNS)
+        scalars = scalars.filter(pc.fill_null(pc.greater(scalars["rank"], scalars["rank_max"]), True))
+        scalars = scalars.drop_columns(["rank_max"])
+    newest = scalars.group_by(_KEY_COLUMNS).aggregate([("snapshot_epoch", "max")])
+    scalars = scalars.join(newest, _KEY_COLUMNS)
+    kept = scalars.filter(pc.equal(scalars["snapshot_epoch"], scalars["snapshot_epoch_max"]))
+    ranks = kept.sort_by("rank")["rank"].combine_chunks()
+    of_base = pc.less(ranks, count)
+    newer = pc.subtract(ranks.filter(pc.invert(of_base)), count)
+    return base.take(ranks.filter(of_base)), rows.take(order.take(newer))
+
+
+def _base_states(rows: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
+    return {
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): ShareGroupOffset(
+            ShareGroupOffsetHeader(
+                row["snapshot_epoch"],
+                row["state_epoch"],
+                row["leader_epoch"],
+                row["start_offset"],
+                row["delivery_complete_count"],
+                row["updates_since_snapshot"],
+                _milliseconds(row["snapshot_time"]) or 0,
+                row["leader_epoch"],  # the newest record's is the highest, as leaders follow each other
+            ),
+            tuple(_state_batch(batch) for batch in row["state_batches"]),
+        )
+        for row in rows.to_pylist()
+    }
+
+
+def _records(table: pa.Table) -> Iterator[ShareGroupStateRecord]:
+    for row in table.to_pylist():
+        yield ShareGroupStateRecord(
+            _KINDS[row["record_type"]],
+            SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
+            row["snapshot_epoch"],
+            row["state_epoch"],
+            row["leader_epoch"],
+            row["start_offset"],
+            row["delivery_complete_count"],
+            tuple(_state_batch(batch) for batch in row["state_batches"] or ()),
+        )
+
+
+def _state_batch(batch: Mapping[str, Any]) -> StateBatch:
+    return StateBatch(
+        batch["first_offset"],
+        batch["last_offset"],
+        RecordState(batch["delivery_state"]),
+        batch["delivery_count"],
+        batch["member_id"],
+        _milliseconds(batch["lock_deadline"]),
+    )
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
+
+
+def _snapshot_times(table: pa.Table) -> dict[SharePartitionKey, int]:
+    columns = [*_KEY_COLUMNS, "time"]
+    snapshots = table.filter(pc.equal(table["record_type"], "ShareSnapshot")).select(columns)
+    return {
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): _milliseconds(row["time"])
+        or 0
+        for row in snapshots.to_pylist()
+    }

@@ -1,0 +1,89 @@
+"""Rows of one table, read at its newest version."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.storage.schemas import FORMAT_PROPERTY, FORMAT_VERSION, TableSpec, table_path
+from sharegroup.storage.store_outage import one_line
+
+StorageOptions = Mapping[str, str] | None
+Row = dict[str, Any]
+
+
+class TableUnavailableError(ShareGroupError):
+    """A table is not there, or cannot be read; the cause is kept."""
+
+
+class TableMissingError(TableUnavailableError):
+    """The table is not there: no job has run on this `tables.path`."""
+
+
+class TableFormatError(TableUnavailableError):
+    """Another version of this project wrote the table, in a format that this one does not read."""
+
+
+def check_format(table: DeltaTable, spec: TableSpec) -> None:
+    """Raise TableFormatError unless the table has the format that this version reads and writes."""
+    found = table.metadata().configuration.get(FORMAT_PROPERTY)
+    if found != FORMAT_VERSION:
+        raise TableFormatError(
+            f"table {spec.name} has format {found}, and this version reads format {FORMAT_VERSION}: "
+            "run the version that wrote it, or set tables.path to an empty directory"
+        )
+
+
+def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
+    """The table's handle at its newest version.
+
+    Raises TableMissingError, TableFormatError, TableUnavailableError.
+    """
+    try:
+        table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
+    except TableNotFoundError as error:
+        raise TableMissingError(f"table {spec.name} is not there: no job has run on {tables_path}") from error
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {spec.name} cannot be opened: {one_line(error)}") from error
+    check_format(table, spec)
+    return table
+
+
+class Tables:
+    """The tables of a `tables.path`; each is opened when it is read. Methods raise TableUnavailableError."""
+
+    def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
+        self._tables_path, self._options = tables_path, storage_options
+
+    @classmethod
+    def of(cls, tables: str | Tables, storage_options: StorageOptions = None) -> Tables:
+        """Those of a path, or those given."""
+        return cls(tables, storage_options) if isinstance(tables, str) else tables
+
+    def open(self, spec: TableSpec) -> DeltaTable:
+        """The table's handle at its newest version. Raises TableMissingError, TableUnavailableError."""
+        return open_table(self._tables_path, spec, self._options)
+
+    def open_if_there(self, spec: TableSpec) -> DeltaTable | None:
+        """The same; None where the table is not there. Raises TableUnavailableError."""
+        try:
+            return self.open(spec)
+        except TableMissingError:
+            return None
+
+    def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
+        """The rows of some groups, or of all, in the order of the table's key."""
+        try:
+            rows: list[Row] = self._read(spec, group_ids).to_pylist()
+        except (DeltaError, OSError) as error:
+            raise TableUnavailableError(f"table {spec.name} cannot be read: {one_line(error)}") from error
+        return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
+
+    def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:
+        filters = None if group_ids is None else [("group_id", "in", sorted(group_ids))]
+        return self.open(spec).to_pyarrow_table(filters=filters)

@@ -1,0 +1,1 @@
+"""Upkeep of the tables: merges and deletes files, in a separate process."""

@@ -1,0 +1,51 @@
+"""Which days of the growing tables can go: whole partitions only, and never what recovery needs.
+
+Both are told by the tables' logs; no row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from sharegroup.storage.reading.state_base import Cut, cut_of
+
+#: share_group_state keeps at least this many days, like the versions that a pinned offset may name.
+_STATE_DAYS = 2
+
+
+def prunable_delivery_log(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
+    """The predicate over `day` for what is older than its retention, None where there is nothing."""
+    return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
+
+
+def prunable_state(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
+    """The same for `share_group_state`; `base` is of this version of it, or of one before.
+
+    It keeps two days, every day from the oldest newest snapshot on - a share-partition that is not led (its topic is
+    away) has not been written again, and the table alone must tell its state - and all that came after the base, which
+    does not know of it. Before there is a base, nothing goes.
+    """
+    cut = cut_of(base)
+    if cut is None:
+        return None
+    oldest = pa.table(base.get_add_actions(flatten=True))["min.snapshot_time"].to_pylist()
+    snapshots = [time.date() for time in oldest if time is not None]
+    return _before(state, min(now.date() - timedelta(days=_STATE_DAYS), *snapshots, *_days_after(state, cut)))
+
+
+def _days_after(state: DeltaTable, cut: Cut) -> Iterable[date]:
+    """The days of the files that have a row after the cut, or may have one."""
+    files = pa.table(state.get_add_actions(flatten=True))
+    columns = ("partition.day", "max.leader_epoch", "max.batch_id")
+    for day, *newest in zip(*(files[column].to_pylist() for column in columns), strict=True):
+        if None in newest or tuple(newest) > (cut.leader_epoch, cut.batch_id):
+            yield day
+
+
+def _before(table: DeltaTable, day: date) -> str | None:
+    oldest = min((date.fromisoformat(partition["day"]) for partition in table.partitions()), default=date.max)
+    return f"day < '{day.isoformat()}'" if oldest < day else None

@@ -1,0 +1,157 @@
+"""Writes `share_group_state_base` anew when enough has come since: the work of a start, done ahead of it.
+
+What a new base costs is what came since the last one, in Python, and copying the rest as Arrow has it. It is written
+when there are half as many new records as the base has rows, so that a record costs a few rows here, however many
+share-partitions there are.
+
+Die anywhere: a base is one commit. A leader that is no more may write one as well: whatever it stands for, it says the
+same as the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from sharegroup.core.share_coordinator.durable_rows import state_batch_rows
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.storage.reading.state_base import Cut, cut_of
+from sharegroup.storage.reading.state_table import current_rows, current_states
+from sharegroup.storage.schemas import SHARE_GROUP_STATE_BASE, table_path
+from sharegroup.storage.writing.delta_commit import NO_HOOKS
+from sharegroup.storage.writing.delta_table import open_or_create, store_errors
+from sharegroup.storage.writing.delta_upkeep import DeltaUpkeep
+from sharegroup.storage.writing.local_sync import LocalSync
+from sharegroup.storage.writing.versioned_table import Upkeep
+from sharegroup.types import SharePartitionKey
+
+#: A base is written for so many new records at least, or after so long.
+LEAST_RECORDS = 1_000
+#: So many are folded at once, however many have come.
+_PORTION_RECORDS = 500_000
+_LONGEST_MS = 24 * 3_600_000
+_KEY = ["group_id", "topic_id", "partition"]
+#: What a base's row has of the newest record, beside what the records add up to.
+_OF_NEWEST = ("end_offset", "batch_id", "time")
+_SCHEMA = SHARE_GROUP_STATE_BASE.schema
+_ROW_SCHEMA = pa.schema([field for field in _SCHEMA if not field.name.startswith("as_of_")])
+_PROPERTIES = CommitProperties(max_commit_retries=0)
+
+
+class StateBaseUpkeep:
+    """The upkeep of the base below `tables_path`, by one process."""
+
+    def __init__(
+        self,
+        tables_path: str,
+        options: dict[str, str] | None = None,
+        least_records: int = LEAST_RECORDS,
+        is_synced: bool = True,
+    ) -> None:
+        self._least_records = least_records
+        with store_errors():
+            self._table = open_or_create(tables_path, SHARE_GROUP_STATE_BASE, options)
+        path = table_path(tables_path, SHARE_GROUP_STATE_BASE)
+        self._sync = LocalSync(path, is_synced)
+        self._upkeep = DeltaUpkeep(path, options, self._sync)
+
+    def run(self, state: DeltaTable, upkeep: Upkeep) -> DeltaTable:
+        """Write the base anew from `share_group_state`'s handle, if it is due; the base's handle.
+
+        Raises TableStoreError, NotCommittedError where somebody else has written it meanwhile.
+        """
+        with store_errors():
+            self._table.update_incremental()
+            if self._write_when_due(state):
+                self._upkeep.run(self._table, upkeep, _PROPERTIES)
+            self._sync.sync(self._table.version())  # days of the state are removed by this base next
+        return self._table
+
+    def _write_when_due(self, state: DeltaTable) -> bool:
+        cut, records = cut_of(self._table), state.to_pyarrow_dataset()
+        later = None if cut is None else cut.later_rows()
+        if later is not None and records.count_rows(filter=later) < self._least():
+            return False
+        portions = list(_portions(records, later))
+        base = self._table.to_pyarrow_table()
+        for portion in portions:
+            base = rebased(base, records.to_table(filter=portion), state.version())
+        if portions:
+            write_deltalake(
+                self._table, base, mode="overwrite", commit_properties=_PROPERTIES, post_commithook_properties=NO_HOOKS
+            )
+        return bool(portions)
+
+    def _least(self) -> int:
+        """How many new records make it worth while."""
+        files = pa.table(self._table.get_add_actions(flatten=True))
+        age_ms = time.time() * 1000 - pc.min(files["modification_time"]).cast(pa.int64()).as_py()
+        return max(self._least_records, pc.sum(files["num_records"]).as_py() // 2) if age_ms < _LONGEST_MS else 1
+
+
+def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.Expression]:
+    """The records, or the later ones, in order and in portions that fit into memory, each as a filter."""
+    order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
+    positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
+    for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):
+        last = positions.slice(min(end, len(positions)) - 1, 1)
+        cut = Cut(0, *(last[column][0].as_py() for column, _ in order))
+        yield ~cut.later_rows() if later is None else later & ~cut.later_rows()
+        later = cut.later_rows()
+
+
+def rebased(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
+    """The base that follows one (or none: no rows) with the rows that came after it, up to a version of the table.
+
+    When each share-partition was deleted, one row without a share-partition tells where the base ends.
+    """
+    before, ordered = current_rows(rows, base)
+    numbers = before.select(_KEY).append_column("number", pa.array(range(len(before)), pa.int64()))
+    changed = ordered.select(_KEY)
+    touched = numbers.join(changed, _KEY, join_type="left semi")["number"]
+    untouched = numbers.join(changed, _KEY, join_type="left anti")["number"]
+    states = current_states(before.take(touched), ordered)
+    newest = ordered.group_by(_KEY, use_threads=False).aggregate([(column, "last") for column in _OF_NEWEST])
+    of_newest = {(row["group_id"], row["topic_id"], row["partition"]): row for row in newest.to_pylist()}
+    written = [_row(key, state, of_newest[key.group_id, key.topic_id, key.partition]) for key, state in states.items()]
+    made = pa.concat_tables(
+        [before.take(untouched).select(_ROW_SCHEMA.names), pa.Table.from_pylist(written, schema=_ROW_SCHEMA)]
+    )
+    made = made.sort_by([("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
+    if not len(made):
+        made = pa.Table.from_pylist([{}], schema=_ROW_SCHEMA)
+    cut = zip(_cut(rows, version), _SCHEMA.types, strict=False)  # it comes first
+    return pa.table(
+        [*(pa.repeat(pa.scalar(value, kind), len(made)) for value, kind in cut), *made.columns], schema=_SCHEMA
+    )
+
+
+def _row(key: SharePartitionKey, state: ShareGroupOffset, newest: Mapping[str, Any]) -> dict[str, Any]:
+    header = state.header
+    return {
+        **key._asdict(),
+        "snapshot_epoch": header.snapshot_epoch,
+        "state_epoch": header.state_epoch,
+        "leader_epoch": header.leader_epoch,
+        "start_offset": header.start_offset,
+        "end_offset": newest["end_offset_last"],
+        "delivery_complete_count": header.delivery_complete_count,
+        "state_batches": state_batch_rows(state.state_batches),
+        "updates_since_snapshot": header.updates_since_snapshot,
+        "snapshot_time": header.last_snapshot_ms * 1000,
+        "batch_id": newest["batch_id_last"],
+        "time": newest["time_last"],
+    }
+
+
+def _cut(rows: pa.Table, version: int) -> Cut:
+    """The newest of these rows."""
+    order = [("leader_epoch", "descending"), ("batch_id", "descending")]
+    newest = pc.select_k_unstable(rows, 1, sort_keys=order)[0].as_py()
+    return Cut(version, rows["leader_epoch"][newest].as_py(), rows["batch_id"][newest].as_py())

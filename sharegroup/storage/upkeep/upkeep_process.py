@@ -1,0 +1,120 @@
+"""The job's side of `upkeep_worker`: starts the process, tells it what is due, and hears what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from sharegroup.config import Config
+from sharegroup.storage.schemas import TableSpec
+
+logger = logging.getLogger(__name__)
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+_END_S = 3.0
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """What the process needs of the job's configuration, as JSON."""
+    job = config.job
+    return {
+        "tables_path": job.tables_path,
+        "storage_options": job.delta_options,
+        "retention_ms": job.tables_retention_ms,
+        "local_versions": job.tables_local_versions,
+        "local_sync": job.tables_local_sync,
+        "log_retention_ms": job.delivery_log_retention_ms,
+    }
+
+
+class UpkeepProcess:
+    """Upkeep without waiting for it. One that is due while the last one of the same tables goes on is left out: the
+    next one does its work too. A process that has ended is started again."""
+
+    def __init__(
+        self, process_settings: dict[str, Any], ended: Callable[[float, bool], None] = lambda seconds, failed: None
+    ) -> None:
+        """`ended` is told of each upkeep how many seconds it took, and whether it failed."""
+        self._settings, self._ended = process_settings, ended
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._asked: list[tuple[str, ...]] = []
+
+    def request(self, specs: Sequence[TableSpec], leader_epoch: int, now_ms: int) -> None:
+        """Ask for the upkeep of these tables for a leader; returns at once. `now_ms` is the brokers' time."""
+        names = tuple(spec.name for spec in specs)
+        with self._lock:
+            process = self._running()
+            if names in self._asked:
+                return
+            self._asked.append(names)
+            try:
+                _send(process, {"specs": names, "leader_epoch": leader_epoch, "now_ms": now_ms})
+            except OSError as error:
+                logger.warning("the upkeep process cannot be told of %s: %s", names[0], error)
+
+    def close(self) -> None:
+        """End the process when it is through with what it was asked for, or in three seconds: it may die anywhere."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _running(self) -> subprocess.Popen[str]:
+        """The process; a new one if there is none, or it has ended. The lock is held."""
+        if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                logger.warning("the upkeep process ended with exit code %d, starting another", self._process.returncode)
+                assert self._process.stdin is not None
+                with contextlib.suppress(OSError):  # what it was still to be told
+                    self._process.stdin.close()
+            self._asked = []
+            path = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "sharegroup.storage.upkeep.upkeep_worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+            _send(self._process, self._settings)
+            threading.Thread(target=self._listen, args=(self._process,), daemon=True, name="upkeep").start()
+        return self._process
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        """Take the answers, which come in the order of the requests, until the process ends."""
+        assert process.stdout is not None
+        with process.stdout as answers:
+            for line in answers:
+                self._take(process, json.loads(line))
+
+    def _take(self, process: subprocess.Popen[str], answer: dict[str, Any]) -> None:
+        with self._lock:
+            names = self._asked.pop(0) if process is self._process and self._asked else ("the tables",)
+        self._ended(answer["took_ms"] / 1000, answer["problem"] is not None)
+        if answer["problem"] is None:
+            logger.debug("upkeep of %s: %d ms", ", ".join(names), answer["took_ms"])
+        else:
+            logger.warning("the upkeep of %s did not come to its end: %s", ", ".join(names), answer["problem"])
+
+
+def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:
+    pipe: IO[str] | None = process.stdin
+    assert pipe is not None
+    pipe.write(json.dumps(message) + "\n")
+    pipe.flush()

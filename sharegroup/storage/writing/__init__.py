@@ -1,0 +1,1 @@
+"""The writer of the tables: Delta commits and the fence against earlier leaders."""

@@ -1,0 +1,194 @@
+"""Recovers the log of a table on a local disk after a power loss.
+
+Files that were not on the disk when the power went are missing, empty, cut, or full of zeros. delta-rs opens an empty
+log entry as an empty commit, and fails on others. Before a job opens its tables it therefore looks at their newest log
+entries. From the first entry on that is torn, or that adds a data file that is missing or torn, all entries are moved
+aside (`.torn` behind their names), as if they had never been committed. With `tables.local.sync` no such commit was
+reported to anybody: its batch runs again, or comes from the outbox of the first table. Checkpoints of the log that are
+torn, or that contain such an entry, go the same way.
+
+Version numbers are used again after that. `share_group_state_base` names the version of `share_group_state` that it
+was made of, so its entries that name a lost version are moved aside, too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from sharegroup.storage.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
+from sharegroup.storage.writing.delta_commit import is_batch
+from sharegroup.storage.writing.local_log import local_log
+from sharegroup.storage.writing.local_sync import entry_path, sync_paths
+
+logger = logging.getLogger(__name__)
+
+_ENTRY = re.compile(r"(\d{20})\.json")
+#: How many of the newest entries are looked at. What was written earlier had the time to reach the disk.
+_EXAMINED = 100
+_TORN = ".torn"
+_LAST_CHECKPOINT = "_last_checkpoint"
+_PARQUET_ENDS = b"PAR1"
+#: The entries of these operations say more than that there was one.
+_WITH_ACTIONS = frozenset({"CREATE TABLE", "OPTIMIZE", "SET TBLPROPERTIES"})
+#: The transaction ids of writers' commits that are of no batch begin like this.
+_OF_NO_BATCH = "sharegroup."
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a log entry says, and what is wrong with it."""
+
+    version: int
+    problem: str = ""
+    adds: Sequence[Mapping[str, Any]] = ()
+    removes: Sequence[str] = ()
+    batches: Sequence[str] = ()
+
+
+def recover_torn_tables(tables_path: str) -> list[str]:
+    """Recover all tables of a job, and log what each has lost; the names of the tables that lost something.
+
+    Nothing is done to tables on an object store. No other job may be running on these tables. Raises OSError.
+    """
+    lost = [spec.name for spec in ALL_TABLES if _recover(table_path(tables_path, spec))]
+    state, base = (table_path(tables_path, spec) for spec in (SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE))
+    state_log = local_log(state)
+    if state_log is not None and state_log.is_dir() and _recover(base, max(_versions(state_log), default=-1)):
+        lost.append(SHARE_GROUP_STATE_BASE.name)
+    return lost
+
+
+def _recover(path: str, state_version: int | None = None) -> bool:
+    """Recover one table; whether something was lost. `state_version` is the newest of the table that it is made of."""
+    log = local_log(path)
+    if log is None or not log.is_dir():
+        return False
+    entries = [_read(entry_path(log, version)) for version in _versions(log)[-_EXAMINED:]]
+    torn = _first_torn(log, entries, state_version)
+    _drop_checkpoints(log, torn)
+    if torn is None:
+        return False
+    gone = [entry for entry in entries if entry.version >= torn.version]
+    for entry in reversed(gone):  # what is left if this dies in between still has no gap
+        _move_aside(entry_path(log, entry.version))
+    sync_paths([log])
+    _report(log.parent.name, torn, gone)
+    return True
+
+
+def _versions(log: Path) -> list[int]:
+    return sorted(int(found[1]) for path in log.iterdir() if (found := _ENTRY.fullmatch(path.name)))
+
+
+def _read(path: Path) -> _Entry:
+    version, text = int(path.stem), path.read_bytes()
+    if not text.strip():
+        return _Entry(version, "its log entry is empty")
+    try:
+        actions = [json.loads(line) for line in text.splitlines()]
+    except ValueError:
+        return _Entry(version, "its log entry is torn")
+    adds = [action["add"] for action in actions if "add" in action]
+    removes = [action["remove"]["path"] for action in actions if "remove" in action]
+    transactions = [action["txn"] for action in actions if "txn" in action]
+    info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    if (is_batch(info) and not transactions) or (len(actions) == 1 and _has_actions(info)):
+        return _Entry(version, "its log entry is cut")
+    batches = [f"batch {txn['version']} of query {txn['appId']}" for txn in transactions if _is_of_batch(txn)]
+    return _Entry(version, "", adds, removes, batches)
+
+
+def _is_of_batch(transaction: Mapping[str, Any]) -> bool:
+    return not str(transaction["appId"]).startswith(_OF_NO_BATCH)
+
+
+def _has_actions(info: Mapping[str, Any]) -> bool:
+    """Whether the entry with this info has other actions beside it."""
+    metrics = info.get("operationMetrics", {})
+    return info.get("operation") in _WITH_ACTIONS or bool(metrics.get("num_added_files"))
+
+
+def _first_torn(log: Path, entries: Sequence[_Entry], state_version: int | None) -> _Entry | None:
+    """The first entry that cannot be kept. Files that a later entry removes may be gone."""
+    whole = []
+    torn: _Entry | None = None
+    for entry in entries:
+        if entry.problem:
+            torn = entry
+            break
+        whole.append(entry)
+    removed = {path for entry in whole for path in entry.removes}
+    for entry in whole:
+        problem = next(_problems(log.parent, entry, removed, state_version), "")
+        if problem:
+            return replace(entry, problem=problem)
+    return torn
+
+
+def _problems(table: Path, entry: _Entry, removed: set[str], state_version: int | None) -> Iterator[str]:
+    for add in entry.adds:
+        if add["path"] in removed:
+            continue
+        problem = _problem_of_file(table / unquote(add["path"]), add["size"])
+        if problem:
+            yield f"its data file {add['path']} is {problem}"
+        if state_version is not None and _as_of_version(add) > state_version:
+            yield f"it is made of a version of {SHARE_GROUP_STATE.name} that is lost"
+
+
+def _problem_of_file(path: Path, size: int | None = None) -> str:
+    """What is wrong with a Parquet file, if something is."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno()).st_size
+            if found < 2 * len(_PARQUET_ENDS) or size not in (None, found):
+                return f"torn ({found} bytes{'' if size is None else f' of {size}'})"
+            first = file.read(len(_PARQUET_ENDS))
+            file.seek(-len(_PARQUET_ENDS), os.SEEK_END)
+            return "" if first == file.read() == _PARQUET_ENDS else "torn"
+    except FileNotFoundError:
+        return "missing"
+
+
+def _as_of_version(add: Mapping[str, Any]) -> int:
+    least = json.loads(add.get("stats") or "{}").get("minValues", {})
+    return int(least.get("as_of_version", -1))
+
+
+def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
+    """Move aside the checkpoints that are torn, or have the first torn entry in them, with the pointer to them."""
+    gone = []
+    for path in log.iterdir():
+        if path.name.endswith(".parquet") and (found := re.match(r"(\d{20})\.checkpoint", path.name)):
+            is_later = torn is not None and int(found[1]) >= torn.version
+            if is_later or _problem_of_file(path):
+                gone.append(path)
+    for path in gone:
+        logger.warning(
+            "table %s: checkpoint %s of the log cannot be kept and is moved aside", log.parent.name, path.name
+        )
+        _move_aside(path)
+    if gone:
+        (log / _LAST_CHECKPOINT).unlink(missing_ok=True)
+        sync_paths([log])
+
+
+def _move_aside(path: Path) -> None:
+    path.replace(path.with_name(path.name + _TORN))
+
+
+def _report(table: str, torn: _Entry, gone: Sequence[_Entry]) -> None:
+    batches = ", ".join(batch for entry in gone for batch in entry.batches)
+    logger.warning(
+        "table %s: version %d is lost, probably by a power loss: %s. The table goes on from version %d; moved aside: "
+        "%d log entries%s",
+        table, torn.version, torn.problem, torn.version - 1, len(gone), f", with {batches}" if batches else "",
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""The demo's screen: progress lines, and a table that is updated in place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from sharegroup.testing.tables.delivery_audit import Progress, TopicPartition
+
+#: The longest time without a line.
+WORD_S = 3.0
+_POLL_S = 0.1
+
+
+class Display:
+    """Shows progress: on a terminal in a table that is updated in place, elsewhere in lines."""
+
+    def __init__(self, console: Console, title: str, records: int) -> None:
+        self._console, self._title, self._records = console, title, records
+        self._begin = time.monotonic()
+        self._last = (self._begin, 0)
+        self._live: Live | None = None
+        self._shown: Progress | None = None
+        self._said = self._begin
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Inside the block, `show` updates the table in place."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(console=self._console, auto_refresh=False) as self._live:
+            yield
+        self._live = None
+
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the beginning."""
+        self._said = time.monotonic()
+        self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
+
+    def wait(self, what: str, is_done: Callable[[], bool], stage: Callable[[], str] = lambda: "") -> None:
+        """Return when it is done. Prints what it waits for, and every `WORD_S` seconds the stage that is reached."""
+        self.say(f"waiting for {what}")
+        while not is_done():
+            if time.monotonic() - self._said >= WORD_S:
+                self.say(f"  still waiting for {what}{(reached := stage()) and ': '}{reached}")
+            time.sleep(_POLL_S)  # polls other processes
+
+    def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
+        """Show how far the work is: in the table, or in a line when something has changed or `WORD_S` have passed."""
+        rate = self._rate(now.finished)
+        lag = now.lag(log_end_offsets)
+        deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
+        if self._live is None:
+            if now != self._shown or time.monotonic() - self._said >= WORD_S:
+                self.say(
+                    f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
+                    f"in flight {now.acquired.total():,}, lag {lag:,}, deliveries {deliveries}"
+                )
+            self._shown = now
+            return
+        outcomes = ", ".join(f"{what} {records:,}" for what, records in sorted(now.outcomes.items())) or "-"
+        held = ", ".join(f"{records:,}" for _, records in sorted(now.acquired.items())) or "none"
+        table = Table(title=self._title, show_header=False, min_width=70)
+        table.add_row("finished", f"{now.finished:,} of {self._records:,}   {outcomes}")
+        table.add_row("throughput", f"{rate:,.0f} records/s")
+        table.add_row("in flight", f"{now.acquired.total():,} acquired, by member: {held}; {now.available:,} available")
+        table.add_row("lag", f"{lag:,}")
+        table.add_row("delivered", f"{deliveries}   ({now.redelivered:,} redeliveries)")
+        self._live.update(table, refresh=True)
+
+    def _rate(self, finished: int) -> float:
+        (then, before), now = self._last, time.monotonic()
+        self._last = (now, finished)
+        return (finished - before) / max(now - then, 1e-3)

@@ -1,0 +1,482 @@
+"""A real Kafka broker as a child process, for tests, notebooks and the demo.
+
+    with EmbeddedKafka() as kafka:
+        kafka.create_topic("orders", partitions=3)
+        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+
+    sharegroup broker --port 9092     # one to try things on, until Ctrl-C
+
+Broker and controller are one KRaft node (for more, see `embedded_kafka_cluster`), on free ports, with the JARs of
+`conf/ivy.xml`; releases of before KRaft have a ZooKeeper in the controller's place. The processes do not outlive us
+(`guarded_process`).
+"""
+
+import base64
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NamedTuple, NoReturn
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from sharegroup.kafka_clients.cluster_description import describe_cluster
+from sharegroup.spark.jars import QUICK_START, JarsError, jars, java
+from sharegroup.testing.class_archive import BROKER
+from sharegroup.testing.guarded_process import GuardedProcess
+
+HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
+START_DEADLINE_S = 60.0
+LOG_TAIL_LINES = 30
+PORT_ATTEMPTS = 3
+#: Below the ports that systems assign to outgoing connections, so that a broker that starts again finds its port free.
+_PORTS = range(10_000, 30_000)
+#: Kafka's releases that can be run, and the configuration of conf/ivy.xml that has the JARs. Share groups: 4.3 alone.
+VERSIONS = {"4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
+#: Those whose cluster is kept in a ZooKeeper: KRaft was a preview in them.
+_WITH_ZOOKEEPER = frozenset({"2.8"})
+
+_LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
+
+
+class EmbeddedKafkaError(RuntimeError):
+    """The broker did not start, or it ended by itself; the message has the end of its log."""
+
+
+class _PortTaken(EmbeddedKafkaError):
+    """Someone else took a port between our looking for a free one and the broker's listening on it."""
+
+
+class Quorum(NamedTuple):
+    """The controllers of a cluster: `host:port` by node id. A node whose id is not among them is a broker alone."""
+
+    cluster_id: str
+    controllers: Mapping[int, str]
+
+
+class EmbeddedKafka:
+    """One Kafka broker, started and stopped by hand or as a context manager.
+
+    Args:
+        port: where clients connect; 0 picks a free one, which later starts of this object keep.
+        data_dir: where the log segments go, kept for the next start; None is a temporary directory, removed by `stop`.
+        properties: broker settings that replace or join the ones in `_properties`.
+        features: `StorageTool --feature` levels, say `{"share.version": 0}` for a broker without share groups.
+        heap: the JVM's heap option. More of them can be in KAFKA_OPTS of the environment, as with Kafka's own scripts.
+        version: Kafka's release, one of `VERSIONS`.
+        node_id: the broker's id.
+        join: the first node of the cluster that this one is to be a broker of; that one is its controller, or has its
+            ZooKeeper.
+        quorum: the controllers of the cluster instead, where it has several; a majority of them must be started at the
+            same time.
+
+    A broker can fail and come back: `kill` and `shut_down` end its process and keep its files, `pause` and `resume`
+    stop and continue it, `erase` gives it an empty disk. `start` then starts it again on the same ports.
+
+    Attributes:
+        bootstrap_servers: `127.0.0.1:<port>`, valid once started, as `cluster_id` and `controller`, the address of the
+            controller or of ZooKeeper.
+        log_path: the broker's log; it stays when a start fails or the `with` block raises.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        data_dir: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
+        heap: str = "-Xmx512m",
+        version: str = "4.3",
+        node_id: int = 1,
+        join: "EmbeddedKafka | None" = None,
+        quorum: Quorum | None = None,
+    ) -> None:
+        self.port = port
+        self.controller = ""
+        self.cluster_id = ""
+        self.node_id = node_id
+        self._conf = VERSIONS[version]
+        self._has_zookeeper = version in _WITH_ZOOKEEPER
+        self._first = join
+        self._quorum = quorum
+        self._has_files = False
+        self._port_is_ours = port == 0
+        self._data_dir = data_dir
+        self._overrides = dict(properties or {})
+        self._features = dict(features or {})
+        self._heap = heap
+        self._home: Path | None = None
+        self._log_begin = 0
+        self._broker: GuardedProcess | None = None
+        self._zookeeper: GuardedProcess | None = None
+        self._admin: KafkaAdminClient | None = None
+
+    def __enter__(self) -> "EmbeddedKafka":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(keep_log=kind is not None)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        if self._home is None:
+            raise EmbeddedKafkaError("this broker was never started")
+        return self._home / "kafka.log"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id. Raises EmbeddedKafkaError when it is not running."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Formats the storage, starts the broker and returns when it answers a Metadata request.
+
+        Raises:
+            EmbeddedKafkaError: it did not get that far within 60 s; the log is kept and its end is in the message.
+            JarsError: there is no Java, or Kafka's JARs could not be resolved.
+        """
+        if self._broker is not None:
+            raise EmbeddedKafkaError(f"already running on {self.bootstrap_servers}")
+        logging = [f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}", "-Dsharegroup.log.level=info"]
+        archive = BROKER.options() if self._conf == "broker" else ()
+        command = [java(), *archive, "-cp", os.pathsep.join(str(jar) for jar in jars(self._conf)), *logging]
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                self._start_once(command)
+                self._has_files = True
+                return
+            except BaseException as error:
+                again = isinstance(error, _PortTaken) and self._port_is_ours and attempt < PORT_ATTEMPTS
+                self._end_processes()
+                if self._has_files:  # it has run before: its ports are known to others
+                    raise
+                self._remove_files(keep_log=isinstance(error, Exception) and not again)  # not for Ctrl-C
+                if not again:
+                    raise
+                self.port, self.controller = 0, ""
+
+    def stop(self, keep_log: bool = False) -> None:
+        """Stops the broker: SIGTERM, and SIGKILL when that takes too long. A broker that is not running is left alone.
+
+        Args:
+            keep_log: leave the log (not the data) behind and say where it is.
+
+        Raises:
+            EmbeddedKafkaError: the broker had ended before it was asked to; the log is kept.
+        """
+        if self._broker is None:
+            if self._has_files:  # after `kill` or `shut_down`
+                self._remove_files(keep_log)
+            return
+        died = self._broker.poll()
+        self._end_processes()
+        self._remove_files(keep_log or died is not None)
+        if died is not None:
+            raise self._failed(f"the broker had ended by itself with exit code {died}")
+
+    def kill(self) -> None:
+        """Ends the broker by SIGKILL; its files stay for the next start. One that has ended by itself is left so."""
+        if self._running().poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self._end_processes()
+
+    def shut_down(self) -> None:
+        """Stops the broker as `stop` does; its files stay for the next start."""
+        self._running()
+        self._end_processes()
+
+    def pause(self) -> None:
+        """Stops the process (SIGSTOP): its connections stay open and nothing is answered until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continues a process that was paused."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def erase(self) -> None:
+        """Removes all data of a broker that was killed or shut down: its next start has an empty disk."""
+        if self._broker is not None:
+            raise EmbeddedKafkaError(f"still running on {self.bootstrap_servers}")
+        shutil.rmtree(self._data())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker was started and has not ended since."""
+        return self._broker is not None and self._broker.poll() is None
+
+    def wait(self) -> int:
+        """Blocks until the broker ends by itself; its exit code."""
+        return self._running().wait()
+
+    def _running(self) -> GuardedProcess:
+        if self._broker is None:
+            raise EmbeddedKafkaError("the broker is not running")
+        return self._broker
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Creates a topic and returns when each of its partitions has a leader."""
+        topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
+        self.admin_client().create_topics({name: topic}, wait_for_metadata=True)
+
+    def topics(self) -> list[str]:
+        """The names of all topics, Kafka's internal ones included, in order."""
+        return sorted(self.admin_client().list_topics())
+
+    def admin_client(self, brokers: int = 1) -> KafkaAdminClient:
+        """An admin client of the broker, closed with it, that knows so many brokers of the cluster.
+
+        Waits until the broker has heard of them. Raises EmbeddedKafkaError when it is not running.
+        """
+        while True:
+            if self._admin is None:
+                self._running()
+                self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
+            if len(self._admin._manager.cluster.brokers()) >= brokers:
+                return self._admin
+            self._close_admin()  # it would keep what it has heard for minutes
+            time.sleep(0.1)
+
+    # -- starting
+
+    def _start_once(self, java_command: list[str]) -> None:
+        if not self._has_files:
+            self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
+        self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self.port = self.port or free_port()
+        self._write("server.properties", self._properties())
+        if not self._has_zookeeper:
+            self._format_storage(java_command)
+        elif self._first is None:
+            self._write("zoo.cfg", self._zookeeper_properties())
+            self._zookeeper = self._spawn(java_command, "org.apache.zookeeper.server.ZooKeeperServerMain", "zoo.cfg")
+        self._broker = self._spawn(java_command, "kafka.Kafka", "server.properties")
+        self._await_ready()
+
+    def _write(self, file: str, properties: Mapping[str, str]) -> None:
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        self.log_path.with_name(file).write_text(text, encoding="utf-8")
+
+    def _roles(self) -> dict[str, str]:
+        """Who the controller is: the first node of a cluster, or whom ZooKeeper names."""
+        if self._has_zookeeper:
+            self.controller = self._first.controller if self._first is not None else self._controller_address()
+            return {
+                "broker.id": str(self.node_id),
+                "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+                "zookeeper.connect": self.controller,
+            }
+        controllers = self._controllers()
+        own = controllers.get(self.node_id)
+        self.controller = own or next(iter(controllers.values()))
+        return {
+            "process.roles": "broker,controller" if own else "broker",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}" + (f",CONTROLLER://{own}" if own else ""),
+            "node.id": str(self.node_id),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in controllers.items()),
+        }
+
+    def _controllers(self) -> Mapping[int, str]:
+        if self._quorum is not None:
+            return self._quorum.controllers
+        if self._first is not None:
+            return {self._first.node_id: self._first.controller}
+        return {self.node_id: self._controller_address()}
+
+    def _controller_address(self) -> str:
+        """The same at each start: other nodes have it in their configuration."""
+        return self.controller or f"{HOST}:{free_port()}"
+
+    def _zookeeper_properties(self) -> dict[str, str]:
+        data = self._data()
+        host, port = self.controller.split(":")
+        return {
+            "clientPortAddress": host,
+            "clientPort": port,
+            "dataDir": str(data.with_name(f"{data.name}-zookeeper")),
+            "admin.enableServer": "false",
+        }
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            **self._roles(),
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "log.dirs": str(self._data()),
+            # One broker holds the only replica of everything.
+            "default.replication.factor": "1",
+            "min.insync.replicas": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            # One partition each: 50, the default, cost seconds at the first use.
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            # Tests say what they want, and want it now.
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.retention.check.interval.ms": "1000",
+            "log.initial.task.delay.ms": "100",
+            "file.delete.delay.ms": "1000",
+            **self._overrides,
+        }
+
+    def _data(self) -> Path:
+        assert self._home is not None  # set first thing by _start_once
+        return Path(self._data_dir).absolute() if self._data_dir else self._home / "data"
+
+    def _format_storage(self, java_command: list[str]) -> None:
+        if self._meta_properties().exists():  # a data_dir from an earlier start
+            self.cluster_id = self._formatted_id()
+            return
+        cluster = self._quorum or self._first
+        self.cluster_id = new_cluster_id() if cluster is None else cluster.cluster_id
+        tool = [*QUICK_START, "kafka.tools.StorageTool", "format"]
+        tool += [f"--cluster-id={self.cluster_id}", f"--config={self.log_path.with_name('server.properties')}"]
+        for feature, level in self._features.items():
+            tool += ["--feature", f"{feature}={level}"]
+        with self.log_path.open("ab") as log:
+            done = subprocess.run([*java_command, *tool], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if done.returncode != 0:
+            raise self._failed("the storage could not be formatted")
+
+    def _spawn(self, java_command: list[str], main_class: str, file: str) -> GuardedProcess:
+        assert self._home is not None  # set first thing by _start_once
+        options = [self._heap, *shlex.split(os.environ.get("KAFKA_OPTS", ""))]
+        command = [*java_command, *options, main_class, str(self._home / file)]
+        return GuardedProcess(command, self.log_path, self._home)
+
+    def _await_ready(self) -> None:
+        assert self._broker is not None  # set by _start_once
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not self._answers():
+            if time.monotonic() > deadline:
+                raise self._failed(f"the broker did not answer within {START_DEADLINE_S:.0f} s")
+            try:
+                code = self._broker.wait(timeout_s=0.1)
+            except subprocess.TimeoutExpired:
+                continue
+            if "Address already in use" in self._log_text(self._log_begin):
+                raise self._failed("a port is taken", _PortTaken)
+            raise self._failed(f"the broker ended with exit code {code}")
+
+    def _answers(self) -> bool:
+        """Whether our cluster says that this broker is one of it; someone else's may have the port that we wanted."""
+        try:
+            socket.create_connection((HOST, self.port), timeout=1).close()
+        except OSError:
+            return False
+        try:
+            cluster = describe_cluster(self.admin_client())
+        except KafkaError:
+            self._close_admin()
+            return False
+        if self._has_zookeeper and self._meta_properties().exists():
+            self.cluster_id = self._formatted_id()  # the cluster's first broker has chosen it, and each writes it down
+        active = {broker["broker_id"] for broker in cluster["brokers"] if not broker.get("is_fenced")}
+        return cluster["cluster_id"] == self.cluster_id and self.node_id in active
+
+    def _formatted_id(self) -> str:
+        meta = self._meta_properties().read_text(encoding="utf-8")
+        return next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
+
+    def _meta_properties(self) -> Path:
+        return self._data() / "meta.properties"
+
+    # -- stopping
+
+    def _end_processes(self) -> None:
+        self._close_admin()
+        for process in (self._broker, self._zookeeper):
+            if process is not None:
+                process.end()
+        self._broker = self._zookeeper = None
+
+    def _remove_files(self, keep_log: bool) -> None:
+        assert self._home is not None  # set first thing by _start_once
+        self._has_files = False
+        if not keep_log:
+            shutil.rmtree(self._home, ignore_errors=True)
+        else:
+            for data in (path for path in self._home.iterdir() if path.is_dir()):
+                shutil.rmtree(data, ignore_errors=True)
+            print(f"embedded Kafka: the broker's log is kept in {self.log_path}", file=sys.stderr)
+
+    # -- talking to it
+
+    def _close_admin(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _log_text(self, since: int = 0) -> str:
+        return self.log_path.read_bytes()[since:].decode(errors="replace")
+
+    def _failed(self, what: str, kind: type[EmbeddedKafkaError] = EmbeddedKafkaError) -> EmbeddedKafkaError:
+        tail = "\n".join(self._log_text().splitlines()[-LOG_TAIL_LINES:])
+        return kind(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
+
+
+def new_cluster_id() -> str:
+    """An id for a cluster whose controllers are formatted one by one."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, for who cannot pick its own: a broker's controller is in its configuration."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = secrets.choice(_PORTS)
+            probe.bind((HOST, port))
+            return port
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _serve(kafka: EmbeddedKafka, topics: Sequence[str]) -> None:
+    for topic in topics:
+        name, _, partitions = topic.partition(":")
+        kafka.create_topic(name, int(partitions or 1))
+    with contextlib.suppress(KeyboardInterrupt):
+        print(f"Kafka is ready on {kafka.bootstrap_servers}, Ctrl-C stops it; its log is {kafka.log_path}", flush=True)
+        kafka.wait()
+
+
+def run_broker(port: int, data_dir: Path | None, topics: Sequence[str]) -> int:
+    """Runs a broker until Ctrl-C or SIGTERM and prints its bootstrap address once it is ready; the exit code.
+
+    A topic is "name" or "name:partitions".
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with EmbeddedKafka(port=port, data_dir=data_dir) as kafka:
+            _serve(kafka, topics)
+    except (EmbeddedKafkaError, JarsError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130  # asked to stop while it started
+    return 0

@@ -1,0 +1,84 @@
+"""The sample's hour as a client of Kafka's protocol sees it: a broker with the topic, and a gateway before the tables.
+
+    with SampleCluster(Path("/data")) as cluster:
+        ShareGroupAdmin(cluster.bootstrap_servers).list_group_offsets("billing")
+
+There is no job: what is told is what the tables hold, and nothing can be changed or acquired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import yaml
+from kafka import KafkaProducer
+
+from sharegroup.kafka_clients.topic_lookup import topic_id
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
+from sharegroup.testing.gateway_process import GatewayProcess
+from sharegroup.testing.samples.sample_history import PARTITIONS, TOPIC, LogEnd, write_sample_history
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class SampleCluster:
+    """Runs from `start` to `stop`, or inside a `with` block; `directory` is to be empty.
+
+    Attributes:
+        tables_path: the tables' directory; they stay.
+        log_ends: where the logs ended at each step of the hour.
+        bootstrap_servers: the gateway's address, once started.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.tables_path = str(directory / "tables")
+        self.log_ends: list[LogEnd] = []
+        self.bootstrap_servers = ""
+        self._config = directory / "share_group.yaml"
+        self._kafka = EmbeddedKafka(heap="-Xmx256m")
+        self._gateway = GatewayProcess(self._config, directory / "gateway.log")
+
+    def start(self) -> Self:
+        """Returns when the gateway answers. Raises EmbeddedKafkaError, LoggedProcessError."""
+        self._kafka.start()
+        try:
+            self._kafka.create_topic(TOPIC, PARTITIONS)
+            of_broker = topic_id({"bootstrap_servers": self._kafka.bootstrap_servers}, TOPIC)
+            self.log_ends = write_sample_history(self.tables_path, topic_id=of_broker)
+            self._write_records(self.log_ends)
+            job = {"bootstrap.servers": self._kafka.bootstrap_servers, "tables.path": self.tables_path}
+            self._config.write_text(yaml.safe_dump({"job": job}))
+            self.bootstrap_servers = self._gateway.start().bootstrap_servers
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End gateway and broker."""
+        self._gateway.kill()
+        self._kafka.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _write_records(self, log_ends: Iterable[LogEnd]) -> None:
+        producer = KafkaProducer(bootstrap_servers=self._kafka.bootstrap_servers, linger_ms=20)
+        for partition in range(PARTITIONS):
+            steps = [end for end in log_ends if end.partition == partition]
+            for before, end in pairwise([steps[0]._replace(log_end_offset=0), *steps]):
+                for offset in range(before.log_end_offset, end.log_end_offset):
+                    at_ms = round(end.time.timestamp() * 1000)
+                    producer.send(TOPIC, f"invoice {offset}".encode(), partition=partition, timestamp_ms=at_ms)
+        producer.flush()
+        producer.close()

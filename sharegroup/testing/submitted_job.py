@@ -1,0 +1,58 @@
+"""A job of this project as people start it: `spark-submit` as a child process, with its log in a file.
+
+    with SubmittedJob("jobs/run_share_group.py", ["--config", path], log_path) as job:
+        job.await_log("the share-group job is running")
+
+It ends as the process ends: `terminate` sends SIGTERM and returns the exit code, `kill` is SIGKILL for the JVM and its
+Python children at once. (spark-submit's shell becomes the JVM, so `pid` is the JVM's.)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyspark
+
+from sharegroup.spark.local_spark import local_settings
+from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
+
+ROOT = Path(__file__).resolve().parents[2]
+_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+class SubmittedJobError(LoggedProcessError):
+    """The job ended, or did not come up in time; the message has the end of its log."""
+
+
+class SubmittedJob(LoggedProcess):
+    """Starts a job, and ends it as people or accidents do. `script` is relative to the checkout; `conf` goes to
+    spark-submit as `--conf`."""
+
+    error = SubmittedJobError
+
+    def __init__(
+        self,
+        script: str,
+        arguments: Sequence[str],
+        log_path: Path,
+        *,
+        master: str = "local[2]",
+        conf: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        working_directory: Path | None = None,
+        driver_memory: str = "1g",
+    ) -> None:
+        settings = {**local_settings(), **(conf or {})}
+        command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]
+        for key, value in settings.items():
+            command += ["--conf", f"{key}={value}"]
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        super().__init__(
+            "job",
+            [*command, str(ROOT / script), *arguments],
+            log_path,
+            environment={**python, **(environment or {})},
+            working_directory=working_directory,
+        )

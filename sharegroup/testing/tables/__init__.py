@@ -1,0 +1,1 @@
+"""Tables in memory, and checks of the contents of tables."""

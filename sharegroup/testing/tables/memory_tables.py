@@ -1,0 +1,297 @@
+"""The job's tables in memory, with the versions, commits and failures that a Delta table has.
+
+    tables = MemoryTables()
+    writer = tables.writer(SHARE_GROUP_STATE, "job-1")
+
+Handles see a version until they commit or are refreshed, as with Delta. Faults are set on the tables: a store that is
+away, a commit that is made and whose answer is lost, something else that happens right before a commit, and a power
+loss that takes commits which were not synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sharegroup.storage.schemas import CHUNK, TableSpec
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import (
+    Commit,
+    NotCommittedError,
+    Row,
+    Stamp,
+    TableStoreError,
+    Upkeep,
+    Write,
+)
+
+_NOTHING = Write(())
+
+
+@dataclass(frozen=True)
+class _Version:
+    """One commit: `write` is what it does. When it `prunes`, its rows are all that there are then.
+
+    `transactions` are the newest of each id, in the log all that were made so far. In the log of a table of current
+    state, `files` are all there are then, by chunk.
+    """
+
+    commit: Commit
+    write: Write = _NOTHING
+    prunes: bool = False
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[int | None, Sequence[MemoryFile]] = field(default_factory=dict)
+    is_torn: bool = False
+
+
+class MemoryFile(NamedTuple):
+    """Rows that one commit wrote to one chunk."""
+
+    version: int
+    rows: Sequence[Row]
+
+
+class MemoryTables:
+    """All tables of a job. A table is made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, list[_Version]] = {}
+        self._before_commit: list[Callable[[], None]] = []
+        self._lost_answers, self._refused = 0, 0
+        self._synced: dict[str, int] = {}
+        #: While true, nothing can be read, written or looked at.
+        self.is_away = False
+        #: While true, nothing can be written.
+        self.is_full = False
+
+    def table(self, spec: TableSpec) -> MemoryTable:
+        """A handle at the newest version."""
+        return MemoryTable(self, spec)
+
+    def writer(self, spec: TableSpec, writer_id: str) -> TableWriter:
+        """A writer, to take the lead."""
+        return TableWriter(self.table(spec), writer_id)
+
+    # -- what others see
+
+    def newest_version(self, spec: TableSpec) -> int:
+        """The table's version now."""
+        return len(self.log_of(spec)) - 1
+
+    def rows(self, spec: TableSpec, version: int | None = None) -> list[Row]:
+        """The rows at a version, or the newest, as Delta gives them: times are datetimes."""
+        return self.arrow(spec, version).to_pylist()
+
+    def arrow(self, spec: TableSpec, version: int | None = None) -> pa.Table:
+        """The same as an Arrow table."""
+        log = self.log_of(spec)
+        end = len(log) if version is None else version + 1
+        if spec.is_append_only:
+            start = max((number for number in range(end) if log[number].prunes), default=0)
+            rows = [row for each in log[start:end] for row in each.write.rows]
+        else:
+            rows = [row for files in log[end - 1].files.values() for file in files for row in file.rows]
+        return pa.Table.from_pylist(rows, schema=spec.schema)
+
+    def files(self, spec: TableSpec, version: int | None = None) -> MemoryFiles:
+        """The files of a table of current state at a version, or the newest."""
+        log = self.log_of(spec)
+        return MemoryFiles(spec, log[-1 if version is None else version].files)
+
+    # -- faults
+
+    def before_next_commit(self, action: Callable[[], None]) -> None:
+        """Do something right before the next commit comes to its table, once."""
+        self._before_commit.append(action)
+
+    def lose_next_answer(self) -> None:
+        """The next commit is made, and its writer is told that it failed."""
+        self._lost_answers += 1
+
+    def refuse_next_commit(self) -> None:
+        """The next commit is not made."""
+        self._refused += 1
+
+    def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None:
+        """A commit of somebody who is no job."""
+        self._append(spec, _Version(Commit(None, False, None), Write(rows)))
+
+    def compact_from_outside(self, spec: TableSpec) -> None:
+        """The same of somebody who only rearranges."""
+        self._append(spec, _Version(Commit(None, True, None)))
+
+    def lose_unsynced(self, tables: Iterable[TableSpec], random: Random) -> list[str]:
+        """A power loss: of each table's commits that were not synced, the first few stay, and the next may be torn.
+
+        A torn commit makes the table unreadable until `recover_torn`. Returns the names of tables that lost commits.
+        """
+        lost = []
+        for spec in tables:
+            log, synced = self.log_of(spec), self._synced.get(spec.name, 0)
+            stay = random.randint(synced + 1, len(log))
+            if stay < len(log):
+                lost.append(spec.name)
+                torn = [replace(log[stay], is_torn=True)] if random.random() < 0.5 else []
+                log[stay:] = torn
+        return lost
+
+    def lose_from(self, spec: TableSpec, version: int) -> None:
+        """Lose a version and all later ones, so that nothing shows it."""
+        del self.log_of(spec)[version:]
+        self._synced[spec.name] = min(self._synced.get(spec.name, 0), version - 1)
+
+    def torn_tables(self) -> list[str]:
+        """The names of the tables that cannot be read, as their newest commit is torn."""
+        return [name for name, log in self._logs.items() if log[-1].is_torn]
+
+    def recover_torn(self) -> list[str]:
+        """Take torn commits for never made, as `storage.writing.torn_log` does; the names of the tables that had
+        one."""
+        torn = self.torn_tables()
+        for name in torn:
+            self._logs[name].pop()
+        return torn
+
+    # -- for the handles
+
+    def synced(self, spec: TableSpec, version: int) -> None:
+        """The commits up to this version survive a power loss."""
+        self._synced[spec.name] = max(version, self._synced.get(spec.name, 0))
+
+    def log_of(self, spec: TableSpec) -> list[_Version]:
+        """A table's commits, by version. Raises TableStoreError."""
+        if self.is_away:
+            raise TableStoreError("the store is away")
+        log = self._logs.setdefault(spec.name, [_Version(Commit(None, False, None))])
+        if log[-1].is_torn:
+            raise TableStoreError(f"version {len(log) - 1} of {spec.name} is torn")
+        return log
+
+    def add(self, spec: TableSpec, known: int, made: _Version) -> int:
+        """Commit as the version after `known`; the new version. Upkeep that prunes nothing goes over others' appends.
+
+        Raises NotCommittedError.
+        """
+        if self._before_commit:
+            self._before_commit.pop(0)()
+        if self.is_full:
+            raise TableStoreError("OSError: No space left on device")
+        others = self.log_of(spec)[known + 1 :]
+        is_alone = made.prunes or not made.commit.rearranges
+        if (is_alone and others) or any(map(_removes, others)):
+            raise NotCommittedError(f"version {known + 1} of {spec.name} is there already")
+        if self._refused:
+            self._refused -= 1
+            raise NotCommittedError("no space left")
+        version = self._append(spec, made)
+        if self._lost_answers:
+            self._lost_answers -= 1
+            raise NotCommittedError("no answer came")
+        return version
+
+    def _append(self, spec: TableSpec, made: _Version) -> int:
+        log = self.log_of(spec)
+        transactions = {**log[-1].transactions, **made.transactions}
+        files = {} if spec.is_append_only else _files(log[-1].files, made.write, len(log))
+        log.append(replace(made, transactions=transactions, files=files))
+        return len(log) - 1
+
+
+class MemoryTable:
+    """A `VersionedTable` in memory."""
+
+    def __init__(self, tables: MemoryTables, spec: TableSpec) -> None:
+        self._tables, self.spec = tables, spec
+        self.version = tables.newest_version(spec)
+
+    def refresh(self) -> None:
+        self.version = self._tables.newest_version(self.spec)
+
+    def transaction_version(self, app_id: str) -> int | None:
+        return self._now().transactions.get(app_id)
+
+    def commits(self, count: int) -> Sequence[Commit]:
+        log = self._tables.log_of(self.spec)[: self.version + 1]
+        return [each.commit for each in reversed(log[-count:])]
+
+    def at(self, version: int) -> MemoryTable:
+        older = MemoryTable(self._tables, self.spec)
+        older.version = version
+        return older
+
+    def restore(self, version: int, stamp: Stamp) -> None:
+        older = self._tables.log_of(self.spec)[version]
+        chunks = {chunk for chunk in (*self._now().files, *older.files) if chunk is not None}
+        self._add(Write(self.at(version).rows(), chunks), stamp, prunes=self.spec.is_append_only)
+
+    def rows(self) -> list[Row]:
+        return self._tables.rows(self.spec, self.version)
+
+    def write(self, write: Write, stamp: Stamp) -> None:
+        """Raises AssertionError for rows of other chunks than those that are replaced, which Delta would refuse."""
+        assert not write.chunks or {row[CHUNK] for row in write.rows} <= set(write.chunks)
+        copied = Write([dict(row) for row in write.rows], write.chunks)
+        self._add(copied, stamp)
+
+    def sync(self) -> None:
+        self._tables.synced(self.spec, self.version)
+
+    def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
+        """Compaction and vacuum go over the commits of others, as delta-rs has it."""
+        if upkeep.prune_before is not None:
+            kept = [row for row in self.rows() if not _is_pruned(row, upkeep.prune_before)]
+            self._add(Write(kept), stamp, prunes=True)
+        for _ in ("OPTIMIZE", "VACUUM"):
+            made = _Version(Commit(stamp.writer, True, stamp.info))
+            self.version = self._tables.add(self.spec, self.version, made)
+        self.sync()
+
+    def _add(self, write: Write, stamp: Stamp, prunes: bool = False) -> None:
+        transactions = {} if stamp.app_id is None else {stamp.app_id: stamp.version}
+        made = _Version(Commit(stamp.writer, stamp.is_upkeep, stamp.info), write, prunes, transactions)
+        self.version = self._tables.add(self.spec, self.version, made)
+
+    def _now(self) -> _Version:
+        return self._tables.log_of(self.spec)[self.version]
+
+
+class MemoryFiles:
+    """The files of a table of current state at one version, as `storage.following.rows_by_file` reads them."""
+
+    def __init__(self, spec: TableSpec, files: Mapping[int | None, Sequence[MemoryFile]]) -> None:
+        self._spec = spec
+        self._rows = {f"{CHUNK}={chunk}/{file.version}": file.rows for chunk in files for file in files[chunk]}
+
+    def paths(self) -> Collection[str]:
+        return self._rows.keys()
+
+    def rows(self, path: str) -> list[Row]:
+        """Without the chunk, which is in the path."""
+        rows: list[Row] = pa.Table.from_pylist(list(self._rows[path]), schema=self._spec.schema).to_pylist()
+        return [{name: value for name, value in row.items() if name != CHUNK} for row in rows]
+
+
+def _files(
+    before: Mapping[int | None, Sequence[MemoryFile]], write: Write, version: int
+) -> Mapping[int | None, Sequence[MemoryFile]]:
+    """The files of a table of current state after a commit; rows from outside may have no chunk."""
+    files = {chunk: found for chunk, found in before.items() if chunk not in write.chunks}
+    written: dict[int | None, list[Row]] = {}
+    for row in write.rows:
+        written.setdefault(row.get(CHUNK), []).append(row)
+    for chunk, rows in written.items():
+        files[chunk] = [*files.get(chunk, ()), MemoryFile(version, rows)]
+    return files
+
+
+def _removes(made: _Version) -> bool:
+    return bool(made.prunes or made.write.chunks or made.commit.rearranges)
+
+
+def _is_pruned(row: Mapping[str, Any], predicate: str) -> bool:
+    column, _, day = predicate.partition(" < ")
+    return str(row[column]) < day.strip("'")

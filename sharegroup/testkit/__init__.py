@@ -1,1 +1,0 @@
-"""What tests, notebooks and the demo need beside the product: JARs, an embedded Kafka broker, a manual clock."""

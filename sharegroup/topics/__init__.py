@@ -1,1 +1,0 @@
-"""Rows to and from the job's three topics, and the Kafka clients that carry them."""

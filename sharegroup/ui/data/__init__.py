@@ -1,0 +1,1 @@
+"""Data for the page, read from tables and logs."""

@@ -1,0 +1,121 @@
+"""What the page asks the brokers: where logs start and end, when records were written, and one record's payload."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from sharegroup.config import Config
+from sharegroup.errors import ShareGroupError
+from sharegroup.kafka_clients.admin import LogOffsets, ShareGroupAdmin, ShareGroupOffset
+from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.log_records import read_records
+from sharegroup.kafka_clients.topic_lookup import TopicLookup
+
+Place = tuple[str, int]
+
+#: Brokers that do not answer hold up a look for so long, and a page never: pages show the newest look.
+_TIMEOUT_MS = 5_000
+
+
+class LogsUnavailableError(ShareGroupError):
+    """The brokers do not answer, or refuse."""
+
+
+class Payload(NamedTuple):
+    """A record as it is in the log."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Logs(Protocol):
+    """Topics and partitions by name and number. Methods raise LogsUnavailableError."""
+
+    def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
+        """Where logs start and end, of those that are there and led."""
+
+    def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
+        """When the first record at or above an offset was written, where there is one."""
+
+    def record(self, place: Place, offset: int) -> Payload | None:
+        """The record at an offset; None where there is none (any more)."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class BrokerLogs:
+    """`Logs` of the job's brokers; connects at the first question."""
+
+    def __init__(self, config: Config) -> None:
+        self._settings = python_properties(config.job.bootstrap_servers, config.job.kafka) | {
+            "client_id": "sharegroup-ui"
+        }
+        self._topics = TopicLookup(self._settings)
+        self._admin: ShareGroupAdmin | None = None
+        self._asking = threading.Lock()
+
+    def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
+        """See `Logs`."""
+        with self._asking:
+            try:
+                there = self._topics.names()
+                admin = self._connected()
+                leaders = admin.leaders({topic for topic, _ in places if topic in there})
+                led = [key for key, leader in leaders.items() if leader >= 0 and tuple(key) in places]
+                return {tuple(key): found for key, found in admin.log_offsets(led).items()}
+            except KafkaError as error:
+                raise self._unavailable(error) from error
+
+    def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
+        """See `Logs`."""
+        asked = {TopicPartition(*place): ShareGroupOffset(offset, None, None) for place, offset in starts.items()}
+        with self._asking:
+            try:
+                found = self._connected().oldest_unfinished(asked)
+            except KafkaError as error:
+                raise self._unavailable(error) from error
+        return {tuple(key): record.timestamp_ms for key, record in found.items()}
+
+    def record(self, place: Place, offset: int) -> Payload | None:
+        """See `Logs`."""
+        with self._asking:
+            try:
+                if place[0] not in self._topics.names():
+                    return None
+                found: list[Any] = read_records(self._settings, TopicPartition(*place), offset, 1, _TIMEOUT_MS)
+            except KafkaError as error:
+                raise self._unavailable(error) from error
+        if not found or found[0].offset != offset:
+            return None
+        record = found[0]
+        return Payload(record.timestamp, record.key, record.value, tuple(record.headers))
+
+    def close(self) -> None:
+        """See `Logs`."""
+        with self._asking:
+            self._disconnect()
+
+    def _connected(self) -> ShareGroupAdmin:
+        if self._admin is None:
+            settings = dict(self._settings)
+            self._admin = ShareGroupAdmin(settings.pop("bootstrap_servers"), timeout_ms=_TIMEOUT_MS, **settings)
+        return self._admin
+
+    def _disconnect(self) -> None:
+        self._topics.close()
+        self._topics = TopicLookup(self._settings)
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _unavailable(self, error: KafkaError) -> LogsUnavailableError:
+        self._disconnect()
+        return LogsUnavailableError(f"the brokers cannot be asked: {error}")

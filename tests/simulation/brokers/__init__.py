@@ -1,0 +1,1 @@
+"""Simulated brokers and their faults."""

@@ -1,0 +1,1 @@
+"""Gateways in virtual time."""

@@ -1,0 +1,43 @@
+"""The upstream cluster of a simulated gateway: the real one, over connections to simulated brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from tests.simulation.brokers.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
+from tests.simulation.brokers.kafka_log import SimulatedKafka
+from tests.simulation.brokers.log_clients import Weather
+from tests.simulation.gateway.simulated_connections import SimulatedConnections
+from tests.simulation.virtual_clock import Scheduler
+
+
+class SimulatedUpstream(UpstreamCluster):
+    """What it knows of topics and leaders, whom it asks, and how long it waits, is the real cluster's."""
+
+    def __init__(
+        self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, faults: UpstreamFaults, batches: BatchBytes
+    ) -> None:
+        answers = BrokerAnswers(
+            kafka,
+            clock.random,
+            faults,
+            batches,
+            lambda: weather.latency_ms(clock) / 1000,
+            lambda: faults.metadata_lag_ms,
+        )
+        self._simulated = SimulatedConnections(answers)
+        super().__init__(self._simulated.settings)
+        self._connections = self._simulated
+
+    async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
+        """The same; all metadata is not made into bytes and back."""
+        return await (self._connections.from_any(_all_metadata) if names is None else super()._metadata(names))
+
+
+async def _all_metadata(connection: KeptConnection) -> Any:
+    return await connection.ask(MetadataRequest(topics=None), MetadataResponse)

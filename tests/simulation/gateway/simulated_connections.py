@@ -1,0 +1,77 @@
+"""Connections to simulated brokers, for the real clients of `kafka_clients` and `gateway.upstream`.
+
+Whom a client asks, how long it waits, and when it connects again is the real code's. Only the socket is replaced: a
+request goes to `BrokerAnswers` as an object, and its response comes back as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+
+from sharegroup.kafka_clients.connections.broker_connections import METADATA_TIMEOUT_S, Address, BrokerConnections
+from sharegroup.kafka_clients.connections.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import Response
+from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from tests.simulation.brokers.broker_answers import BrokerAnswers, broker_host, broker_id
+
+PORT = 9092
+
+
+class SimulatedConnection(UpstreamConnection):
+    """An open connection to a broker."""
+
+    def __init__(self, node_id: int, answers: BrokerAnswers) -> None:
+        super().__init__()
+        self._node_id, self._answers = node_id, answers
+        self._asked: set[asyncio.Task[Any]] = set()
+        self.is_open = True
+
+    async def ask(
+        self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
+    ) -> Response:
+        """As the real one: after a timeout the connection is closed, with all that was asked over it."""
+        if not self.is_open:
+            raise UpstreamUnavailableError("the connection to the upstream broker is closed")
+        task = asyncio.ensure_future(self._answers.answer(self._node_id, request, version))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        done, _ = await asyncio.wait([task], timeout=timeout_s)
+        if not done:
+            self.close()
+            raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s")
+        if task.cancelled():
+            raise UpstreamUnavailableError("the upstream broker closed the connection")
+        return task.result()
+
+    def close(self) -> None:
+        """Close; requests under way fail."""
+        self.is_open = False
+        for task in tuple(self._asked):
+            task.cancel()
+
+
+class _KeptConnection(KeptConnection):
+    """To one broker. A silent broker is connected to, as a paused one is by its machine, and answers nothing."""
+
+    def __init__(self, host: str, port: int, answers: BrokerAnswers) -> None:
+        super().__init__(host, port, {})
+        self._answers = answers
+
+    async def _open(self) -> UpstreamConnection:
+        return SimulatedConnection(broker_id(self._host), self._answers)
+
+
+class SimulatedConnections(BrokerConnections):
+    """To all brokers of the simulated Kafka, which are its bootstrap servers."""
+
+    def __init__(self, answers: BrokerAnswers, metadata_timeout_s: float = METADATA_TIMEOUT_S) -> None:
+        self._answers = answers
+        servers = [f"{broker_host(node_id)}:{PORT}" for node_id in answers.kafka.brokers]
+        self.settings = {"bootstrap_servers": servers}
+        super().__init__(self.settings, metadata_timeout_s)
+
+    def _connection(self, address: Address) -> KeptConnection:
+        return _KeptConnection(*address, self._answers)

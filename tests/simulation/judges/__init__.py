@@ -1,0 +1,1 @@
+"""Checks of the invariants, during a run and at its end."""

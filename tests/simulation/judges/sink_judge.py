@@ -1,0 +1,68 @@
+"""What README promises of `DeltaSink`, judged from outside: exactly once into its table.
+
+- At most once: of the deliveries of one life of a share-partition, a record is appended by one batch. When an
+  administrator begins it anew, it may be appended once more (`delta_sink`).
+- At least once: who accepts a record has it in the table before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka.errors import KafkaError
+
+from sharegroup.member.ranges import AssignedPartition, HeldRange
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
+from tests.simulation.judges.judge import Judge, Key
+from tests.simulation.members.simulated_sink import SimulatedSink, SinkKey, records_of
+
+RULE = "exactly once in the sink"
+
+
+class SinkJudge:
+    """Of the table of one group."""
+
+    def __init__(self, judge: Judge, group_id: str, sink: SimulatedSink) -> None:
+        self._judge, self._group_id, self._sink = judge, group_id, sink
+        #: In which life of its share-partition a record was appended, and by whom.
+        self._appended: dict[SinkKey, tuple[object, str]] = {}
+
+    def appended(self, member_id: str, batch: AcquiredBatch, rows: Iterable[SinkKey]) -> None:
+        """A batch of a member is in the table with these records."""
+        counts = counts_of(batch.ranges)
+        told = f"batch {batch.batch_id} of {member_id} ({batch.incarnation})"
+        for share_partition, offset in rows:
+            key = Key(self._group_id, *share_partition)
+            life = self._judge.life_with(key, offset, member_id, counts[share_partition, offset])
+            if life is None:
+                continue
+            before, who = self._appended.get((share_partition, offset), (None, ""))
+            if before is life:
+                self._judge.violate(RULE, f"{offset}: appended by {who}, and again by {told}", key)
+            self._appended[share_partition, offset] = life, told
+
+    def accepts(self, member_id: str, ranges: Iterable[HeldRange]) -> None:
+        """A member is about to accept these records: those that can be read are in the table."""
+        for held in ranges:
+            for share_partition, offset in self._readable(held):
+                if (share_partition, offset) not in self._sink.rows:
+                    key = Key(self._group_id, *share_partition)
+                    self._judge.violate(RULE, f"{offset}: {member_id} accepts it, and nobody has appended it", key)
+
+    def _readable(self, held: HeldRange) -> list[SinkKey]:
+        topic = self._sink.kafka.topics.get(held.topic)
+        if topic is None or topic.topic_id != held.topic_id:
+            return []
+        try:
+            return list(records_of(self._sink.kafka, held))
+        except KafkaError:
+            return []
+
+
+def counts_of(ranges: Iterable[HeldRange]) -> Mapping[tuple[AssignedPartition, int], int]:
+    """The delivery count of each offset."""
+    return {
+        (held.share_partition, offset): held.delivery_count
+        for held in ranges
+        for offset in range(held.first_offset, held.last_offset + 1)
+    }

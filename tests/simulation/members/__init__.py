@@ -1,0 +1,1 @@
+"""Members that use rows directly, or the member's own loop."""

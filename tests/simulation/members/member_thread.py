@@ -1,0 +1,73 @@
+"""The thread around a `MemberLogic`, as `member_loop` has it, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sharegroup.member.member_logic import MemberLogic, Request, renews
+from tests.simulation.members.member_channel import MemberChannel
+from tests.simulation.process_time import ProcessTime
+
+#: Without responses it looks as seldom as what is due by time allows: each look costs the simulation time.
+_TICK_MS = 1_000
+
+
+class MemberThread:
+    """Steps the logic whenever something has come or is due. `on_step` is called after each step, for whoever polls a
+    call of the logic; `on_failure` when the membership has failed, once; `on_over` at its end."""
+
+    def __init__(
+        self,
+        time: ProcessTime,
+        logic: MemberLogic,
+        channel: MemberChannel,
+        on_step: Callable[[], None],
+        on_failure: Callable[[], None],
+        on_over: Callable[[], None],
+    ) -> None:
+        self._time, self._logic, self._channel = time, logic, channel
+        self._on_step, self._on_failure, self._on_over = on_step, on_failure, on_over
+        self._is_told = self._is_sending = False
+        self._turn = 0
+
+    def start(self) -> None:
+        """Join the group."""
+        self._channel.open()
+        self._logic.opened()
+        self._next(0)
+
+    def wake(self) -> None:
+        """There is something to do."""
+        if self._logic.is_open and not self._is_sending:
+            self._next(0)
+
+    def _next(self, delay_ms: float) -> None:
+        self._turn += 1
+        turn = self._turn
+        self._time.after(delay_ms, lambda: self._step() if self._turn == turn else None)
+
+    def _step(self) -> None:
+        logic, now_ms = self._logic, self._time.now_ms
+        if logic.is_over(now_ms):
+            self._on_over()
+            return
+        if logic.metadata_is_due(now_ms):
+            logic.take_metadata(self._channel.topics_metadata(logic.settings.topics), now_ms)
+        requests = logic.step(self._channel.taken(), now_ms)
+        if renews(requests):
+            self._is_sending = True
+            self._channel.send(requests, lambda in_time: self._sent(requests if in_time else None))
+        else:
+            self._channel.send(requests)
+            self._sent(requests)
+        self._on_step()
+        if logic.failure is not None and not self._is_told:
+            self._is_told = True
+            self._on_failure()
+
+    def _sent(self, appended: Sequence[Request] | None) -> None:
+        """The rows are there; None: Kafka could not be reached."""
+        self._is_sending = False
+        if appended is not None:
+            self._logic.appended(appended, self._time.now_ms)
+        self._next(_TICK_MS)

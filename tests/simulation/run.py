@@ -1,0 +1,99 @@
+"""One run: a world with all that live in it, until its time is over and the judge has spoken."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
+from tests.simulation.brokers.broker_faults import BrokerFaults
+from tests.simulation.brokers.producers import Producers
+from tests.simulation.gateway.gateway_fleet import fleet_of
+from tests.simulation.job.job_host import JobHost
+from tests.simulation.job.job_sources import use_virtual_time
+from tests.simulation.job.job_topic_faults import JobTopicFaults
+from tests.simulation.judges.delivery_watch import DeliveryWatch
+from tests.simulation.judges.judge import Violation
+from tests.simulation.judges.last_judgement import judge_at_the_end
+from tests.simulation.population import Population
+from tests.simulation.spark.spark_fleet import SparkFleet
+from tests.simulation.world import World, make_world
+
+
+class Result(NamedTuple):
+    """What came of a run. `digest` is the same for each run of a seed."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    digest: str
+    deliveries: int
+    batches: int
+    starts: int
+    wall_s: float
+    trace: str
+
+
+def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, keep_trace: bool = False) -> Result:
+    """Run a seed; `faults` in place of those that it would have."""
+    with _quiet():
+        return _run(seed, hours, faults, keep_trace)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the project logs of the faults is not shown; afterwards what is logged is as before."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bool) -> Result:
+    begin = time.perf_counter()
+    world = make_world(seed, hours, faults, keep_trace)
+    use_virtual_time(world.clock)
+    world.trace.add("simulation", f"seed {seed}: {', '.join(sorted(world.faults))}")
+    host, producers = JobHost(world), Producers(world)
+    producers.start()
+    host.start()
+    BrokerFaults(world).start()
+    JobTopicFaults(world).start()
+    fleet = fleet_of(world)
+    if fleet is not None:
+        fleet.start()
+    spark = SparkFleet(world)
+    spark.start()
+    population = Population(world, producers.topics, fleet, spark)
+    population.start()
+    DeliveryWatch(world, fleet).start()
+    world.clock.run_until(world.end_ms)
+    if fleet is not None:
+        fleet.look_for_errors()
+    torn = world.tables.torn_tables()
+    if torn:
+        world.judge.violate("tables can be read", f"torn: {', '.join(torn)}")
+    else:
+        judge_at_the_end(world, host, [group.group_id for group in population.groups], producers.topics)
+    return result(world, host, time.perf_counter() - begin)
+
+
+def result(world: World, host: JobHost, wall_s: float) -> Result:
+    """What came of a run that took `wall_s` seconds; the trace is about its first violation."""
+    violations = tuple(world.judge.violations)
+    about = violations[0].about if violations else ""
+    first_tables = () if world.tables.torn_tables() else (SHARE_GROUP_STATE, SHARE_GROUPS)
+    return Result(
+        world.seed,
+        violations,
+        world.trace.digest,
+        world.judge.deliveries,
+        sum(map(world.tables.newest_version, first_tables)),
+        host.starts,
+        wall_s,
+        world.trace.text(about),
+    )

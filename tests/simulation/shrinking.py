@@ -1,0 +1,15 @@
+"""A violation with less around it: the kinds of faults that it does not need are left out, one after the other."""
+
+from __future__ import annotations
+
+from tests.simulation.run import Result, run
+from tests.simulation.world import faults_of
+
+
+def shrunk(seed: int, hours: float, rule: str) -> Result:
+    """The run of a seed with as few kinds of faults as still violate the rule, with its trace."""
+    faults = set(faults_of(seed))
+    for fault in sorted(faults):
+        if any(found.rule == rule for found in run(seed, hours, faults - {fault}).violations):
+            faults.discard(fault)
+    return run(seed, hours, faults, keep_trace=True)

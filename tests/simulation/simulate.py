@@ -1,0 +1,83 @@
+"""The simulation's command: many seeds, or the story of one.
+
+    python -m tests.simulation.simulate --seeds 0:2000 --hours 1
+    python -m tests.simulation.simulate --trace 29
+
+Seeds run in as many processes as there are cores. A seed with a violation is told at once; of the first one follows a
+trace, with no more faults than it needs and with what concerns its share-partition. Exit code 1: there was a violation.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from sharegroup.job.command_parser import CommandParser
+from tests.simulation.run import Result, run
+from tests.simulation.shrinking import shrunk
+
+#: Each seed with a number that this divides runs twice: both runs must be the same.
+_TWICE = 50
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run seeds, or tell one seed's story; the exit code says whether all held."""
+    parser = CommandParser(prog="python -m tests.simulation.simulate", description=__doc__)
+    parser.add_argument("--seeds", default="0:100", type=_range, help="A:B, without B")
+    parser.add_argument("--hours", default=1.0, type=float, help="simulated hours of each seed")
+    parser.add_argument("--trace", type=int, metavar="SEED", help="tell this one seed")
+    parser.add_argument("--processes", default=os.cpu_count() or 1, type=int)
+    given = parser.parse_args(arguments)
+    if given.trace is not None:
+        return _tell(given.trace, given.hours)
+    return _run_all(given.seeds, given.hours, given.processes)
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition(":")
+    return range(int(first), int(last))
+
+
+def _tell(seed: int, hours: float) -> int:
+    found = run(seed, hours, keep_trace=True)
+    if found.violations:
+        found = shrunk(seed, hours, found.violations[0].rule)
+    print(found.trace)
+    return int(bool(found.violations))
+
+
+def _run_all(seeds: range, hours: float, processes: int) -> int:
+    begin = time.perf_counter()
+    bad: list[Result] = []
+    deliveries = batches = 0
+    with ProcessPoolExecutor(processes) as pool:
+        for done in as_completed([pool.submit(_one, seed, hours) for seed in seeds]):
+            found = done.result()
+            deliveries, batches = deliveries + found.deliveries, batches + found.batches
+            if found.violations:
+                bad.append(found)
+                for violation in found.violations:
+                    print(f"seed {found.seed}: {violation.rule}: {violation.about}: {violation.text}", flush=True)
+    print(
+        f"{len(seeds)} seeds of {hours:g} h: {len(bad)} with a violation; {batches} micro-batches, {deliveries} "
+        f"records delivered, {time.perf_counter() - begin:.0f} s in {processes} processes"
+    )
+    if bad:
+        worst = min(bad, key=lambda found: found.seed)
+        print(f"\nseed {worst.seed}, without the faults that it does not need:")
+        print(shrunk(worst.seed, hours, worst.violations[0].rule).trace)
+    return int(bool(bad))
+
+
+def _one(seed: int, hours: float) -> Result:
+    found = run(seed, hours)
+    if seed % _TWICE == 0 and run(seed, hours).digest != found.digest:
+        raise RuntimeError(f"seed {seed}: two runs of it are not the same")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

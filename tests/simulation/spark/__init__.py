@@ -1,0 +1,1 @@
+"""Spark members in virtual time."""

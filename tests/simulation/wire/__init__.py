@@ -1,0 +1,1 @@
+"""Simulated clients of a gateway, which speak Kafka's protocol."""

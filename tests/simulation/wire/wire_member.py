@@ -1,0 +1,83 @@
+"""Members of a run that speak Kafka's protocol: share consumers that come, go and come again."""
+
+from __future__ import annotations
+
+from tests.simulation.wire.wire_client import ClientSide, ShareClient
+from tests.simulation.wire.wire_habits import Habit, habit_of
+from tests.simulation.world import World
+
+#: How long a process of a static member lives, on average.
+_RESTART_MS = 60_000
+#: A member of the calm end of a run: it takes what there is.
+GOOD = Habit("good", rests_ms=(0, 200), explicit=0.0)
+
+
+class WireMember:
+    """With the interface of `RowMember`: each `start` is another process, with a member id of its own."""
+
+    def __init__(
+        self,
+        world: World,
+        side: ClientSide,
+        name: str,
+        group_id: str,
+        topics: tuple[str, ...],
+        habit: Habit | None = None,
+    ) -> None:
+        self._world, self._side, self.name, self.group_id, self.topics = world, side, name, group_id, topics
+        self._random = world.random(f"member {name}")
+        self._habit = habit or habit_of(
+            self._random,
+            slow="slow_members" in world.faults,
+            ends=False,
+            moves="gateway_moves" in world.faults,
+        )
+        self._is_static = world.has("static_members") and world.random("names at gateways").random() < 0.6
+        self._lives = 0
+        self._client: ShareClient | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is there."""
+        return self._client is not None
+
+    def start(self) -> None:
+        """A process begins, and joins."""
+        self._lives += 1
+        member_id = f"{self.name}.{self._lives}"
+        self._client = ShareClient(
+            member_id, self.group_id, self.topics, self._habit, self._side, self._random, self._ended,
+            client_id=self.name if self._is_static else "",
+        )  # fmt: skip
+        self._client.start()
+        if self._is_static:
+            self._world.clock.after(self._random.expovariate(1 / _RESTART_MS), self._restart)
+
+    def _restart(self) -> None:
+        """A static member's process dies, whatever it is at, and the next one goes on for it after a while."""
+        if self._client is not None and self._world.has("static_members"):
+            self._client.die()
+            self._world.clock.after(self._random.choice((0, 1_000, 30_000, 120_000)), self._start_again)
+
+    def _start_again(self) -> None:
+        if self._client is None and self._world.has("static_members"):
+            self.start()
+
+    def die(self) -> None:
+        """It is gone without a word."""
+        if self._client is not None:
+            self._client.die()
+
+    def pause(self, ms: float) -> None:
+        """Its process stands still for so long."""
+        if self._client is not None:
+            self._client.pause(ms)
+
+    def leave(self) -> None:
+        """It ends its sessions and leaves the group; that takes a while."""
+        if self._client is not None:
+            self._client.leave()
+
+    def _ended(self, client: ShareClient) -> None:
+        if client is self._client:
+            self._client = None

@@ -1,0 +1,267 @@
+"""Drives a `Shard` as Spark does: rows as strings, the state as text between batches, outputs through their JSON.
+
+Times are milliseconds after an arbitrary start, `T0`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sharegroup.config import Config
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.shard_state import ShardState
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.protocol.rows.share_partition_requests import (
+    ACKNOWLEDGE,
+    FETCH,
+    AcknowledgeRequest,
+    ConfigureRequest,
+    FenceMemberRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
+    SharePartitionRequest,
+    UnacquireRequest,
+)
+from sharegroup.types import LAST_ALTERED_MS, AcknowledgementBatch, AcquiredRange, OffsetRange
+
+GROUP = "g"
+TOPIC = "orders"
+TOPIC_ID = "id"
+KEY = f"{GROUP}\t{TOPIC_ID}\t0"
+T0 = 1_700_000_000_000
+LOCK_MS = 30_000
+REWRITE_MS = 12 * 3600 * 1000
+COLD_MS = 300_000
+
+
+class ShardDriver:
+    """A key of the operator; with `restarts` the shard is dumped and restored after every batch, as Spark does."""
+
+    def __init__(self, records: SnapshotRules | None = None, restarts: bool = True) -> None:
+        self._records = records or SnapshotRules()
+        self._restarts = restarts
+        self._shard = self._restored(None)
+        self._next_offset = 0
+        self.state: str | None = None
+
+    def _restored(self, state: str | None) -> Shard:
+        return Shard(KEY, GROUP, TOPIC_ID, self._records, state)
+
+    def line(self, request: SharePartitionRequest | bytes, at: int) -> str:
+        """A request's row, appended `at` ms after T0 behind all earlier ones."""
+        value = request if isinstance(request, bytes) else request.encode()
+        self._next_offset += 1
+        return rows.encode(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
+
+    def batch(self, *lines: str, at: int, earliest: int | None = None) -> Output:
+        """A micro-batch of these rows at the time `at`; `earliest` is that of the broker that is behind most."""
+        if self._restarts:
+            self._shard = self._restored(self.state)
+        output = self._shard.run(lines, T0 + at, T0 + (at if earliest is None else earliest))
+        self.state = self._shard.dump()
+        return Output.decode(output.encode())
+
+    def send(self, *requests: SharePartitionRequest, at: int) -> Output:
+        """A micro-batch of requests that were all appended just now."""
+        return self.batch(*[self.line(request, at) for request in requests], at=at)
+
+    def led(self, partition: int = 0) -> LedPartition:
+        """The share-partition as the operator's state has it."""
+        led = ShardState(GROUP, TOPIC_ID, self.state).led(partition)
+        assert led is not None
+        return led
+
+    def window(self, partition: int = 0) -> list[list[Any]]:
+        """[first offset, last offset, state, delivery count, member, lock deadline] of what is in flight."""
+        batches = self.led(partition).window.state_batches()
+        return [
+            [first, last, state.name, count, member, None if deadline is None else deadline - T0]
+            for first, last, state, count, member, deadline in batches
+        ]
+
+
+def known(shard: ShardDriver) -> dict[str, Any]:
+    """What its state says in front of the pieces of windows."""
+    found: dict[str, Any] = json.loads((shard.state or "").partition("\n")[0])
+    return found
+
+
+# -- rows of the source ------------------------------------------------------------------------------------------------
+
+
+def config(altered: int | None = None, **values: object) -> str:
+    """The group's configuration, as the source says it; a request altered it last `altered` ms after T0."""
+    last = {} if altered is None else {LAST_ALTERED_MS: T0 + altered}
+    return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values | last))
+
+
+def fences(*joined: tuple[str, str, int]) -> str:
+    """What the tables say: (member, process that took another one's place, when in ms after T0)."""
+    return rows.encode(rows.FENCES, json.dumps([[member, process, T0 + at] for member, process, at in joined]))
+
+
+def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition: int = 0, **values: object) -> str:
+    """A share-partition without state; `log` has the fields of `LogOffsets`, None if nobody could be asked."""
+    row = {
+        "topic": TOPIC,
+        "partition": partition,
+        "state_epoch": 1,
+        "initializing": False,
+        "start_offset": start_offset,
+        "log": log,
+        "header": None,
+        "batches": [],
+    }
+    return rows.encode(rows.LOAD, json.dumps([row | values]))
+
+
+def log(end: int, start: int = 0, partition: int = 0, stable: int | None = None, has_topic_id: bool = True) -> str:
+    """The log's ends moved."""
+    return rows.encode(rows.LOG, json.dumps([[partition, start, end, stable, has_topic_id]]))
+
+
+def gone() -> str:
+    """The topic is no more."""
+    return rows.encode(rows.GONE, json.dumps(TOPIC))
+
+
+def tick(at: int) -> str:
+    """All requests appended before `at` have been read."""
+    return rows.encode(rows.TICK, str(T0 + at))
+
+
+def unload(*partitions: int) -> str:
+    """These share-partitions are not led any more."""
+    return rows.encode(rows.UNLOAD, json.dumps(partitions))
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def fetch(
+    request_id: str, member: str = "m1", max_records: int = 10, max_wait_ms: int = 5_000, partition: int = 0,
+    epoch: int = -1,
+) -> FetchRequest:  # fmt: skip
+    named = request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me"
+    return FetchRequest(*named, max_records=max_records, max_wait_ms=max_wait_ms)
+
+
+def acknowledge(
+    request_id: str, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, epoch: int = -1,
+    grants: Sequence[tuple[int, int, int]] = (),
+) -> AcknowledgeRequest:  # fmt: skip
+    """Batches of (first offset, last offset, acknowledge type); grants of (first offset, last offset, count)."""
+    named = request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me"
+    return AcknowledgeRequest(
+        *named,
+        acquired=tuple(AcquiredRange(*grant) for grant in grants),
+        is_renew_ack=any(kind == 4 for _, _, kind in batches),
+        batches=tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches),
+    )
+
+
+def unacquire(request_id: str, first: int, last: int, member: str = "m1") -> UnacquireRequest:
+    named = request_id, GROUP, TOPIC, TOPIC_ID, 0, member, -1, "me"
+    return UnacquireRequest(*named, ranges=(OffsetRange(first, last),))
+
+
+def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int = 0) -> ReleaseMemberRequest:
+    return ReleaseMemberRequest(request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me")
+
+
+def fence(incarnation: str, joined: int = 0, member: str = "m1", partition: int = 0) -> FenceMemberRequest:
+    """Another process of the member has joined, `joined` ms after T0."""
+    return FenceMemberRequest(
+        f"fence-{incarnation}", GROUP, TOPIC, TOPIC_ID, partition, member,
+        incarnation_id=incarnation, joined_ms=T0 + joined,
+    )  # fmt: skip
+
+
+def configure(partition: int = 0, altered: int = 0, **values: object) -> ConfigureRequest:
+    """The group's configuration was changed, `altered` ms after T0."""
+    values = Config().group_config(GROUP).to_json() | values
+    return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values, altered_ms=T0 + altered)
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+def answered(
+    kind: str, request_id: str, member: str = "m1", acquired: list[list[int]] | None = None, until: int | None = None,
+    partition: int = 0, error: tuple[int, str] = (0, ""),
+) -> dict[str, Any]:  # fmt: skip
+    """A response row of a group with the default config; `until` is when the locks end."""
+    has_ranges = kind in (FETCH, ACKNOWLEDGE)
+    ranges: dict[str, Any] = {"acquired": acquired or [], "lock_deadline_ms": -1 if until is None else T0 + until}
+    if kind == FETCH and any(delivery_count > 1 for _, _, delivery_count in acquired or ()):
+        ranges["delivery_count_limit"] = Config().group_config(GROUP).delivery_count_limit
+    return {
+        "type": kind,
+        "id": request_id,
+        "reply_to": "me",
+        "group_id": GROUP,
+        "topic": TOPIC,
+        "topic_id": TOPIC_ID,
+        "partition": partition,
+        "member_id": member,
+        "error_code": error[0],
+        "error_message": error[1] or None,
+        **(ranges if has_ranges else {}),
+    }
+
+
+def transition(
+    first: int, last: int, states: str, cause: str, count: int, member: str | None = "m1", until: int | None = None,
+    partition: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """A row of delivery_log; `states` is FROM>TO."""
+    from_state, to_state = states.split(">")
+    return {
+        "group_id": GROUP,
+        "topic": TOPIC,
+        "topic_id": TOPIC_ID,
+        "partition": partition,
+        "first_offset": first,
+        "last_offset": last,
+        "from_state": from_state,
+        "to_state": to_state,
+        "cause": cause,
+        "member_id": member,
+        "delivery_count": count,
+        "lock_deadline": None if until is None else (T0 + until) * 1000,
+    }
+
+
+def durable(
+    record_type: str, epochs: tuple[int, int], offsets: tuple[int, int], complete: int,
+    *batches: tuple[int, int, int, int, str | None, int | None], partition: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """A row of share_group_state: (snapshot, state) epochs, (start, end) offsets, batches with member and deadline."""
+    return {
+        "group_id": GROUP,
+        "topic": TOPIC,
+        "topic_id": TOPIC_ID,
+        "partition": partition,
+        "record_type": record_type,
+        "snapshot_epoch": epochs[0],
+        "state_epoch": epochs[1],
+        "start_offset": offsets[0],
+        "end_offset": offsets[1],
+        "delivery_complete_count": complete,
+        "state_batches": [
+            {
+                "first_offset": first,
+                "last_offset": last,
+                "delivery_state": state,
+                "delivery_count": count,
+                "member_id": member,
+                "lock_deadline": None if until is None else (T0 + until) * 1000,
+            }
+            for first, last, state, count, member, until in batches
+        ],
+    }

@@ -1,0 +1,230 @@
+"""A process whose place as the member another one has taken: nothing that it sends does anything (KIP-345)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import pytest
+
+from sharegroup.core.operators.share_partition import incarnations
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, ReleaseMemberRequest
+from sharegroup.types import AcknowledgeType
+
+from .shard_driver import (
+    LOCK_MS,
+    T0,
+    ShardDriver,
+    acknowledge,
+    answered,
+    config,
+    fence,
+    fences,
+    fetch,
+    known,
+    load,
+    log,
+    release,
+    unacquire,
+)
+
+ACCEPT = AcknowledgeType.ACCEPT
+FENCED = int(ErrorCode.FENCED_INSTANCE_ID), "another process has joined as member m1"
+
+AnyRequest = TypeVar("AnyRequest", FetchRequest, AcknowledgeRequest, ReleaseMemberRequest, Any)
+
+
+def of(process: str | None, request: AnyRequest) -> AnyRequest:
+    """The request as a process of the member sends it."""
+    return dataclasses.replace(request, incarnation_id=process)
+
+
+def shard(end: int = 100) -> ShardDriver:
+    """One whose member has been granted 0..3, as process p1."""
+    made = ShardDriver()
+    made.batch(config(), load(0, (0, end)), at=0)
+    made.send(of("p1", fetch("f1", max_records=4)), at=0)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_"),
+    [
+        ("fetch", fetch("r", max_records=2)),
+        ("acknowledge", acknowledge("r", (0, 3, ACCEPT))),
+        ("acknowledge", acknowledge("r", (0, 3, AcknowledgeType.RENEW))),
+        ("unacquire", unacquire("r", 0, 3)),
+        ("release_member", release("r")),
+    ],
+)
+def test_what_the_process_before_sends_is_refused_and_changes_nothing(kind: str, request_: Any) -> None:
+    group = shard()
+    group.send(fence("p2", 10), at=10)
+    before = group.window()
+    output = group.send(of("p1", request_), at=20)
+    assert output.responses == [answered(kind, "r", error=FENCED)]
+    assert group.window() == before
+
+
+def test_the_process_that_took_its_place_goes_on_with_what_it_holds() -> None:
+    group = shard()
+    group.send(fence("p2", 10), at=10)
+    responses = group.send(of("p2", acknowledge("a", (0, 3, ACCEPT), grants=[(0, 3, 1)])), at=20).responses
+    assert responses == [answered("acknowledge", "a")]
+    assert group.window() == []
+
+
+def test_who_does_not_say_which_process_it_is_is_served() -> None:
+    group = shard()
+    group.send(fence("p2", 10), at=10)
+    assert group.send(acknowledge("a", (0, 3, ACCEPT)), at=20).responses == [answered("acknowledge", "a")]
+
+
+def test_another_members_processes_are_their_own() -> None:
+    group = shard()
+    group.send(fence("p2", 10, member="m2"), at=10)
+    assert group.send(of("p1", acknowledge("a", (0, 3, ACCEPT))), at=20).responses == [answered("acknowledge", "a")]
+
+
+def test_what_stands_of_the_process_before_gets_nothing() -> None:
+    group = shard(end=4)
+    assert group.send(of("p1", fetch("f2")), fetch("f3", member="m2"), at=5).responses == []
+    assert group.send(fence("p2", 10), at=10).responses == [answered("fetch", "f2")]
+    assert group.batch(log(5), at=20).responses == [
+        answered("fetch", "f3", member="m2", acquired=[[4, 4, 1]], until=20 + LOCK_MS)
+    ]
+
+
+def test_a_notice_that_is_repeated_leaves_what_stands_of_the_process_itself() -> None:
+    group = shard(end=4)
+    group.send(fence("p2", 10), at=10)
+    assert group.send(of("p2", fetch("f2")), fence("p2", 10), at=20).responses == []
+    (response,) = group.batch(log(5), at=30).responses
+    assert response["acquired"] == [[4, 4, 1]]
+
+
+def test_a_notice_that_comes_late_fences_nobody() -> None:
+    group = shard()
+    group.send(fence("p3", 20), fence("p2", 10), at=20)
+    assert group.send(of("p3", acknowledge("a", (0, 3, ACCEPT))), at=30).responses == [answered("acknowledge", "a")]
+
+
+def test_a_notice_is_for_its_share_partition_and_may_come_before_that_is_loaded() -> None:
+    group = ShardDriver()
+    group.batch(config(), load(0, (0, 9), partition=1), at=0)
+    group.send(fence("p2", 10), at=10)
+    waiting = of("p1", fetch("f1", max_records=2))
+    other = of("p1", fetch("f2", max_records=1, partition=1))
+    responses = group.send(waiting, other, at=20).responses
+    assert responses == [answered("fetch", "f2", acquired=[[0, 0, 1]], until=20 + LOCK_MS, partition=1)]
+    assert group.batch(load(0, (0, 9)), at=30).responses == [answered("fetch", "f1", error=FENCED)]
+
+
+def test_who_has_left_may_come_again_as_any_process() -> None:
+    group = shard()
+    group.send(fence("p2", 10), release("left", epoch=3), at=10)
+    responses = group.send(of("p1", fetch("f2", max_records=1, epoch=4)), at=20).responses
+    assert responses == [answered("fetch", "f2", acquired=[[0, 0, 2]], until=20 + LOCK_MS)]
+
+
+def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incarnations, "MAX_REMEMBERED", 2)
+    group = shard()
+    group.send(*[fence("p2", 10, member=member) for member in ("m1", "m2", "m1", "m3", "m2")], at=10)
+    assert sorted(known(group)["incarnations"].items()) == [("0 m2", ["p2", T0 + 10]), ("0 m3", ["p2", T0 + 10])]
+    assert group.send(of("p1", acknowledge("a", (0, 3, ACCEPT))), at=20).responses == [answered("acknowledge", "a")]
+
+
+# -- what a state that is loaded knows by the tables ----------------------------------------------------------------
+
+
+def loaded(*joined: tuple[str, str, int]) -> ShardDriver:
+    """One that comes back from the tables; its member holds 0..3."""
+    made, held = ShardDriver(), [[0, 3, 1, 1, "m1", T0 + LOCK_MS]]
+    header = [0, 1, 1, 0, 0, T0, 0, 1]
+    made.batch(config(), fences(*joined), load(0, (0, 100), header=header, batches=held), at=0)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("process", "append_ms", "error"), [("p1", 10, FENCED), ("p1", 9, (0, "")), ("p2", 9, (0, "")), ("p2", 10, (0, ""))]
+)
+def test_a_state_that_is_loaded_refuses_what_is_appended_from_the_join_on(
+    process: str, append_ms: int, error: tuple[int, str]
+) -> None:
+    group = loaded(("m1", "p2", 10))
+    line = group.line(of(process, acknowledge("a", (0, 3, ACCEPT))), append_ms)
+    assert group.batch(line, at=20).responses == [answered("acknowledge", "a", error=error)]
+
+
+def test_a_notice_from_before_what_is_loaded_fences_nobody() -> None:
+    group = loaded(("m1", "p3", 20))
+    group.send(fence("p2", 10), at=30)
+    assert group.send(of("p3", acknowledge("a", (0, 3, ACCEPT))), at=40).responses == [answered("acknowledge", "a")]
+
+
+def test_a_notice_from_after_what_is_loaded_fences_its_process() -> None:
+    group = loaded(("m1", "p2", 10))
+    group.send(fence("p3", 20), at=20)
+    assert group.send(of("p2", fetch("r")), at=30).responses == [answered("fetch", "r", error=FENCED)]
+
+
+def test_what_is_loaded_again_is_no_later_notice() -> None:
+    group = loaded(("m1", "p2", 10))
+    group.send(fence("p3", 20), at=20)
+    group.batch(fences(("m1", "p2", 10)), at=30)
+    assert group.send(of("p2", fetch("r")), at=40).responses == [answered("fetch", "r", error=FENCED)]
+
+
+def test_what_is_loaded_of_a_member_goes_when_it_leaves() -> None:
+    group = loaded(("m1", "p2", 10))
+    group.send(release("left", epoch=3), at=20)
+    responses = group.send(of("p1", fetch("f2", max_records=1, epoch=4)), at=30).responses
+    assert responses == [answered("fetch", "f2", acquired=[[0, 0, 2]], until=30 + LOCK_MS)]
+
+
+# -- the first fetch of a process that knows of nothing ----------------------------------------------------------------
+
+
+def first(request_id: str, opened: int, process: str = "p2", max_records: int = 10) -> FetchRequest:
+    """The first fetch of a session that was opened `opened` ms after T0."""
+    return dataclasses.replace(
+        fetch(request_id, max_records=max_records), incarnation_id=process, is_static=True, opened_ms=T0 + opened
+    )
+
+
+def test_a_process_that_knows_of_nothing_gets_what_the_member_holds_again_before_others_do() -> None:
+    group = shard(end=4)
+    group.send(fetch("f2", member="m2"), at=5)
+    group.send(fence("p2", 10), at=10)
+    responses = group.send(first("f3", opened=15), at=20).responses
+    assert responses[0] == answered("fetch", "f3", acquired=[[0, 3, 2]], until=20 + 300_000)
+    assert [response["acquired"] for response in responses[1:] if response["type"] == "fetch"] == []
+
+
+def test_what_it_does_not_take_is_for_everybody() -> None:
+    group = shard(end=4)
+    group.send(fetch("f2", member="m2"), at=5)
+    group.send(fence("p2", 10), at=10)
+    responses = group.send(first("f3", opened=15, max_records=1), at=20).responses
+    assert [response["acquired"] for response in responses if response["type"] == "fetch"] == [[[0, 0, 2]], [[1, 3, 2]]]
+
+
+def test_who_held_nothing_waits_as_all_do() -> None:
+    group = ShardDriver()
+    group.batch(config(), load(0, (0, 0)), at=0)
+    group.send(fetch("f1", member="m2"), first("f2", opened=1), at=5)
+    (response,) = group.batch(log(1), at=10).responses
+    assert (response["id"], response["acquired"]) == ("f1", [[0, 0, 1]])
+
+
+@pytest.mark.parametrize("opened", [15, 20, 25])
+def test_its_first_fetch_that_comes_twice_releases_nothing(opened: int) -> None:
+    """The gateway tells when it was opened, by the brokers' time as it knows that: which may be ahead."""
+    group = shard()
+    group.send(fence("p2", 10), first("f2", opened, max_records=4), at=20)
+    before = group.window()
+    assert [entry[:5] for entry in before] == [[0, 3, "ACQUIRED", 2, "m1"]]
+    group.send(first("f2", opened, max_records=4), at=30)
+    assert [entry for entry in group.window() if entry[0] == 0] == before

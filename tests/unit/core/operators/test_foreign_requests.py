@@ -1,0 +1,33 @@
+"""Requests that come to the job of another cell."""
+
+from __future__ import annotations
+
+from sharegroup.core.operators.foreign_requests import ForeignRequests
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
+
+from .shard_driver import GROUP, KEY, T0, ShardDriver, fetch, tick
+from .test_share_group_operator import GroupDriver, heartbeat
+
+MESSAGE = f"group {GROUP} is of cell b, and this is the job of cell a: is there one map of both?"
+
+
+def test_it_refuses_what_can_be_answered_and_keeps_nothing() -> None:
+    number = ShardDriver()
+    operator = ForeignRequests(KEY, GROUP, ("a", "b"), share_partition_refusal)
+    lines = [number.line(fetch("f1"), 0), number.line(b"{", 0), number.line(b"[1]", 0), tick(5)]
+    output = operator.run(lines, T0)
+    assert [(response["id"], response["error_code"]) for response in output.responses] == [
+        ("f1", ErrorCode.NOT_COORDINATOR)
+    ]
+    assert output.responses[0]["error_message"] == MESSAGE
+    assert [reason for _, _, reason in output.rejected] == [MESSAGE] * 3
+    assert output.positions == {0: 3}
+    assert (output.tables, operator.dump()) == ({}, None)
+
+
+def test_a_heartbeat_is_refused_as_one() -> None:
+    line = GroupDriver().line(heartbeat("h1", 0), 0)
+    output = ForeignRequests(GROUP, GROUP, ("a", "b"), share_group_refusal).run([line], T0)
+    (response,) = output.responses
+    assert (response["type"], response["id"], response["error_code"]) == ("heartbeat", "h1", ErrorCode.NOT_COORDINATOR)

@@ -1,0 +1,104 @@
+"""States that are deleted: the tombstone, what was in flight, who waits, and the share-partition made anew."""
+
+from __future__ import annotations
+
+import json
+
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.protocol.rows.share_group_requests import (
+    DeletedNotice,
+    InitializedNotice,
+    ShareGroupRequest,
+    decode_share_group_request,
+)
+from sharegroup.types import UNCHANGED
+
+from .shard_driver import (
+    KEY,
+    LOCK_MS,
+    T0,
+    TOPIC,
+    ShardDriver,
+    answered,
+    config,
+    durable,
+    fetch,
+    load,
+    log,
+    transition,
+)
+
+TOMBSTONE = durable("Tombstone", (UNCHANGED, UNCHANGED), (UNCHANGED, UNCHANGED), UNCHANGED)
+
+
+def delete(*deletions: tuple[int, int]) -> str:
+    """The states of (partition, state epoch) are to be deleted."""
+    return rows.encode(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
+
+
+def notices(output: Output) -> list[tuple[type, tuple[tuple[str, int, int], ...]]]:
+    """Their kinds, and the states that they are about."""
+    found = [decode_share_group_request(value) for _, value in output.requests]
+    return [(type(notice), _states(notice)) for notice in found]
+
+
+def _states(notice: ShareGroupRequest) -> tuple[tuple[str, int, int], ...]:
+    match notice:
+        case InitializedNotice():
+            return notice.initialized
+        case DeletedNotice():
+            return notice.deleted
+        case _:
+            return ()
+
+
+def test_a_share_partition_is_forgotten_with_what_was_in_flight() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
+    shard.send(fetch("f2", "m2"), at=5)
+    output = shard.batch(delete((0, 1)), at=10)
+    assert output.tables == {
+        "share_group_state": [TOMBSTONE],
+        "delivery_log": [transition(0, 9, "ACQUIRED>ARCHIVED", "reset", 1)],
+    }
+    assert output.responses == [answered("fetch", "f2", "m2")]
+    assert notices(output) == [(DeletedNotice, (("id", 0, 1),))]
+    assert (shard.state, output.deadline_ms, output.waiting) == (None, None, False)
+
+
+def test_what_is_not_led_is_deleted_as_well() -> None:
+    shard = ShardDriver()
+    output = shard.batch(delete((0, 7)), at=0)
+    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [(DeletedNotice, (("id", 0, 7),))])
+    assert shard.state is None
+
+
+def test_other_share_partitions_of_the_shard_go_on() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 10)), load(0, (0, 10), partition=1), at=0)
+    output = shard.batch(delete((0, 1)), shard.line(fetch("f1", partition=1), 10), at=10)
+    assert output.responses == [answered("fetch", "f1", acquired=[[0, 9, 1]], until=10 + LOCK_MS, partition=1)]
+
+
+def test_it_begins_anew_with_a_snapshot_of_its_own() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
+    shard.batch(delete((0, 1)), at=10)
+    output = shard.batch(config(), load(4, (0, 10), state_epoch=5, initializing=True), at=20)
+    assert output.tables == {"share_group_state": [durable("ShareSnapshot", (0, 5), (4, 4), 0)]}
+    assert notices(output) == [(InitializedNotice, (("id", 0, 5),))]
+    fetched = shard.batch(log(12), shard.line(fetch("f2"), 30), at=30)
+    assert fetched.responses == [answered("fetch", "f2", acquired=[[4, 11, 1]], until=30 + LOCK_MS)]
+
+
+def test_an_altered_offset_begins_anew_over_the_old_state() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
+    output = shard.batch(load(4, (0, 10), state_epoch=5, initializing=True), at=20)
+    assert output.key == KEY
+    assert output.now_ms == T0 + 20
+    assert output.tables == {
+        "share_group_state": [durable("ShareSnapshot", (1, 5), (4, 4), 0)],
+        "delivery_log": [transition(0, 9, "ACQUIRED>ARCHIVED", "reset", 1)],
+    }

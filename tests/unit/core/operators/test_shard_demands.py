@@ -1,0 +1,167 @@
+"""Standing fetches: one for each member, shared out evenly, given up when nobody waits any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_partition.demands import REQUEST_TIMEOUT_MS
+from sharegroup.core.operators.share_partition.requesters import TELL_INTERVAL_MS
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
+from sharegroup.protocol.rows.share_partition_responses import WANTED
+from sharegroup.types import WaitsFor
+
+from .shard_driver import LOCK_MS, ShardDriver, acknowledge, answered, config, fetch, load, log, release, tick
+
+
+def waiting(*requests: object) -> ShardDriver:
+    """A shard at whose empty share-partition these fetches stand."""
+    shard = ShardDriver()
+    shard.batch(config(), load(), *[shard.line(request, 0) for request in requests], at=0)  # type: ignore[arg-type]
+    return shard
+
+
+def test_a_newer_fetch_of_the_member_takes_the_place_of_the_old_one() -> None:
+    shard = waiting(fetch("f1"))
+    output = shard.send(fetch("f2", max_records=2), at=10)
+    assert (output.responses, output.waiting) == ([answered("fetch", "f1")], True)
+    output = shard.batch(log(10), at=20)
+    assert output.responses == [answered("fetch", "f2", acquired=[[0, 1, 1]], until=20 + LOCK_MS)]
+
+
+def test_the_same_fetch_once_more_changes_nothing() -> None:
+    shard = waiting(fetch("f1"))
+    assert shard.send(fetch("f1"), at=10).responses == []
+    assert [response["id"] for response in shard.batch(log(10), at=20).responses] == ["f1"]
+
+
+def test_two_gateways_may_number_their_fetches_alike() -> None:
+    shard = waiting(replace(fetch("f1"), reply_to="a"))
+    output = shard.send(replace(fetch("f1"), reply_to="b"), at=10)
+    assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("a", [])]
+    output = shard.batch(log(2), at=20)
+    assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("b", [[0, 1, 1]])]
+
+
+def test_new_records_are_shared_evenly_and_what_one_does_not_want_goes_on() -> None:
+    shard = waiting(fetch("f1", "m1", 100), fetch("f2", "m2", 2), fetch("f3", "m3", 100))
+    output = shard.batch(log(10), at=5)
+    assert [(response["id"], response["acquired"]) for response in output.responses] == [
+        ("f1", [[0, 3, 1]]),
+        ("f2", [[4, 5, 1]]),
+        ("f3", [[6, 9, 1]]),
+    ]
+
+
+def test_with_too_few_records_the_first_come_are_served() -> None:
+    shard = waiting(fetch("f1", "m1"), fetch("f2", "m2"), fetch("f3", "m3"))
+    output = shard.batch(log(2), at=5)
+    assert [response["id"] for response in output.responses] == ["f1", "f2"]
+    assert output.waiting
+    assert [response["id"] for response in shard.batch(log(3), at=6).responses] == ["f3"]
+
+
+def test_the_demand_of_a_member_that_is_released_is_answered_with_nothing() -> None:
+    shard = waiting(fetch("f1", "m1"), fetch("f2", "m2"))
+    output = shard.send(release("r1", "m1", epoch=3), at=5)
+    assert output.responses == [answered("fetch", "f1"), answered("release_member", "r1")]
+    assert output.waiting
+    assert [response["id"] for response in shard.batch(log(10), at=6).responses] == ["f2"]
+
+
+def test_what_is_released_goes_to_who_waits_in_the_same_batch() -> None:
+    shard = waiting(fetch("f1", "m1"))
+    shard.batch(log(4), at=1)
+    shard.send(fetch("f2", "m2"), at=2)
+    output = shard.send(acknowledge("a1", (0, 1, 2), member="m1"), at=3)
+    assert output.responses == [
+        answered("acknowledge", "a1"),
+        answered("fetch", "f2", "m2", [[0, 1, 2]], until=3 + LOCK_MS),
+    ]
+    shard.send(fetch("f3", "m2"), at=4)
+    assert shard.send(release("r1", "m1"), at=5).responses == [
+        answered("release_member", "r1"),
+        answered("fetch", "f3", "m2", [[2, 3, 2]], until=5 + LOCK_MS),
+    ]
+
+
+def test_what_expires_goes_to_who_waits_in_the_same_batch() -> None:
+    shard = waiting(fetch("f1", "m1"))
+    shard.batch(log(4), at=0)
+    shard.send(fetch("f2", "m2", max_wait_ms=60_000), at=2)
+    output = shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 2)
+    assert output.responses == [answered("fetch", "f2", "m2", [[0, 3, 2]], until=2 * LOCK_MS + 2)]
+
+
+def test_the_limit_on_record_locks_holds_all_members_together() -> None:
+    shard = ShardDriver()
+    shard.batch(config(partition_max_record_locks=6), load(0, (0, 100)), at=0)
+    output = shard.send(fetch("f1", "m1", 100), fetch("f2", "m2", 100), fetch("f3", "m3", 100, 0), at=0)
+    assert [(response["id"], response["acquired"]) for response in output.responses] == [
+        ("f1", [[0, 1, 1]]),
+        ("f2", [[2, 3, 1]]),
+        ("f3", [[4, 5, 1]]),
+    ]
+    output = shard.send(fetch("f4", "m4", 100, 0), acknowledge("a1", (0, 1, 1)), at=1)
+    assert [response["acquired"] for response in output.responses] == [[], [[6, 7, 1]]]
+
+
+def test_what_members_wait_for_is_told() -> None:
+    shard = ShardDriver()
+    assert shard.batch(config(partition_max_record_locks=6), load(0, (0, 6)), at=0).waiting == WaitsFor.NOTHING
+    assert shard.send(fetch("f1", "m1", 100), fetch("f2", "m2", 100), at=0).waiting == WaitsFor.NOTHING
+    assert shard.send(fetch("f3", "m1", 100), at=0).waiting == WaitsFor.RECORDS
+    assert shard.batch(log(7), at=0).waiting == WaitsFor.ROOM
+    assert shard.send(acknowledge("a1", (0, 2, 1)), at=1).waiting == WaitsFor.NOTHING
+
+
+def test_a_fetch_that_nobody_waits_for_any_more_acquires_nothing() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 10)), at=0)
+    late = 5_000 + REQUEST_TIMEOUT_MS
+    output = shard.batch(shard.line(fetch("f1", max_wait_ms=5_000), 0), at=late + 1)
+    assert (output.responses, output.tables) == ([answered("fetch", "f1")], {})
+    output = shard.batch(shard.line(fetch("f2", max_wait_ms=5_000), 1), at=late + 1)
+    assert output.responses[0]["acquired"] == [[0, 9, 1]]
+
+
+def test_a_demand_that_stood_while_the_job_was_down_acquires_nothing() -> None:
+    shard = waiting(fetch("f1"))
+    output = shard.batch(log(10), at=3_600_000)
+    assert (output.responses, output.tables, output.waiting) == ([answered("fetch", "f1")], {}, False)
+
+
+# -- several gateways --------------------------------------------------------------------------------------------------
+
+
+def through(gateway: str, request_id: str, member: str, max_records: int = 10) -> SharePartitionRequest:
+    """A fetch of a gateway's member."""
+    return replace(fetch(request_id, member, max_records), reply_to=gateway)
+
+
+def told(output: Output) -> list[str]:
+    """Who is told that others wait."""
+    return [response["reply_to"] for response in output.responses if response["type"] == WANTED]
+
+
+def test_a_gateway_is_told_that_members_of_another_wait_while_its_own_hold_records() -> None:
+    shard = waiting(through("a", "f1", "m1"))
+    assert told(shard.batch(log(4), at=1)) == []
+    output = shard.send(through("b", "f1", "m2"), at=2)
+    assert output.responses == [answered(WANTED, "", "") | {"reply_to": "a"}]
+    assert told(shard.send(through("b", "f2", "m2"), at=3)) == []  # not so often
+    assert told(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
+
+
+def test_nobody_is_told_whose_members_wait_themselves_or_hold_nothing() -> None:
+    shard = waiting(through("a", "f1", "m1"))
+    shard.batch(log(4), at=1)
+    assert told(shard.send(through("a", "f2", "m2"), at=2)) == []
+    shard.send(acknowledge("a1", (0, 3, 1)), release("r1", "m2"), at=3)
+    assert told(shard.send(through("b", "f1", "m3"), at=4)) == []
+
+
+def test_a_member_that_asks_for_itself_is_told_nothing() -> None:
+    shard = waiting(through("m1", "f1", "m1"))
+    shard.batch(log(4), at=1)
+    assert told(shard.send(through("b", "f1", "m2"), at=2)) == []

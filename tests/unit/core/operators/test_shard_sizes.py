@@ -1,0 +1,53 @@
+"""What a shard tells of its windows, where they are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+
+from .shard_driver import GROUP, KEY, TOPIC, TOPIC_ID, ShardDriver, acknowledge, config, fetch, gone, load, log, unload
+
+
+class CountedShard(ShardDriver):
+    def _restored(self, state: str | None) -> Shard:
+        return Shard(KEY, GROUP, TOPIC_ID, self._records, state, counts=True)
+
+
+def told(output: Output) -> list[WindowSizes]:
+    return [WindowSizes.of(values) for values in output.windows]
+
+
+def window(partition: int, *sizes: int, **values: Any) -> WindowSizes:
+    return WindowSizes(GROUP, TOPIC, TOPIC_ID, partition, *sizes, **values)
+
+
+def test_each_share_partition_that_was_touched_is_told_and_no_other() -> None:
+    shard = CountedShard()
+    output = shard.batch(
+        config(), load(0, (0, 10)), load(5, (0, 7), 1), shard.line(fetch("f1", max_records=4), 0), at=0
+    )
+    assert told(output) == [window(0, 0, 4, 0, 0, 10), window(1, 5, 5, 0, 0, 7)]
+    output = shard.send(acknowledge("a1", (0, 0, 2), (1, 1, 1)), at=1)
+    assert told(output) == [window(0, 0, 4, 1, 1, 10)]
+    assert told(shard.batch(log(12, partition=1), at=2)) == [window(1, 5, 5, 0, 0, 12)]
+
+
+def test_what_is_led_no_more_is_told_once() -> None:
+    shard = CountedShard()
+    shard.batch(config(), load(0, (0, 10)), load(0, (0, 10), 1), at=0)
+    assert told(shard.batch(unload(1), at=1)) == [window(1, is_led=False)]
+    assert told(shard.batch(gone(), at=2)) == [window(0, is_led=False)]
+    assert told(shard.batch(gone(), at=3)) == []
+
+
+def test_a_log_that_nobody_could_ask_for_has_no_end() -> None:
+    assert told(CountedShard().batch(config(), load(3, None), at=0)) == [window(0, 3, 3, 0, 0, -1)]
+
+
+def test_nothing_is_told_where_nothing_is_counted() -> None:
+    shard = Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), None)
+    assert shard.run([config(), load(0, (0, 10))], 0).windows == []

@@ -1,0 +1,114 @@
+"""Combining state batches: both precedences against a naive model of one state per offset."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.types import StateBatch
+
+from .state_batch_strategies import (
+    MAX_OFFSET,
+    acknowledged,
+    acquired,
+    available,
+    kafka_batches,
+    our_batches,
+    per_offset,
+)
+
+PRECEDENCES = list(Precedence)
+START_OFFSETS = st.integers(-1, MAX_OFFSET + 2)
+
+
+def is_canonical(batches: tuple[StateBatch, ...]) -> bool:
+    """Sorted, disjoint and maximally fused."""
+    return all(batch.first_offset <= batch.last_offset for batch in batches) and all(
+        low.last_offset < high.first_offset and (low.last_offset + 1 < high.first_offset or low[2:] != high[2:])
+        for low, high in pairwise(batches)
+    )
+
+
+@given(st.lists(our_batches(), max_size=12), START_OFFSETS)
+def test_newest_wins_equals_a_dict_of_offsets(batches: list[StateBatch], start_offset: int) -> None:
+    combined = combine(batches, start_offset, Precedence.NEWEST)
+    expected = {offset: state for offset, state in per_offset(batches).items() if offset >= start_offset}
+    assert per_offset(combined) == expected
+    assert is_canonical(combined)
+
+
+@given(st.lists(kafka_batches(), max_size=12), START_OFFSETS)
+def test_highest_wins_equals_a_dict_of_maxima(batches: list[StateBatch], start_offset: int) -> None:
+    strongest = sorted(batches, key=lambda batch: (batch.delivery_count, batch.delivery_state))
+    combined = combine(batches, start_offset, Precedence.HIGHEST)
+    expected = {offset: state for offset, state in per_offset(strongest).items() if offset >= start_offset}
+    assert per_offset(combined) == expected
+    assert is_canonical(combined)
+
+
+@given(st.lists(our_batches(), max_size=8), START_OFFSETS, st.sampled_from(PRECEDENCES))
+def test_combining_is_idempotent(batches: list[StateBatch], start_offset: int, precedence: Precedence) -> None:
+    once = combine(batches, start_offset, precedence)
+    assert combine(once, start_offset, precedence) == once
+    assert combine((*once, *once), start_offset, precedence) == once
+
+
+@given(
+    st.lists(kafka_batches(), max_size=8).flatmap(lambda batches: st.tuples(st.just(batches), st.permutations(batches)))
+)
+def test_the_order_does_not_matter_to_the_highest(orders: tuple[list[StateBatch], list[StateBatch]]) -> None:
+    given_order, other_order = orders
+    highest = Precedence.HIGHEST
+    assert combine(given_order, precedence=highest) == combine(other_order, precedence=highest)
+
+
+@given(st.lists(our_batches(), max_size=6), st.lists(our_batches(), max_size=6), st.sampled_from(PRECEDENCES))
+def test_combining_in_two_steps_is_combining_at_once(
+    old: list[StateBatch], new: list[StateBatch], precedence: Precedence
+) -> None:
+    in_steps = combine((*combine(old, precedence=precedence), *new), precedence=precedence)
+    assert in_steps == combine((*old, *new), precedence=precedence)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(acquired(0, 9, 1), available(0, 9, 1), id="release"),
+        pytest.param(acquired(0, 9, 2), available(0, 9, 1), id="unacquire"),
+        pytest.param(acquired(0, 9, 1), acquired(0, 9, 1, deadline_ms=60_000), id="renew"),
+    ],
+)
+def test_what_gives_a_lock_back_is_newer_but_not_higher(old: StateBatch, new: StateBatch) -> None:
+    assert combine([old, new], precedence=Precedence.NEWEST) == (new,)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        pytest.param(acquired(0, 4, member="m1"), acquired(5, 9, member="m2"), id="member"),
+        pytest.param(acquired(0, 4, deadline_ms=1), acquired(5, 9, deadline_ms=2), id="deadline"),
+        pytest.param(available(0, 4, 1), available(5, 9, 2), id="count"),
+        pytest.param(available(0, 4), acknowledged(5, 9), id="state"),
+        pytest.param(available(0, 4), available(6, 9), id="hole"),
+    ],
+)
+def test_unequal_neighbours_stay_apart(low: StateBatch, high: StateBatch) -> None:
+    assert combine([low, high]) == (low, high)
+
+
+def test_neighbours_that_became_equal_fuse() -> None:
+    assert combine([available(0, 4), acknowledged(5, 6), available(7, 9), available(5, 6)]) == (available(0, 9),)
+
+
+def test_an_unsplit_batch_is_the_one_given() -> None:
+    batch = acquired(5, 9)
+    assert combine([batch])[0] is batch
+
+
+def test_nothing_combines_to_nothing() -> None:
+    assert combine([]) == ()
+    assert combine([available(0, 9), available(5, 14)], start_offset=15) == ()

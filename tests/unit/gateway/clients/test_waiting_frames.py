@@ -1,0 +1,109 @@
+"""The requests of one client: when the body of a large one is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
+from sharegroup.gateway.clients.waiting_frames import WaitingFrames
+from sharegroup.kafka_clients.connections.framing import FrameProtocol
+
+T = TypeVar("T")
+MIB = 1_048_576
+LARGE = 2 * MIB
+
+
+class Link(FrameProtocol):
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+def run(test: Callable[[WaitingFrames, Link, FrameBudget], Awaitable[T]]) -> T:
+    async def main() -> T:
+        link, budget = Link(), FrameBudget(8 * MIB)
+        return await test(WaitingFrames(link, budget), link, budget)
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def ask(frames: WaitingFrames) -> asyncio.Task[memoryview]:
+    return asyncio.ensure_future(frames.next("a"))
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def frame(size: int) -> memoryview:
+    return memoryview(bytes(size))
+
+
+def test_a_small_request_is_read_at_once() -> None:
+    async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> tuple[bool, int]:
+        frames.begun(SMALL_BYTES)
+        was_held = link.is_body_held
+        frames.put(frame(SMALL_BYTES))
+        return was_held, len(await frames.next("a"))
+
+    assert run(test) == (False, SMALL_BYTES)
+
+
+def test_a_large_one_has_its_share_from_its_beginning_until_it_is_handled() -> None:
+    async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> list[object]:
+        next_frame = ask(frames)
+        await settled()
+        frames.begun(LARGE)
+        begun = link.is_body_held, frames.has_share
+        await settled()
+        coming = link.is_body_held, frames.has_share, budget.used_bytes
+        frames.put(frame(LARGE))
+        await next_frame
+        handling = budget.used_bytes
+        following = ask(frames)
+        await settled()
+        following.cancel()
+        return [begun, coming, handling, budget.used_bytes, frames.has_share]
+
+    assert run(test) == [(True, False), (False, True, LARGE), LARGE, 0, False]
+
+
+def test_a_large_one_waits_for_the_requests_before_it() -> None:
+    async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> list[tuple[bool, int]]:
+        seen = []
+        frames.put(frame(10))
+        frames.put(frame(10))
+        frames.begun(LARGE)
+        for _ in range(2):
+            await frames.next("a")
+            seen.append((link.is_body_held, budget.used_bytes))
+        following = ask(frames)
+        await settled()
+        seen.append((link.is_body_held, budget.used_bytes))
+        following.cancel()
+        return seen
+
+    assert run(test) == [(True, 0), (True, 0), (False, LARGE)]
+
+
+def test_a_client_that_goes_gives_its_share_back() -> None:
+    async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> tuple[int, int, int]:
+        frames.begun(LARGE)
+        coming = ask(frames)
+        await settled()
+        used = budget.used_bytes
+        coming.cancel()
+        frames.clear()
+        frames.begun(7 * MIB + 1)  # beside another's there is no room for it
+        await budget.take("b", 2 * MIB)
+        waiting = ask(frames)
+        await settled()
+        was_waiting = budget.waiting
+        waiting.cancel()
+        await settled()
+        frames.clear()
+        return used, was_waiting, budget.waiting
+
+    assert run(test) == (LARGE, 1, 0)

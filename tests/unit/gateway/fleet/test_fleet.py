@@ -1,0 +1,330 @@
+"""Who is there, who comes after whom, and whose addresses a client is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.gateway.fleet.fleet import LIVES_MS, Fleet
+from sharegroup.gateway.fleet.known_gateways import KnownGateways
+from sharegroup.gateway.fleet.ring import after, before
+from sharegroup.gateway.fleet.view import View, standby_at
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
+from sharegroup.security.caller import Caller
+
+ADDRESSES = st.builds(GatewayAddress, st.sampled_from("abcdef"), st.integers(1, 3))
+OWN_CLIENT, OTHERS_CLIENT = Caller(1, 1, ""), Caller(2, 1, "", is_standby=True)
+
+
+def standby(name: str) -> GatewayAddress:
+    return GatewayAddress(name, 9191)
+
+
+def row(name: str, lives_ms: int = LIVES_MS) -> GatewayRow:
+    """Of a gateway before the brokers 1 and 2."""
+    brokers = {1: GatewayAddress(name, 9193), 2: GatewayAddress(name, 9194)}
+    return GatewayRow(standby(name), brokers, lives_ms)
+
+
+def view(name: str, next_one: str | None = None) -> View:
+    """What clients are told who are to use that gateway."""
+    return View(row(name).brokers, None if next_one is None else standby_at(standby(next_one)))
+
+
+# -- the ring ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.sets(ADDRESSES), ADDRESSES)
+def test_who_comes_after_another_has_it_before_itself(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
+    gateways.add(place)
+    following = after(gateways, place)
+    if len(gateways) == 1:
+        assert following is None
+        assert before(gateways, place) is None
+    else:
+        assert following != place
+        assert following is not None
+        assert before(gateways, following) == place
+
+
+@given(st.sets(ADDRESSES, min_size=1))
+def test_one_goes_round_all_of_them(gateways: set[GatewayAddress]) -> None:
+    place = min(gateways)
+    seen = [place]
+    while (following := after(gateways, seen[-1])) not in (None, place):
+        assert following is not None
+        seen.append(following)
+    assert seen == sorted(gateways)
+
+
+@given(st.sets(ADDRESSES, min_size=1), ADDRESSES)
+def test_a_place_where_no_gateway_is_has_neighbours_too(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
+    others = gateways - {place}
+    assert (after(gateways, place) in others) == bool(others)
+    assert (before(gateways, place) in others) == bool(others)
+
+
+@given(st.sets(ADDRESSES))
+def test_standby_ids_are_above_those_of_brokers_and_below_those_of_javas_coordinators(
+    gateways: set[GatewayAddress],
+) -> None:
+    assert all(2**30 <= standby_at(gateway).node_id < 2**30 + 2**28 for gateway in gateways)
+    assert standby_at(standby("a")).node_id != standby_at(standby("b")).node_id
+
+
+# -- who is known ------------------------------------------------------------------------------------------------------
+
+
+def test_a_gateway_is_there_as_long_as_its_newest_row_counts() -> None:
+    known = KnownGateways()
+    assert known.heard(row("a"), 1_000, 1_010)
+    assert not known.heard(row("a"), 3_000, 3_010)
+    assert known.living(3_000 + LIVES_MS - 1) == {standby("a"): row("a")}
+    assert known.living(3_000 + LIVES_MS) == {}
+
+
+def test_its_newest_row_says_where_its_brokers_are() -> None:
+    known = KnownGateways()
+    grown = replace(row("a"), brokers=row("a").brokers | {3: GatewayAddress("a", 9195)})
+    known.heard(row("a"), 1_000, 1_000)
+    known.heard(grown, 2_000, 2_000)
+    known.heard(row("a"), 1_999, 2_010)  # by another cell, whose topic is read late
+    assert known.living(2_010) == {standby("a"): grown}
+
+
+def test_who_says_that_it_ends_is_gone_at_once_and_older_rows_do_not_bring_it_back() -> None:
+    known = KnownGateways()
+    known.heard(row("a"), 1_000, 1_000)
+    assert known.heard(row("a", lives_ms=0), 2_000, 2_000)
+    assert not known.heard(row("a"), 1_990, 2_010)
+    assert known.living(2_010) == {}
+    assert known.heard(row("a"), 5_000, 5_000)  # started again
+    assert known.living(5_000) == {standby("a"): row("a")}
+
+
+def test_who_cannot_be_reached_is_gone_until_it_is_heard_again() -> None:
+    known = KnownGateways()
+    known.heard(row("a"), 1_000, 1_000)
+    known.lost(standby("a"), 1_500)
+    known.lost(standby("never heard of"), 1_500)
+    assert known.living(1_500) == {}
+    assert not known.heard(row("a"), 1_400, 1_510)  # from before that, and read late
+    assert known.living(1_510) == {}
+    assert known.heard(row("a"), 3_000, 3_000)
+
+
+def test_a_row_that_came_too_late_changes_nothing() -> None:
+    known = KnownGateways()
+    assert not known.heard(row("a"), 1_000, 1_000 + LIVES_MS)
+    assert known.living(1_000 + LIVES_MS) == {}
+
+
+# -- what clients are told ---------------------------------------------------------------------------------------------
+
+
+class Rows:
+    """The line to the job: what is announced, and what others say."""
+
+    def __init__(self) -> None:
+        self.announced: list[GatewayRow] = []
+        self.time_ms, self.is_there, self.is_durable = 1_000, True, True
+        self._hear: Callable[[GatewayRow, int], None]
+
+    def announce(self, said: GatewayRow) -> Sequence[asyncio.Future[int]]:
+        if not self.is_there:
+            raise JobUnavailableError("no topics")
+        self.announced.append(said)
+        sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self.is_durable:
+            sent.set_result(self.time_ms)
+        return [sent]
+
+    def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
+        self._hear = callback
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def hear(self, *said: GatewayRow) -> None:
+        """These rows are appended, and read at once."""
+        for each in said:
+            self._hear(each, self.time_ms)
+
+
+class Gateways:
+    """The gateway `b` among others, of which the `unreachable` ones have died without a word."""
+
+    def __init__(self, is_open: bool = True) -> None:
+        self.rows, self.unreachable = Rows(), set[str]()
+        self.looked_at: list[str] = []
+        self.listeners = Listeners("b")
+        self.listeners.add(1, 9193)
+        self.listeners.add(2, 9194)
+        if is_open:
+            self.listeners.add_standby(9191)
+        self.fleet = Fleet(self.rows, self.listeners, self._is_reachable)
+
+    async def _is_reachable(self, address: GatewayAddress) -> bool:
+        self.looked_at.append(address.host)
+        return address.host not in self.unreachable
+
+    async def told(self) -> tuple[View, View]:
+        """What our clients are told, and those of the gateway before."""
+        return await self.fleet.view_of(OWN_CLIENT), await self.fleet.view_of(OTHERS_CLIENT)
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(test())
+
+
+def test_alone_a_gateway_names_no_other() -> None:
+    async def test() -> None:
+        assert await Gateways().told() == (view("b"), view("b", "b"))
+        assert await Gateways(is_open=False).told() == (view("b"), view("b"))
+
+    run(test)
+
+
+def test_a_gateway_with_another_listener_stands_in_for_nobody_here() -> None:
+    """Its clients may speak TLS where ours do not, or live in another network."""
+
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(replace(row("a"), listener="SASL_SSL"), row("c"), replace(row("d"), listener="outside"))
+        assert await gateways.told() == (view("b", "c"), view("c", "b"))
+
+    run(test)
+
+
+def test_our_clients_are_told_the_next_one_and_the_clients_of_the_one_before_stay_there() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"), row("b"), row("c"))
+        assert await gateways.told() == (view("b", "c"), view("a", "b"))
+
+    run(test)
+
+
+def test_two_stand_by_for_each_other() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"))
+        assert await gateways.told() == (view("b", "a"), view("a", "b"))
+
+    run(test)
+
+
+def test_the_clients_of_a_gateway_that_died_are_told_ours() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"))
+        gateways.unreachable.add("a")
+        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps the connection that it has
+        assert await gateways.told() == (view("b"), view("b", "b"))
+        assert gateways.looked_at == ["a"]
+        gateways.unreachable.clear()
+        gateways.rows.time_ms += 2_000
+        gateways.rows.hear(row("a"))
+        assert await gateways.told() == (view("b", "a"), view("a", "b"))
+
+    run(test)
+
+
+def test_of_three_all_clients_of_the_one_that_died_go_to_one_other() -> None:
+    """The clients of the one before it come here too as soon as they have asked anew: all are told the same."""
+
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"), row("c"))
+        gateways.unreachable.add("a")
+        for _ in range(2):
+            assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("c", "b")
+
+    run(test)
+
+
+def test_who_has_not_been_heard_of_for_long_is_told_to_nobody() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"))
+        gateways.rows.time_ms += LIVES_MS
+        assert await gateways.told() == (view("b"), view("b", "b"))
+        assert gateways.looked_at == []
+
+    run(test)
+
+
+def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"), row("c"), row("d"))
+        gateways.unreachable.add("c")
+        await gateways.fleet.leave(lambda _: False)
+        assert gateways.rows.announced == [row("b", lives_ms=0)]
+        assert await gateways.told() == (view("d", "d"), view("a", "b"))
+        gateways.fleet.upkeep()
+        assert len(gateways.rows.announced) == 1
+
+    run(test)
+
+
+def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"))
+        await gateways.fleet.leave(lambda connection_id: connection_id == OWN_CLIENT.connection_id)
+        assert await gateways.told() == (view("b", "a"), view("a", "b"))
+
+    run(test)
+
+
+def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.is_there = False
+        await gateways.fleet.leave(lambda _: False)
+        assert await gateways.told() == (view("b"), view("b", "b"))
+
+    run(test)
+
+
+# -- what is announced -------------------------------------------------------------------------------------------------
+
+
+def test_a_gateway_announces_itself_once_its_ports_are_open_and_at_once_to_who_is_new() -> None:
+    async def test() -> None:
+        gateways = Gateways(is_open=False)
+        gateways.fleet.upkeep()
+        assert gateways.rows.announced == []
+        gateways.listeners.add_standby(9191)
+        for _ in range(3):
+            gateways.fleet.upkeep()
+        assert gateways.rows.announced == [row("b")]
+        gateways.rows.hear(row("b"))
+        gateways.fleet.upkeep()
+        assert len(gateways.rows.announced) == 1
+        gateways.rows.hear(row("a"))
+        gateways.fleet.upkeep()
+        assert gateways.rows.announced == [row("b"), row("b")]
+
+    run(test)
+
+
+def test_no_row_is_sent_while_the_last_one_is_on_its_way_and_without_topics_it_is_tried_again() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.is_there = False
+        gateways.fleet.upkeep()
+        gateways.rows.is_there, gateways.rows.is_durable = True, False
+        gateways.fleet.upkeep()
+        gateways.rows.hear(row("a"))
+        gateways.fleet.upkeep()
+        assert gateways.rows.announced == [row("b")]
+
+    run(test)

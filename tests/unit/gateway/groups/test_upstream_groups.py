@@ -1,0 +1,291 @@
+"""Group ids that are other kinds of groups upstream: whom we ask, how often, and what we do without an answer.
+
+A member that would join one is refused, as by Kafka's coordinator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups import share_group_names, upstream_groups
+from sharegroup.gateway.groups.share_group_names import ShareGroupNames
+from sharegroup.gateway.groups.upstream_groups import KEPT_S, MAX_KEPT, DescribedGroup, UpstreamGroups
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
+
+NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
+OWN, COORDINATOR = 1, 2
+
+
+class Upstream(ScriptedUpstream):
+    """Broker 2 coordinates all groups; `states` are those of the classic groups, `described` the codes of others.
+
+    A group that is not named is not there. Requests without an entry in `described` are unknown to the broker.
+    """
+
+    def __init__(
+        self,
+        states: dict[str, str] | None = None,
+        described: dict[str, int] | None = None,
+        coordinator_error: int = 0,
+        find_version: int = 6,
+    ) -> None:
+        super().__init__(versions={FindCoordinatorRequest.API_KEY: find_version}, node_ids=(OWN, COORDINATOR))
+        self.states, self._described, self._error = states or {}, described or {}, coordinator_error
+        self.asked_at: list[tuple[str, int]] = []
+        self.until: asyncio.Event | None = None
+
+    async def ask(self, node_id: int, request: Any, response: Any, max_version: int | None = None) -> Any:
+        self._need(node_id)
+        self.asked_at.append((request.name, node_id))
+        if self.until is not None:
+            await self.until.wait()
+        if request.name == "FindCoordinatorRequest":
+            coordinator = FindCoordinatorResponse.Coordinator
+            found = [coordinator(key=k, error_code=self._error, node_id=COORDINATOR) for k in request.coordinator_keys]
+            return FindCoordinatorResponse(coordinators=found)
+        if request.name == "DescribeGroupsRequest":
+            (name,) = request.groups
+            code = 0 if name in self.states else NOT_FOUND
+            group = SimpleNamespace(error_code=code, group_state=self.states.get(name, "Dead"))
+            return SimpleNamespace(groups=[group])
+        assert (response, max_version) == (DescribedGroup, 0)
+        if request.name not in self._described:
+            raise UpstreamUnavailableError(f"the broker has no {request.name}")
+        return DescribedGroup(self._described[request.name])
+
+
+def upstream_groups_of(upstream: Upstream, tables: FixedTables | None = None) -> UpstreamGroups:
+    return UpstreamGroups(upstream, tables or FixedTables())  # type: ignore[arg-type]
+
+
+def kind(upstream: Upstream, group_id: str = "g") -> str | None:
+    return asyncio.run(upstream_groups_of(upstream).other_kind(OWN, group_id))
+
+
+NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescribeRequest": NOT_FOUND}
+
+
+@pytest.mark.parametrize(
+    ("states", "described", "expected"),
+    [
+        ({}, NOT_DESCRIBED, None),
+        ({}, {}, None),
+        ({"g": "Stable"}, NOT_DESCRIBED, "classic"),
+        ({"g": "Empty"}, {}, "classic"),
+        ({"g": "Dead"}, NOT_DESCRIBED, None),  # how old brokers say that it is not there
+        ({"other": "Stable"}, NOT_DESCRIBED, None),
+        ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": 0}, "consumer"),
+        ({}, {**NOT_DESCRIBED, "StreamsGroupDescribeRequest": 0}, "streams"),
+        ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}, None),
+    ],
+)
+def test_the_coordinator_says_what_kind_a_group_is(
+    states: dict[str, str], described: dict[str, int], expected: str | None
+) -> None:
+    upstream = Upstream(states, described)
+    assert kind(upstream) == expected
+    assert upstream.asked_at[0] == ("FindCoordinatorRequest", OWN)
+    assert {node_id for _, node_id in upstream.asked_at[1:]} == {COORDINATOR}
+
+
+def test_who_cannot_say_is_not_believed_to_have_said_anything() -> None:
+    assert kind(Upstream({"g": "Stable"}, coordinator_error=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))) is None
+
+    class Away(Upstream):
+        async def features(self, node_id: int) -> Any:
+            raise UpstreamUnavailableError("all brokers are away")
+
+    assert kind(Away({"g": "Stable"})) is None
+
+
+def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_next_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upstream_groups, "PATIENCE_S", 0.001)
+
+    async def test() -> tuple[str | None, str | None, int]:
+        upstream = Upstream({"g": "Stable"})
+        upstream.until = asyncio.Event()
+        groups = upstream_groups_of(upstream)
+        return await groups.other_kind(OWN, "g"), await groups.other_kind(OWN, "g"), len(upstream.asked_at)
+
+    assert asyncio.run(test()) == (None, None, 1)
+
+
+def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
+    async def test() -> tuple[list[str | None], list[str | None], dict[str, int]]:
+        upstream = Upstream({"g": "Stable"})
+        upstream.until = asyncio.Event()
+        groups = upstream_groups_of(upstream)
+        waiting = [asyncio.ensure_future(groups.other_kind(OWN, name)) for name in 3 * ["g", "h"]]
+        await asyncio.sleep(0)
+        waiting[0].cancel()  # its member has gone
+        await asyncio.sleep(0)
+        upstream.until.set()
+        answers = await asyncio.gather(*waiting[1:])
+        again = [await groups.other_kind(OWN, name) for name in ("g", "h")]
+        names = [name for name, _ in upstream.asked_at]
+        return answers, again, {name: names.count(name) for name in names}
+
+    answers, again, counts = asyncio.run(test())
+    assert answers == [None, "classic", None, "classic", None]
+    assert again == ["classic", None]
+    assert set(counts.values()) == {2}
+
+
+def test_an_answer_is_asked_for_anew_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> list[str | None]:
+        upstream = Upstream({"g": "Stable"})
+        groups = upstream_groups_of(upstream)
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        found = [await groups.other_kind(OWN, "g")]
+        upstream.states.clear()
+        found.append(await groups.other_kind(OWN, "g"))
+        real: Callable[[], float] = loop.time
+        monkeypatch.setattr(loop, "time", lambda: max(real(), now + KEPT_S + 1))
+        found.append(await groups.other_kind(OWN, "g"))
+        return found
+
+    assert asyncio.run(test()) == ["classic", "classic", None]
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_groups, "MAX_KEPT", 3)
+    assert MAX_KEPT > 3
+
+    async def test() -> list[str]:
+        groups = upstream_groups_of(Upstream())
+        for number in range(5):
+            await groups.other_kind(OWN, f"g{number}")
+        return list(groups._kept)
+
+    assert asyncio.run(test()) == ["g2", "g3", "g4"]
+
+
+@pytest.mark.parametrize("code", [0, NOT_FOUND])
+def test_of_a_described_group_only_the_error_code_is_read(code: int) -> None:
+    """Correlation id, tagged fields; throttle time, one group, its code, and its members, which may be many."""
+    frame = struct.pack(">iB", 7, 0) + struct.pack(">iBh", 0, 2, code) + b"\xff" * 1_000
+    assert wire.decode_response(DescribedGroup, 0, memoryview(frame)).error_code == code
+
+
+# -- what becomes of a member that joins -------------------------------------------------------------------------------
+
+
+def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[ErrorCode, str] | None:
+    """Why a member may not join the group g."""
+    try:
+        asyncio.run(upstream_groups_of(upstream, tables).check_joined(OWN, "g"))
+    except RequestError as error:
+        return error.code, error.message
+    return None
+
+
+def test_a_group_of_another_kind_is_not_joined() -> None:
+    assert refusal(Upstream({"g": "Empty"})) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
+
+
+def test_a_group_that_upstream_does_not_know_is_joined() -> None:
+    assert refusal(Upstream({"other": "Stable"})) is None
+
+
+def test_a_share_group_that_is_ours_stays_one() -> None:
+    assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"g": "Stable"})) is None
+    assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"other": "Stable"})) is not None
+
+
+def test_where_nobody_can_say_whose_the_group_is_the_member_tries_again() -> None:
+    unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
+    assert refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
+    assert refusal(Upstream(), unreadable) is None
+
+
+# -- which names are share groups alone --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("states", "group_id", "expected"),
+    [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
+)
+def test_a_share_groups_name_is_free_only_for_groups_that_exist(
+    states: dict[str, str], group_id: str, expected: bool
+) -> None:
+    groups = upstream_groups_of(Upstream(states), FixedTables(groups={"share": "Empty"}))
+    assert asyncio.run(groups.is_only_share_group(OWN, group_id)) is expected
+
+
+@pytest.mark.parametrize(
+    ("states", "group_id", "expected"),
+    [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
+)
+def test_a_share_group_that_was_just_made_is_one(states: dict[str, str], group_id: str, expected: bool) -> None:
+    described: Any = {"share": None}
+    groups = upstream_groups_of(Upstream(states), FixedTables(described=described))
+    assert asyncio.run(groups.is_share_group(OWN, group_id)) is expected
+
+
+def test_without_the_tables_a_group_that_the_brokers_do_not_have_may_be_a_share_group() -> None:
+    unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
+    groups = upstream_groups_of(Upstream({"classic": "Stable"}), unreadable)
+    assert asyncio.run(groups.is_share_group(OWN, "g"))
+    assert not asyncio.run(groups.is_share_group(OWN, "classic"))
+
+
+class CountedTables(FixedTables):
+    """Counts its reads; after `fail` they raise, and after `hold` they take until `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__(groups={"share": "Empty"})
+        self.reads = 0
+        self.go_on: asyncio.Event | None = None
+
+    def fail(self) -> None:
+        self._error = RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
+
+    async def listings(self) -> Any:
+        self.reads += 1
+        if self.go_on is not None:
+            await self.go_on.wait()
+        return await super().listings()
+
+
+def test_names_of_share_groups_are_read_once_for_all_who_wait() -> None:
+    async def test() -> tuple[list[bool], int]:
+        tables: Any = CountedTables()
+        names = ShareGroupNames(tables)
+        found = await asyncio.gather(*(names.has(name) for name in ("share", "other", "share")))
+        return [*found, await names.has("share")], tables.reads
+
+    assert asyncio.run(test()) == ([True, False, True, True], 1)
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_the_last_known_names_count_while_the_tables_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    monkeypatch.setattr(share_group_names, "PATIENCE_S", 0.001)
+
+    async def test() -> tuple[list[bool], int]:
+        tables: Any = CountedTables()
+        names = ShareGroupNames(tables)
+        found = [await names.has("share")]
+        if is_slow:
+            tables.go_on = asyncio.Event()
+        else:
+            tables.fail()
+        names._until = float("-inf")
+        found += [await names.has("share"), await names.has("share")]
+        return found, tables.reads
+
+    assert asyncio.run(test()) == ([True, True, True], 2)

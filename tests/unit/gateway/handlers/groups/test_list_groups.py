@@ -1,0 +1,171 @@
+"""ListGroups and DeleteGroups: the upstream's groups and ours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
+from sharegroup.gateway.handlers.groups.list_groups import ListGroups, place_of
+from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
+from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+from tests.unit.gateway.scripted_upstream import (
+    ALICE,
+    EVERYTHING_ALLOWED,
+    FixedTables,
+    RecordedRequests,
+    ScriptedUpstream,
+    answer,
+)
+
+OURS = {"orders": "Stable", "old-orders": "Empty"}
+LIST_GROUPS = 16
+ENTRY = {"principal": "User:alice", "resource": "group", "prefix": "o", "operations": ["Describe"]}
+
+
+def listed(*rows: tuple[str, str, str]) -> Any:
+    return ListGroupsResponse(
+        error_code=0,
+        groups=[
+            ListGroupsResponse.ListedGroup(group_id=name, protocol_type="consumer", group_state=state, group_type=kind)
+            for name, state, kind in rows
+        ],
+    )
+
+
+def upstream(version: int = 5, node_ids: tuple[int, ...] = (1,), **answers: Any) -> ScriptedUpstream:
+    brokers = [SimpleNamespace(node_id=node_id) for node_id in node_ids]
+    rows = listed(("billing", "Stable", "classic"), ("hidden", "Empty", "share"), ("stream", "Empty", "Consumer"))
+    return ScriptedUpstream(
+        {
+            "ListGroupsRequest": lambda _: rows,
+            "MetadataRequest": lambda _: SimpleNamespace(brokers=brokers),
+            **answers,
+        },
+        versions={LIST_GROUPS: version},
+        node_ids=node_ids,
+    )
+
+
+def names(cluster: ScriptedUpstream, version: int = 5, caller: Caller = ALICE, **asked: Any) -> set[str]:
+    handler = ListGroups(FixedTables(OURS), cluster, EVERYTHING_ALLOWED)
+    response = answer(handler, ListGroupsRequest(**asked), ListGroupsResponse, version, caller)
+    assert not response.error_code
+    return {group.group_id for group in response.groups}
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_the_upstreams_share_groups_are_left_out_and_ours_are_there(version: int) -> None:
+    assert names(upstream(), version) == {"billing", "stream", "orders", "old-orders"}
+
+
+def test_what_our_rows_say() -> None:
+    handler = ListGroups(FixedTables(OURS), upstream(), EVERYTHING_ALLOWED)
+    response = answer(
+        handler, ListGroupsRequest(states_filter=["STABLE"], types_filter=["Share"]), ListGroupsResponse, 5
+    )
+    (row,) = response.groups
+    assert (row.group_id, row.protocol_type, row.group_state, row.group_type) == ("orders", "share", "Stable", "share")
+
+
+def test_filters() -> None:
+    assert names(upstream(), states_filter=["empty"]) == {"stream", "old-orders"}
+    assert names(upstream(), types_filter=["consumer"]) == {"stream"}
+    assert names(upstream(), types_filter=["share", "classic"], states_filter=["Stable"]) == {"billing", "orders"}
+
+
+def test_the_upstream_is_not_asked_for_share_groups() -> None:
+    """Brokers that have share groups themselves would list them for nothing, and older ones do not know the type."""
+    cluster = upstream()
+    assert names(cluster, types_filter=["Share", "Consumer"]) == {"stream", "orders", "old-orders"}
+    assert [request.types_filter for request in cluster.asked if request.name == "ListGroupsRequest"] == [["Consumer"]]
+
+
+def test_the_upstream_is_not_needed_for_share_groups() -> None:
+    cluster = ScriptedUpstream()  # answers nothing
+    assert names(cluster, types_filter=["share"]) == {"orders", "old-orders"}
+
+
+def test_an_old_upstream_has_classic_groups_only() -> None:
+    rows = listed(("billing", "Stable", ""), ("idle", "Empty", ""))
+    cluster = upstream(4, ListGroupsRequest=lambda _: rows)
+    assert names(cluster, types_filter=["classic"]) == {"billing", "idle"}
+    assert names(cluster, types_filter=["consumer"]) == set()
+    assert names(upstream(3, ListGroupsRequest=lambda _: rows), states_filter=["Stable"]) == {"orders"}
+
+
+def test_each_group_is_listed_on_one_port() -> None:
+    brokers = (1, 2, 5)
+    ports = [Caller(1, node_id, "127.0.0.1") for node_id in brokers]
+    found = [names(upstream(node_ids=brokers), caller=port, types_filter=["share"]) for port in ports]
+    assert sorted(name for port in found for name in port) == sorted(OURS)
+
+
+def test_few_groups_move_when_a_broker_comes() -> None:
+    groups = [f"group-{number}" for number in range(300)]
+    moved = [name for name in groups if place_of(name, [3, 1, 2]) != place_of(name, [1, 2, 3, 4])]
+    assert 0 < len(moved) < 150
+    assert {place_of(name, [1, 2, 3, 4]) for name in moved} == {4}
+
+
+def test_a_caller_sees_what_it_may_describe() -> None:
+    acl = Acl([AclEntry.model_validate(ENTRY)])
+    handler = ListGroups(FixedTables(OURS), upstream(), Authorization(acl))
+    response = answer(handler, ListGroupsRequest(), ListGroupsResponse, 5)
+    assert {group.group_id for group in response.groups} == set(OURS)
+
+
+def test_errors_are_told() -> None:
+    away = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
+    handler = ListGroups(away, upstream(), EVERYTHING_ALLOWED)
+    response = answer(handler, ListGroupsRequest(), ListGroupsResponse, 5)
+    assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
+    loading = ListGroupsResponse(error_code=14, groups=[])
+    handler = ListGroups(FixedTables(OURS), upstream(ListGroupsRequest=lambda _: loading), EVERYTHING_ALLOWED)
+    assert answer(handler, ListGroupsRequest(), ListGroupsResponse, 5).error_code == 14
+
+
+# -- DeleteGroups
+
+
+def deleted(request: Any) -> Any:
+    result = DeleteGroupsResponse.DeletableGroupResult
+    return DeleteGroupsResponse(results=[result(group_id=name, error_code=0) for name in request.groups_names])
+
+
+def codes(cluster: ScriptedUpstream, requests: RecordedRequests, *group_ids: str, version: int = 2) -> dict[str, int]:
+    handler = DeleteGroups(requests, FixedTables(OURS), cluster, EVERYTHING_ALLOWED)
+    response = answer(handler, DeleteGroupsRequest(groups_names=list(group_ids)), DeleteGroupsResponse, version)
+    return {result.group_id: result.error_code for result in response.results}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_our_groups_are_deleted_by_a_row_and_others_upstream(version: int) -> None:
+    cluster = upstream(DeleteGroupsRequest=deleted)
+    requests = RecordedRequests({"orders": RequestError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")})
+    found = codes(cluster, requests, "billing", "orders", "old-orders", "hidden", version=version)
+    assert found == {"billing": 0, "orders": 68, "old-orders": 0, "hidden": 69}
+    assert requests.rows == [
+        DeleteGroupRequest("1", "orders", "gateway"),
+        DeleteGroupRequest("1", "old-orders", "gateway"),
+    ]
+    assert [request.groups_names for request in cluster.asked if request.name == "DeleteGroupsRequest"] == [["billing"]]
+
+
+def test_the_upstream_is_not_asked_for_our_groups() -> None:
+    cluster = ScriptedUpstream()
+    assert codes(cluster, RecordedRequests(), "orders") == {"orders": 0}
+    assert not cluster.asked
+
+
+def test_who_may_not_delete_is_refused() -> None:
+    nothing = Authorization(Acl([]))
+    handler = DeleteGroups(RecordedRequests(), FixedTables(OURS), ScriptedUpstream(), nothing)
+    response = answer(handler, DeleteGroupsRequest(groups_names=["orders", "x"]), DeleteGroupsResponse, 2)
+    assert [result.error_code for result in response.results] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2

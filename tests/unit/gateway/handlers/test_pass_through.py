@@ -1,0 +1,137 @@
+"""Which requests pass through, which are looked at, and what the log has of those that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.producer import ProduceRequest
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.passing.passage import MAX_READ_BYTES, Passage
+from sharegroup.gateway.wire.request_decoding import decode_request
+from sharegroup.kafka_clients.connections.connection import Features
+from sharegroup.kafka_clients.connections.headers import (
+    MalformedRequestError,
+    UnknownVersionError,
+    encode_request,
+    read_header,
+)
+from sharegroup.security.authorization import Authorization
+from tests.unit.gateway.known_cluster import KnownCluster
+from tests.unit.gateway.passing_cases import ALICE, HIDDEN, listing
+from tests.unit.gateway.scripted_upstream import NoOtherGroups
+
+UPDATE_METADATA = 6
+ORDERS = uuid.UUID(int=1)
+ANYTHING = memoryview(UPDATE_METADATA.to_bytes(2, "big") + b"\0\0\0\0\0\7\xff\xffanything")
+
+
+class Cluster(KnownCluster):
+    """Its broker offers Produce and Fetch, and what only brokers send."""
+
+    async def features(self, node_id: int) -> Features:
+        offered: Any = SimpleNamespace()
+        return Features({0: (0, 13), 1: (0, 18), UPDATE_METADATA: (0, 8)}, offered)
+
+
+def produce(version: int, *names: str) -> memoryview:
+    topic = ProduceRequest.TopicProduceData
+    data = topic.PartitionProduceData(index=0, records=b"r")
+    topics = [topic(name=name, partition_data=[data]) for name in names]
+    asked = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics)
+    return memoryview(bytes(encode_request(asked, version, 7, "client"))[4:])
+
+
+def fetch(topic_id: uuid.UUID) -> memoryview:
+    topic = FetchRequest.FetchTopic
+    partition = topic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    asked = FetchRequest(
+        max_wait_ms=1, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1,
+        topics=[topic(topic_id=topic_id, partitions=[partition])], forgotten_topics_data=[], rack_id="",
+    )  # fmt: skip
+    return memoryview(bytes(encode_request(asked, 15, 7, "client"))[4:])
+
+
+def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | None = None) -> Passage:
+    async def admitted() -> Passage:
+        groups: Any = NoOtherGroups()
+        passing = PassThrough(cluster or Cluster(), {"bootstrap_servers": []}, security, groups)
+        return await passing.admit(ALICE, read_header(frame), frame)
+
+    return asyncio.run(admitted())
+
+
+@pytest.mark.parametrize("hidden", [(), (HIDDEN,)])
+def test_without_a_list_what_is_no_topic_of_the_jobs_passes_as_it_came(hidden: tuple[str, ...]) -> None:
+    security = Authorization(None, hidden)
+    frame = produce(9, "orders")
+    assert admit(security, frame) == Passage(frame)
+
+
+def test_without_a_list_and_topics_to_hide_nothing_is_read() -> None:
+    frame = memoryview(bytes(produce(9, "orders"))[:-5])
+    assert admit(Authorization(None), frame).frame is frame
+    with pytest.raises(MalformedRequestError):
+        admit(Authorization(None, (HIDDEN,)), frame)
+
+
+def test_what_is_read_is_limited_but_for_records() -> None:
+    security = Authorization(listing("All topic *"))
+    long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
+    assert admit(security, memoryview(long_name)).frame is not None
+    with pytest.raises(MalformedRequestError, match="Fetch of"):
+        admit(security, memoryview(fetch(ORDERS).tobytes() + bytes(MAX_READ_BYTES)))
+
+
+def test_request_without_a_rule_is_refused() -> None:
+    """With a list or without one: what brokers send to each other is not for clients."""
+    for security in (Authorization(None), Authorization(listing("All cluster", "All topic *"))):
+        with pytest.raises(RequestError, match="request 6, sent by User:alice") as refused:
+            admit(security, ANYTHING)
+        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("version", [2, 10])
+def test_versions_that_are_not_offered_are_refused(version: int) -> None:
+    frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff")
+    for security in (Authorization(None, (HIDDEN,)), Authorization(listing("All topic *"))):
+        with pytest.raises(UnknownVersionError):
+            admit(security, frame)
+
+
+def test_a_refusal_is_in_the_log_with_who_where_and_what(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        passage = admit(Authorization(listing("Write topic orders")), produce(9, "orders", "secret", "secret"))
+    assert passage.frame is not None
+    sent: Any = decode_request(ProduceRequest, read_header(passage.frame), passage.frame)
+    assert [topic.name for topic in sent.topic_data] == ["orders"]
+    assert caplog.messages == [
+        "access outcome=refused principal=User:alice address=10.0.0.1 api=Produce operation=WRITE resource=topic:secret"
+    ]
+
+
+def test_an_id_that_is_not_known_is_asked_for_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A topic that was just made: the gateway hears of it now."""
+    cluster = Cluster()
+    cluster.there["orders"] = (ORDERS, 1)
+    security = Authorization(listing("Read topic orders"))
+    with caplog.at_level("INFO"):
+        assert admit(security, fetch(ORDERS), cluster).frame is not None
+    assert cluster.asked == [None]
+    assert "denied" not in caplog.text
+    unknown = admit(security, fetch(uuid.UUID(int=9)), cluster)
+    assert unknown.frame is None
+    assert unknown.answer is not None
+    assert cluster.asked == [None, None]
+
+
+def test_an_id_that_nobody_can_tell_of_is_an_unknown_one() -> None:
+    cluster = Cluster()
+    cluster.is_away = True
+    assert admit(Authorization(listing("Read topic *")), fetch(ORDERS), cluster).frame is None

@@ -1,0 +1,132 @@
+"""Rows of the response topic on their way to whoever waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.job_client.cell_channel import CellChannel
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError
+from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
+from sharegroup.protocol.rows.broadcasts import (
+    EVERYBODY,
+    MemberLeftBroadcast,
+    NewLeaderBroadcast,
+    TopicDeletedBroadcast,
+    encode_broadcast,
+)
+from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayAddress, GatewayRow, encode_gateway
+from sharegroup.protocol.rows.response_rows import encode_response
+from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
+from sharegroup.protocol.rows.share_group_responses import DeleteGroupResponse
+from sharegroup.protocol.rows.share_partition_responses import FetchResponse, WantedNotice
+from tests.unit.gateway.known_cluster import KnownCluster
+from tests.unit.gateway.recording_job import KEY
+
+APPENDED_MS = 7
+
+
+def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
+    """What is told of the rows that a test has come in."""
+    told: list[Any] = []
+
+    async def main() -> None:
+        channel = CellChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
+        channel.on_broadcast(told.append)
+        channel.on_wanted(told.append)
+        channel.on_gateway(lambda *heard: told.append(heard))
+        rows: list[Any] = []
+        test(channel, rows)
+        channel._receive(rows)
+        while channel._subscribers and not told:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    return told
+
+
+def row(key: str | None, value: bytes) -> Any:
+    return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0, timestamp=APPENDED_MS)
+
+
+def response(channel: CellChannel, kind: type[FetchResponse | WantedNotice], request_id: str) -> Any:
+    found = kind(request_id, channel.reply_to, *KEY, "m")
+    return row(channel.reply_to, json.dumps(encode_response(found)).encode())
+
+
+def test_all_is_told_in_the_order_of_the_log() -> None:
+    left, gone = MemberLeftBroadcast("g", "m", 3), TopicDeletedBroadcast("g", "id")
+
+    def test(channel: CellChannel, rows: list[Any]) -> None:
+        channel.subscribe("1", lambda found: told_responses.append(found.id))
+        rows += [
+            row(EVERYBODY, encode_broadcast(left)),
+            response(channel, FetchResponse, "1"),
+            row("another gateway", b"no row at all"),
+            row(None, b""),
+            response(channel, WantedNotice, ""),
+            row(EVERYBODY, encode_broadcast(gone)),
+        ]
+
+    told_responses: list[str] = []
+    assert run(test) == [left, KEY, gone]
+    assert told_responses == ["1"]
+
+
+def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
+    """From the new leader's row on until it answers a request to a group."""
+    told: list[ErrorCode] = []
+
+    async def main() -> None:
+        channel = CellChannel({}, RowTopics("g", "p", "r"), 0.0, KnownCluster())
+
+        async def ask() -> None:
+            sent = asyncio.get_running_loop().create_future()
+            sent.set_result(APPENDED_MS)
+            with pytest.raises(JobUnavailableError) as caught:
+                await channel._response(request, asyncio.get_running_loop().create_future(), sent)
+            told.append(caught.value.code)
+
+        request = DeleteGroupRequest("1", "g", channel.reply_to)
+        await ask()
+        channel._deliver([NewLeaderBroadcast(), FetchResponse("2", channel.reply_to, *KEY, "m")])
+        await ask()
+        channel._deliver([TopicDeletedBroadcast("g", "id")])
+        await ask()
+        channel._deliver([DeleteGroupResponse("3", channel.reply_to, "g")])
+        await ask()
+
+    asyncio.run(main())
+    assert told == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ]
+
+
+def test_what_gateways_announce_is_told_with_its_time() -> None:
+    said = GatewayRow(GatewayAddress("a", 9191), {}, 10_000)
+    assert run(lambda _, rows: rows.append(row(GATEWAYS, encode_gateway(said)))) == [(said, APPENDED_MS)]
+
+
+def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    def test(channel: CellChannel, rows: list[Any]) -> None:
+        rows += [
+            row(EVERYBODY, b"[]"),
+            row(channel.reply_to, b"{"),
+            row(GATEWAYS, b"{}"),
+            row(EVERYBODY, encode_broadcast(NewLeaderBroadcast())),
+        ]
+
+    with caplog.at_level(logging.WARNING):
+        assert run(test) == [NewLeaderBroadcast()]
+    assert len([line for line in caplog.messages if "cannot be read" in line]) == 3

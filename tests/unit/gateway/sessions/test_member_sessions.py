@@ -1,0 +1,453 @@
+"""One member's sessions at several nodes: which of them a share-partition belongs to, and what their ends release."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from sharegroup.config import Config
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_partition import RETRY_MS
+from sharegroup.gateway.sessions.member_session import MemberSession
+from sharegroup.gateway.sessions.member_sessions import SHARE_INTERVAL_MS, MemberSessions
+from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
+from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.rows.share_partition_requests import (
+    ACKNOWLEDGE,
+    FETCH,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    FetchRequest,
+    SharePartitionRequest,
+    UnacquireRequest,
+)
+from sharegroup.protocol.topic_ids import topic_id_text
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
+from tests.unit.gateway.recording_job import RecordingJob
+
+ORDERS = UUID(int=1)
+P0, P1 = TopicIdPartition(ORDERS, 0), TopicIdPartition(ORDERS, 1)
+LOCK_MS = 30_000
+
+
+class Nodes:
+    """A gateway's sessions of the member m of group g; a connection has the number of its node."""
+
+    def __init__(self) -> None:
+        config = Config()
+        self.job = RecordingJob()
+        topic = SimpleNamespace(name="orders")
+        self.deleted: list[UUID] = []
+        cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, watch=lambda _: None, deleted=self.deleted.append)
+        groups: Any = SimpleNamespace(group_config=config.group_config)
+        self.leases = MemberLeases()
+        self.identities = MemberIdentities(groups)
+        self.sessions = MemberSessions(config, groups, cast(Any, self.job), cluster, self.leases, self.identities)
+
+    def fetch(
+        self,
+        node: int,
+        epoch: int,
+        *add: TopicIdPartition,
+        forget: tuple[TopicIdPartition, ...] = (),
+        member: str = "m",
+        now_ms: int = 0,
+    ) -> FetchContext:
+        """A ShareFetch, as far as `ShareApis` takes it before there are records."""
+        context = self.sessions.node(node).fetch("g", member, epoch, node, add, forget)
+        if context.dropped is not None:
+            self.sessions.end(context.dropped)
+        served = self.sessions.serve(context.session)
+        moved = self.sessions.move_to(context.session, context.partitions)
+        if epoch == 0:
+            served.open([key for key in context.partitions if key not in moved])
+        served.forget(forget)
+        for key in context.partitions:
+            served.must_wait_for(key, now_ms)
+        served.ask(context.partitions, 10, now_ms)
+        return context
+
+    def served(self, context: FetchContext) -> MemberSession:
+        return self.sessions.serve(context.session)
+
+    def hand_out(self, context: FetchContext, key: TopicIdPartition, first: int, last: int, sent: int) -> None:
+        """The job grants the last demand first..last, of which the member is sent first..sent."""
+        self.job.acquire(first, last, LOCK_MS)
+        part = self.served(context).partition(key)
+        part.take(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
+
+    def acknowledge(self, context: FetchContext, key: TopicIdPartition, first: int, last: int) -> int:
+        """An acknowledgement that comes through this session; the error code of the gateway's own answer."""
+        lease = self.leases.begin("g", "m")
+        lease.extend(LOCK_MS)
+        part = self.sessions.holder(context.session, key)
+        batch = AcknowledgementBatch(first, last, (1,))
+
+        async def settle() -> int:
+            return (await part.acknowledge([batch], False, lease, 0, 0))[0]
+
+        return asyncio.run(settle())
+
+    def rows(self) -> list[SharePartitionRequest]:
+        """What was sent since the last time, but for fetches."""
+        rows, self.job.rows = self.job.rows, []
+        return [row for row in rows if row.type != FETCH]
+
+
+@pytest.fixture
+def nodes() -> Nodes:
+    return Nodes()
+
+
+def test_the_end_of_a_session_releases_its_own_share_partitions(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.rows()
+    nodes.sessions.disconnected(1)
+    (row,) = nodes.rows()
+    assert (row.type, row.partition, row.delivered) == (RELEASE_MEMBER, 0, (OffsetRange(0, 3),))
+
+
+def test_a_share_partition_that_moved_to_another_node_stays_with_the_session_there(nodes: Nodes) -> None:
+    """The leader of partition 0 moves from node 1 to node 2; then the connection to node 1 breaks."""
+    old = nodes.fetch(1, 0, P0, P1)
+    nodes.job.rows = [row for row in nodes.job.rows if row.partition == 0]
+    nodes.hand_out(old, P0, 0, 9, 3)
+    nodes.rows()
+    new = nodes.fetch(2, 0, P0)
+    assert nodes.rows() == []
+    nodes.sessions.disconnected(1)
+    assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 1)]
+    nodes.job.time_ms = 1
+    nodes.fetch(2, 1)
+    nodes.sessions.disconnected(2)
+    assert [(row.type, row.partition, row.delivered) for row in nodes.rows()] == [
+        (RELEASE_MEMBER, 0, (OffsetRange(0, 3),))
+    ]
+    assert not nodes.served(new).parts
+
+
+def test_what_the_member_got_before_the_leader_moved_may_be_acknowledged_through_either_session(nodes: Nodes) -> None:
+    old = nodes.fetch(1, 0, P0)
+    nodes.hand_out(old, P0, 0, 9, 5)
+    new = nodes.fetch(2, 0, P0)
+    nodes.rows()
+    assert nodes.acknowledge(new, P0, 0, 1) == nodes.acknowledge(old, P0, 2, 3) == ErrorCode.NONE
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [
+        (ACKNOWLEDGE, (AcquiredRange(0, 1, 1),)),
+        (ACKNOWLEDGE, (AcquiredRange(2, 3, 1),)),
+    ]
+    nodes.sessions.disconnected(1)
+    assert nodes.acknowledge(new, P0, 4, 5) == ErrorCode.NONE
+
+
+def test_a_share_partition_may_move_there_and_back(nodes: Nodes) -> None:
+    nodes.fetch(1, 0, P0)
+    nodes.fetch(2, 0, P0)
+    nodes.fetch(1, 1)
+    nodes.rows()
+    nodes.sessions.disconnected(2)
+    assert nodes.rows() == []
+    nodes.sessions.disconnected(1)
+    assert [row.type for row in nodes.rows()] == [RELEASE_MEMBER]
+
+
+def test_what_a_member_has_forgotten_keeps_its_locks(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.rows()
+    nodes.fetch(1, 1, forget=(P0,))
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
+    nodes.sessions.disconnected(1)
+    assert nodes.rows() == []
+
+
+def test_all_sessions_end_with_the_gateway(nodes: Nodes) -> None:
+    nodes.fetch(1, 0, P0)
+    nodes.fetch(2, 0, P1)
+    nodes.rows()
+    nodes.sessions.close()
+    nodes.sessions.close()
+    assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 0), (RELEASE_MEMBER, 1)]
+
+
+def test_a_gateway_that_ends_gives_back_what_is_ahead_and_waits_for_what_its_members_hold(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.fetch(2, 0, P1)
+    nodes.sessions.drain()
+    assert nodes.sessions.is_draining
+    nodes.job.acquire(20, 29, LOCK_MS)  # asked for before
+    given_back = [row.acquired for row in nodes.rows() if row.type == UNACQUIRE]
+    assert given_back == [(AcquiredRange(4, 9, 1),), (AcquiredRange(20, 29, 1),)]
+    assert nodes.sessions.holds(1)
+    assert not nodes.sessions.holds(2)
+    assert nodes.sessions.has_records(SessionKey("g", "m"))
+    assert not nodes.sessions.has_records(SessionKey("g", "another"))
+    assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.NONE
+    assert not nodes.sessions.holds(1)
+    assert not nodes.sessions.has_records(SessionKey("g", "m"))
+
+
+def test_what_can_be_acknowledged_no_more_is_not_waited_for(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 9)
+    assert nodes.sessions.holds(1)
+    nodes.job.time_ms = LOCK_MS
+    assert not nodes.sessions.holds(1)
+
+
+def test_a_session_that_ended_while_its_request_waited_is_not_served_again(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.sessions.check_open(1, context)
+    nodes.fetch(1, 0, P0)
+    with pytest.raises(RequestError, match="SHARE_SESSION_NOT_FOUND"):
+        nodes.sessions.check_open(1, context)
+    final = nodes.sessions.node(1).fetch("g", "m", FINAL_EPOCH, 1)
+    nodes.sessions.check_open(1, final)
+
+
+def test_what_lies_here_unused_goes_to_members_of_another_gateway_that_wait(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0, P1)
+    nodes.job.rows = [row for row in nodes.job.rows if row.partition == 0]
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.rows()
+    (wanted,) = nodes.job.wanted
+    wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 1))
+    assert nodes.rows() == []
+    wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
+
+
+def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    served = nodes.served(context)
+    served.ask([P0], 10, 1)
+    assert [row.type for row in nodes.job.rows].count(FETCH) == 1
+    nodes.job.tell(NewLeaderBroadcast())
+    served.ask([P0], 10, 2)
+    assert [row.type for row in nodes.job.rows].count(FETCH) == 2
+
+
+def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    lease = nodes.leases.begin("g", "m")
+    lease.extend(LOCK_MS)
+    nodes.rows()
+    nodes.job.tell(MemberLeftBroadcast("g", "another", 3))
+    nodes.job.tell(MemberLeftBroadcast("another", "m", 3))
+    assert (nodes.rows(), lease.lasts(0)) == ([], True)
+    nodes.job.tell(MemberLeftBroadcast("g", "m", 3))
+    assert not lease.lasts(0)
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
+    assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_of_a_deleted_topic_nothing_is_left_and_nothing_given_back(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.rows()
+    nodes.job.tell(TopicDeletedBroadcast("g", topic_id_text(UUID(int=9))))
+    assert [part.key.partition for part in nodes.served(context).parts] == [0]
+    nodes.job.tell(TopicDeletedBroadcast("g", "no id"))
+    nodes.job.tell(TopicDeletedBroadcast("g", topic_id_text(ORDERS)))
+    assert nodes.deleted == [UUID(int=9), ORDERS]
+    assert not nodes.served(context).parts
+    nodes.sessions.disconnected(1)
+    assert nodes.rows() == []
+
+
+def test_what_comes_for_a_forgotten_partition_goes_back_with_the_next_upkeep(nodes: Nodes) -> None:
+    nodes.fetch(1, 0, P0)
+    nodes.fetch(1, 1, forget=(P0,))
+    nodes.rows()
+    nodes.job.rows = [FetchRequest("1", "g", "orders", topic_id_text(ORDERS), 0, "m", max_records=1)]
+    nodes.job.acquire(0, 9, LOCK_MS)
+    nodes.sessions.upkeep()
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(0, 9, 1),))]
+
+
+class Worker:
+    """A member whose polls bring 50 records, of which 100 are always ahead of it."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes, self.context = nodes, nodes.fetch(1, 0, P0)
+        self.served = nodes.served(self.context)
+        nodes.rows()
+        self._offset = 0
+
+    def poll(self, now_ms: int) -> None:
+        """The member comes, gets records at once and goes to work."""
+        self.served.rhythm.came(now_ms)
+        part = self.served.partition(P0)
+        part.read_ahead.idle()
+        part.read_ahead.sent("demand", 150, now_ms)
+        ranges = [AcquiredRange(self._offset, self._offset + 149, 1)]
+        part.read_ahead.arrived("demand", ranges, now_ms + LOCK_MS, now_ms)
+        part.take(Slice([AcquiredRange(self._offset, self._offset + 49, 1)], [], [], [], 50, 0), now_ms)
+        self._offset += 150
+        self.served.rhythm.went(50, now_ms)
+
+    def loses_it_at(self, now_ms: int, until_ms: int) -> int | None:
+        """When what is ahead of the member is given back, if it does not come again until then."""
+        for at_ms in range(now_ms, until_ms, 100):
+            self.nodes.job.time_ms = at_ms
+            self.nodes.sessions.upkeep()
+            if self.nodes.rows():
+                return at_ms - now_ms
+        return None
+
+
+@pytest.mark.parametrize(
+    "pause_ms", [1, 100, 1_000, 5_000, 10_000], ids=["no work", "2 ms", "20 ms", "100 ms", "200 ms"]
+)
+def test_who_works_on_a_poll_of_50_records_keeps_what_is_ahead_of_it(nodes: Nodes, pause_ms: int) -> None:
+    """20 ms a record are 1 s a poll."""
+    worker = Worker(nodes)
+    for now_ms in range(0, 8 * pause_ms, pause_ms):
+        worker.poll(now_ms)
+        assert worker.loses_it_at(now_ms, now_ms + pause_ms) is None
+
+
+@pytest.mark.parametrize(("pause_ms", "idle_ms"), [(1, 500), (100, 500), (1_000, 4_000), (5_000, 12_000)])
+def test_who_stops_is_idle_after_several_of_its_own_intervals_or_two_fifths_of_the_lock(
+    nodes: Nodes, pause_ms: int, idle_ms: int
+) -> None:
+    worker = Worker(nodes)
+    for now_ms in range(0, 4 * pause_ms, pause_ms):
+        worker.poll(now_ms)
+    assert worker.loses_it_at(now_ms, 60_000) == idle_ms
+
+
+def test_who_has_not_come_back_yet_is_idle_after_two_fifths_of_the_lock(nodes: Nodes) -> None:
+    worker = Worker(nodes)
+    worker.poll(0)
+    assert worker.loses_it_at(0, 60_000) == 2 * LOCK_MS // 5
+
+
+def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -> None:
+    worker = Worker(nodes)
+    for now_ms in range(0, 8_000, 1_000):
+        worker.poll(now_ms)
+    nodes.job.time_ms = 7_000
+    (wanted,) = nodes.job.wanted
+    wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
+    (row,) = nodes.rows()
+    assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms
+
+
+def test_what_is_ahead_of_a_slow_worker_goes_to_who_has_waited_at_the_same_gateway(nodes: Nodes) -> None:
+    worker = Worker(nodes)
+    for now_ms in range(0, 8_000, 1_000):
+        worker.poll(now_ms)
+    nodes.fetch(1, 0, P0, member="other", now_ms=7_000)
+    nodes.rows()
+    for now_ms, expected in ((7_499, []), (7_500, [UNACQUIRE])):
+        nodes.job.time_ms = now_ms
+        nodes.sessions.upkeep()
+        assert [row.type for row in nodes.rows()] == expected
+
+
+def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_ahead(nodes: Nodes) -> None:
+    contexts = [nodes.fetch(1, 0, P0, member=f"m{number}") for number in range(8)]
+    parts = [nodes.served(context).partition(P0).read_ahead for context in contexts]
+    for part in parts:
+        part.credit.handed_out(1, 0)
+    nodes.sessions.upkeep()
+    assert [part.credit.at_once(500, 0) for part in parts] == [500] * 8
+    for part in parts[1:]:
+        part.stopped_waiting()  # they have nothing, and want nothing
+    nodes.job.time_ms += SHARE_INTERVAL_MS
+    nodes.sessions.upkeep()
+    assert parts[0].credit.at_once(500, 0) == 500
+
+
+# -- static members ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(nodes: Nodes) -> Nodes:
+    """The process m is a static member, whose id is stored."""
+    nodes.identities.joined(SessionKey("g", "m"), "stored")
+    return nodes
+
+
+def test_a_static_members_rows_name_it_and_its_process(named: Nodes) -> None:
+    named.job.time_ms = 5
+    context = named.fetch(1, 0, P0)
+    (fetch,) = named.job.rows
+    assert isinstance(fetch, FetchRequest)
+    assert (fetch.member_id, fetch.incarnation_id, fetch.is_static, fetch.opened_ms) == ("stored", "m", True, 5)
+    named.hand_out(context, P0, 0, 9, 9)
+    named.fetch(1, 1)
+    later = named.job.rows[-1]
+    assert isinstance(later, FetchRequest)
+    assert (later.id != fetch.id, later.is_static, later.opened_ms) == (True, True, -1)
+
+
+def test_what_a_static_member_was_sent_stays_its_own_when_its_connection_ends(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 9, 3)
+    named.rows()
+    named.sessions.disconnected(1)
+    (row,) = named.rows()  # what it was not sent never was delivered
+    assert isinstance(row, UnacquireRequest)
+    assert (row.acquired, row.member_id, row.incarnation_id) == ((AcquiredRange(4, 9, 1),), "stored", "m")
+
+
+def test_what_a_static_member_was_sent_is_released_when_it_ends_its_session(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 9, 3)
+    named.rows()
+    final = named.sessions.node(1).fetch("g", "m", FINAL_EPOCH, 1)
+    named.sessions.end(final.session, is_final=True)
+    (row,) = named.rows()
+    assert (row.type, row.member_id, row.incarnation_id) == (RELEASE_MEMBER, "stored", "m")
+
+
+def test_a_static_member_that_opens_a_session_anew_asks_for_what_it_held(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 3, 3)
+    named.rows()
+    named.job.time_ms = 7
+    named.fetch(1, 0, P0)
+    assert named.job.rows
+    assert {(row.type, getattr(row, "opened_ms", None)) for row in named.job.rows} == {(FETCH, 7)}
+
+
+def opened_ms_of_fetches(nodes: Nodes) -> list[int]:
+    return [row.opened_ms for row in nodes.job.rows if isinstance(row, FetchRequest)]
+
+
+def test_a_fetch_that_is_sent_again_does_not_open_the_session_again(named: Nodes) -> None:
+    """A job that comes back from the tables does not know that the first fetch has got records."""
+    named.fetch(1, 0, P0)
+    named.job.tell(NewLeaderBroadcast())
+    named.fetch(1, 1)
+    assert opened_ms_of_fetches(named) == [0, -1]
+
+
+def test_a_fetch_that_was_not_appended_is_sent_again_as_the_first_one(named: Nodes) -> None:
+    named.fetch(1, 0, P0)
+    named.job.fail_last()
+    named.fetch(1, 1, now_ms=RETRY_MS)
+    assert opened_ms_of_fetches(named) == [0, 0]
+
+
+def test_a_static_member_that_has_left_is_known_by_its_own_id(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 9, 3)
+    named.rows()
+    named.job.tell(MemberLeftBroadcast("g", "m", 3))
+    assert named.rows() == []
+    named.job.tell(MemberLeftBroadcast("g", "stored", 3))
+    assert [row.type for row in named.rows()] == [UNACQUIRE]
+    assert named.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE

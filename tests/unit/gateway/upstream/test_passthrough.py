@@ -1,0 +1,173 @@
+"""What passes through: which requests have no response, and a broker that is not there."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.producer import ProduceRequest
+
+from sharegroup.gateway.upstream.passthrough import Passthrough, expects_response
+from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
+from sharegroup.kafka_clients.connections.kept_connection import (
+    FIRST_PAUSE_S,
+    MAX_PAUSE_S,
+    ConnectBackoff,
+    KeptConnection,
+)
+
+VERSIONS = range(ProduceRequest.max_version + 1)
+
+
+def produce(version: int, acks: int, transactional_id: str | None) -> memoryview:
+    partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=b"records")
+    topic = ProduceRequest.TopicProduceData(name="topic", topic_id=None, partition_data=[partition])
+    body = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1, topic_data=[topic])
+    return memoryview(wire.encode_request(body, version, 7, "client"))[4:]
+
+
+@pytest.mark.parametrize("transactional_id", [None, "", "tx" * 100], ids=["none", "empty", "long"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_acks_0_has_no_response(version: int, transactional_id: str | None) -> None:
+    for acks in (-1, 0, 1):
+        frame = produce(version, acks, transactional_id)
+        assert expects_response(read_header(frame), frame) == (acks != 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_produce_that_is_cut_off(version: int) -> None:
+    frame = produce(version, 0, None)
+    header = read_header(frame)
+    for end in range(header.end, header.end + 2):
+        with pytest.raises(MalformedRequestError):
+            expects_response(header, frame[:end])
+
+
+@given(st.integers(0, 12), st.binary(max_size=30))
+def test_random_bytes_as_produce(version: int, body: bytes) -> None:
+    frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff" + body)
+    try:
+        assert expects_response(read_header(frame), frame) in (True, False)
+    except MalformedRequestError:
+        return
+
+
+def test_everything_else_has_one() -> None:
+    frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")
+    assert expects_response(read_header(frame), frame)
+
+
+def test_it_is_told_that_topics_were_changed_before_the_client_is() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        told: list[str] = []
+        passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda api_key: told.append(str(api_key)))
+        answers = [loop.create_future(), loop.create_future()]
+
+        async def drained() -> None:
+            return None
+
+        link: Any = SimpleNamespace(drained=drained, forward=lambda *_: answers[len(told_of)])
+        passthrough._connection = link
+        told_of: list[int] = []
+        for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
+            frame = memoryview(b"\0" + bytes([api_key]) + b"\0\4\0\0\0\7\xff\xff")
+            answer = await passthrough.forward(read_header(frame), frame)
+            assert answer is answers[number]
+            answer.add_done_callback(lambda _: told.append("client"))
+            told_of.append(number)
+        assert told == []
+        for future in answers:
+            future.set_result(memoryview(b""))
+        await asyncio.sleep(0)
+        assert told == ["client", "20", "client"]
+
+    asyncio.run(test())
+
+
+def test_the_pause_between_attempts_doubles_up_to_its_end() -> None:
+    backoff = ConnectBackoff()
+    assert backoff.remaining_s(5.0) == 0
+    pauses = []
+    for _ in range(8):
+        backoff.failed(5.0)
+        pauses.append(backoff.remaining_s(5.0))
+    assert pauses[:3] == pytest.approx([FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S])
+    assert pauses[-1] == pytest.approx(MAX_PAUSE_S)
+    assert backoff.remaining_s(5.0 + MAX_PAUSE_S) == 0
+    backoff.succeeded()
+    backoff.failed(9.0)
+    assert backoff.remaining_s(9.0) == pytest.approx(FIRST_PAUSE_S)
+
+
+class HangsUp(asyncio.Protocol):
+    """Whoever connects is hung up on; they are counted."""
+
+    def __init__(self, connections: list[int]) -> None:
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._connections.append(1)
+        transport.abort()
+
+
+async def hang_up(connections: list[int]) -> tuple[asyncio.Server, tuple[str, int]]:
+    server = await asyncio.get_running_loop().create_server(lambda: HangsUp(connections), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    return server, (host, port)
+
+
+def test_all_who_ask_share_one_attempt_to_connect() -> None:
+    async def ask() -> tuple[list[BaseException], int, int]:
+        connections: list[int] = []
+        server, address = await hang_up(connections)
+        kept = KeptConnection(*address, {})
+        first = await asyncio.gather(*(kept.features() for _ in range(100)), return_exceptions=True)
+        attempts = len(connections)
+        hasty = asyncio.ensure_future(kept.features())
+        await asyncio.sleep(0)
+        hasty.cancel()  # one who goes does not take the attempt with him
+        second = await asyncio.gather(*(kept.features() for _ in range(100)), hasty, return_exceptions=True)
+        server.close()
+        return [*first, *second[:-1]], attempts, len(connections)  # type: ignore[list-item]
+
+    failures, attempts, attempts_at_the_end = asyncio.run(ask())
+    assert {type(failure) for failure in failures} == {UpstreamUnavailableError}
+    assert (attempts, attempts_at_the_end) == (1, 2)
+
+
+def test_a_closed_connection_tells_those_who_wait_for_it() -> None:
+    async def close() -> BaseException | None:
+        server, address = await hang_up([])
+        kept = KeptConnection(*address, {})
+        waiting = asyncio.ensure_future(kept.features())
+        await asyncio.sleep(0)
+        kept.close()
+        await asyncio.wait([waiting])
+        server.close()
+        return waiting.exception()
+
+    assert isinstance(asyncio.run(close()), UpstreamUnavailableError)
+
+
+def test_links_to_a_broker_that_is_away_wait_before_they_try_again() -> None:
+    async def forward() -> tuple[bool, int]:
+        connections: list[int] = []
+        server, address = await hang_up(connections)
+        server.close()
+        await server.wait_closed()
+        backoff = ConnectBackoff()
+        frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")
+        for _ in range(3):  # the second finds the back-off of the first and waits it out
+            with pytest.raises(UpstreamUnavailableError):
+                await Passthrough(address, {}, backoff).forward(read_header(frame), frame)
+        return backoff.remaining_s(asyncio.get_running_loop().time()) > 0, len(connections)
+
+    assert asyncio.run(forward()) == (True, 0)

@@ -1,0 +1,45 @@
+"""How old the oldest unfinished record is, by when the log was seen to reach it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.monitoring.metrics.log_ages import MOST_ENDS, Ages, seen, since_ms
+
+
+def test_a_record_is_as_old_as_the_first_look_that_saw_it() -> None:
+    ages = seen((), 0, 10, 1_000)
+    ages = seen(ages, 0, 20, 2_000)
+    assert since_ms(ages) == 1_000
+    assert since_ms(seen(ages, 9, 20, 3_000)) == 1_000
+    assert since_ms(seen(ages, 10, 20, 3_000)) == 2_000
+
+
+def test_nothing_is_unfinished_once_the_start_offset_is_at_the_end() -> None:
+    ages = seen((), 0, 10, 1_000)
+    assert since_ms(seen(ages, 10, 10, 2_000)) is None
+
+
+def test_a_log_that_was_seen_before_is_not_younger_for_it() -> None:
+    ages = seen((), 0, 10, 1_000)
+    assert seen(ages, 0, 10, 9_000) == ages
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60))
+def test_the_age_never_exceeds_the_true_one_and_the_memory_has_a_bound(steps: list[tuple[int, int]]) -> None:
+    """The truth: each record's own first look. Moves of the log's end and of the start offset at random."""
+    ages: Ages = ()
+    start = end = 0
+    first_seen: dict[int, int] = {}
+    for now_ms, (appended, finished) in enumerate(steps):
+        end += appended
+        start = min(end, start + finished)
+        for offset in range(start, end):
+            first_seen.setdefault(offset, now_ms)
+        ages = seen(ages, start, end, now_ms)
+        assert len(ages) <= 2 * MOST_ENDS
+        since = since_ms(ages)
+        assert (since is None) == (start == end)
+        if since is not None:
+            assert first_seen[start] <= since <= now_ms

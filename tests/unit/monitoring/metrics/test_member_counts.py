@@ -1,0 +1,56 @@
+"""What a member has done, under the names of Kafka's share consumer."""
+
+from __future__ import annotations
+
+import math
+
+from sharegroup.monitoring.metrics.member_counts import CONSUMER, COORDINATOR, FETCH_MANAGER, MemberCounts
+
+
+def test_a_member_that_has_done_nothing() -> None:
+    values = MemberCounts().values(1_000)
+    assert values[CONSUMER]["last-poll-seconds-ago"] == -1
+    assert values[COORDINATOR]["last-heartbeat-seconds-ago"] == -1
+    assert math.isnan(values[FETCH_MANAGER]["fetch-latency-avg"])
+
+
+def test_requests_and_their_answers() -> None:
+    counts = MemberCounts()
+    counts.heartbeat("h1", 1_000)
+    counts.heartbeat("h2", 6_000)
+    counts.heartbeat_answered("h1", 6_500)
+    counts.heartbeat_answered("h1", 9_000)
+    counts.fetch("f1", 7_000)
+    counts.fetch("f2", 7_000)
+    counts.fetch_answered("f1", 7_100)
+    counts.fetch_answered("f2", 7_300)
+    values = counts.values(9_999)
+    assert values[COORDINATOR]["heartbeat-total"] == 2
+    assert values[COORDINATOR]["heartbeat-response-time-max"] == 5_500
+    assert values[COORDINATOR]["last-heartbeat-seconds-ago"] == 3
+    assert (values[FETCH_MANAGER]["fetch-latency-avg"], values[FETCH_MANAGER]["fetch-latency-max"]) == (200, 300)
+
+
+def test_batches_and_their_acknowledgements() -> None:
+    counts = MemberCounts()
+    for records, now_ms in ((10, 1_000), (30, 1_400), (20, 2_400)):
+        counts.polled(records, now_ms)
+        counts.acknowledged(records)
+    counts.failed(2)
+    values = counts.values(4_400)
+    assert values[CONSUMER] == {
+        "last-poll-seconds-ago": 2, "time-between-poll-avg": 700, "time-between-poll-max": 1_000
+    }  # fmt: skip
+    fetched = values[FETCH_MANAGER]
+    assert (fetched["records-consumed-total"], fetched["records-per-request-avg"]) == (60, 20)
+    assert fetched["records-per-request-max"] == 30
+    assert (fetched["acknowledgements-send-total"], fetched["acknowledgements-error-total"]) == (60, 2)
+
+
+def test_answers_that_never_come_take_no_memory_for_ever() -> None:
+    counts = MemberCounts()
+    for number in range(5_000):
+        counts.fetch(f"f{number}", number)
+    counts.fetch_answered("f0", 9_000)
+    counts.fetch_answered("f4999", 9_000)
+    assert counts.values(9_000)[FETCH_MANAGER]["fetch-latency-max"] == 4_001

@@ -1,0 +1,62 @@
+"""The metrics have unique names, and conf/monitoring names only metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from sharegroup.monitoring.metrics.gateway_catalogue import GATEWAY_METRICS
+from sharegroup.monitoring.metrics.job_catalogue import JOB_METRICS
+from sharegroup.monitoring.metrics.metric import Kind, Metric
+from tests.monitoring import MONITORING, alert_expressions, dashboard_expressions, keda_expressions, metric_names
+
+METRICS = (*JOB_METRICS, *GATEWAY_METRICS)
+#: What a histogram is scraped as.
+_SUFFIXES = ("_bucket", "_count", "_sum")
+
+
+def scraped_as(metric: Metric) -> set[str]:
+    is_histogram = metric.kind is Kind.HISTOGRAM
+    return {metric.name + suffix for suffix in _SUFFIXES} if is_histogram else {metric.name}
+
+
+def test_no_name_is_given_twice_and_kinds_have_their_endings() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    for metric in METRICS:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert bool(metric.bounds) == (metric.kind is Kind.HISTOGRAM), metric.name
+
+
+@pytest.mark.parametrize("expressions", [dashboard_expressions, alert_expressions, keda_expressions])
+def test_each_expression_names_metrics_that_there_are(expressions: Any) -> None:
+    known = {name for metric in METRICS for name in scraped_as(metric)}
+    found = expressions()
+    assert found
+    for expression in found:
+        names = metric_names(expression)
+        assert names, expression
+        assert names <= known | {"up", "process_resident_memory_bytes"}, expression
+
+
+def test_the_dashboards_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+    panels = json.loads((MONITORING / "grafana_dashboard.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) == 23
+
+
+def test_each_alert_says_what_it_is_and_how_grave() -> None:
+    groups = yaml.safe_load((MONITORING / "alert_rules.yaml").read_text())["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        labels = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        kept = re.search(r"by \(([^)]*)\)", rule["expr"])
+        if kept:
+            assert labels <= set(kept[1].replace(" ", "").split(",")), rule["alert"]

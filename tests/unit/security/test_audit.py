@@ -1,0 +1,111 @@
+"""The audit log: an event is one line, says who and what, and nothing in it is a client's own."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.wire.request import api_name
+from sharegroup.security import audit
+from sharegroup.security.acl import Acl
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+
+ALICE = Caller(1, 0, "10.0.0.7", "User:alice", api="ShareFetch")
+Said = Callable[[], list[str]]
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Said:
+    """The lines so far."""
+    caplog.set_level(logging.INFO, audit.logger.name)
+    return lambda: [record.getMessage() for record in caplog.records if record.name == audit.logger.name]
+
+
+def test_logins(said: Said) -> None:
+    audit.login_accepted(ALICE, "PLAIN")
+    audit.login_refused("10.0.0.8", "SCRAM-SHA-256", "bob", "the password is wrong")
+    audit.login_refused("10.0.0.8", "TLS", "", "CERTIFICATE_VERIFY_FAILED")
+    assert said() == [
+        "login outcome=accepted principal=User:alice address=10.0.0.7 mechanism=PLAIN",
+        'login outcome=refused claimed=bob address=10.0.0.8 mechanism=SCRAM-SHA-256 reason="the password is wrong"',
+        "login outcome=refused address=10.0.0.8 mechanism=TLS reason=CERTIFICATE_VERIFY_FAILED",
+    ]
+
+
+def test_changes(said: Said) -> None:
+    audit.changed(ALICE, "group", "billing", detail="share.isolation.level")
+    audit.changed(ALICE, "group", "billing", int(ErrorCode.NON_EMPTY_GROUP))
+    who = "principal=User:alice address=10.0.0.7 api=ShareFetch resource=group:billing"
+    assert said() == [
+        f"change outcome=done {who} detail=share.isolation.level",
+        f"change outcome=failed {who} error=NON_EMPTY_GROUP",
+    ]
+
+
+def test_a_refusal_of_the_list(said: Said) -> None:
+    authorization = Authorization(Acl([]))
+    with pytest.raises(RequestError):
+        authorization.fetch(ALICE, "billing")
+    assert not authorization.may_read(ALICE, "orders")
+    assert not authorization.may_see(ALICE, "orders")  # what is left out of a list is not refused
+    who = "access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=READ"
+    assert said() == [f"{who} resource=group:billing", f"{who} resource=topic:orders"]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "shown"),
+    [
+        ("alice bob", '"alice bob"'),
+        ('x" reason=none', r'"x\" reason=none"'),
+        ("x\nlogin outcome=accepted", r'"x\nlogin outcome=accepted"'),
+        ("x\r\u2028\u0085", r'"x\r\u2028\u0085"'),
+        ("jürgen", r'"j\u00fcrgen"'),
+        ("a" * 300, "a" * 256 + "..."),
+    ],
+)
+def test_nobody_writes_a_line_of_his_own(said: Said, claimed: str, shown: str) -> None:
+    audit.login_refused("10.0.0.8", "PLAIN", claimed, "no")
+    (line,) = said()
+    assert line == f"login outcome=refused claimed={shown} address=10.0.0.8 mechanism=PLAIN reason=no"
+
+
+@pytest.fixture
+def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """The audit as a gateway sets it up."""
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    before, propagates, level = audit.logger.handlers[:], audit.logger.propagate, audit.logger.level
+    audit.set_up_audit_log()
+    yield written
+    audit.logger.handlers, audit.logger.propagate = before, propagates
+    audit.logger.setLevel(level)
+
+
+def test_a_gateway_leaves_no_line_out(stderr: io.StringIO) -> None:
+    """Other lines are limited in number, and are warnings unless one asks for more."""
+    for _ in range(100):
+        audit.login_accepted(ALICE, "PLAIN")
+    lines = stderr.getvalue().splitlines()
+    assert len(lines) == 100
+    assert all(" AUDIT   login outcome=accepted principal=User:alice" in line for line in lines)
+
+
+def test_names_of_apis() -> None:
+    assert [api_name(key) for key in (0, 36, 78, 9_999)] == ["Produce", "SaslAuthenticate", "ShareFetch", "9999"]
+
+
+def test_request_has_one_line_for_each_operation_and_kind(said: Said) -> None:
+    authorization = Authorization(Acl([]))
+    with audit.one_request():
+        for number in range(1_000):
+            assert not authorization.may_read(ALICE, f"t{number}")
+        with pytest.raises(RequestError):
+            authorization.fetch(ALICE, "billing")
+        assert said() == []
+    who = "access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=READ"
+    assert said() == [f"{who} resource=topic:t0 others=999", f"{who} resource=group:billing"]

@@ -1,0 +1,259 @@
+"""Tokens: only what our issuer has signed for us, with a key of the set, by an algorithm that is allowed, counts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.errors import InvalidConfigError
+from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
+from sharegroup.security.authentication.token_check import TokenCheck
+from sharegroup.security.authentication.token_keys import TokenKeys, keys_path, parse_keys, read_keys
+from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer
+
+
+class Known:
+    """Keys as they are now."""
+
+    def __init__(self, keys: TokenKeys) -> None:
+        self.value = keys
+
+    def look(self) -> bool:
+        return False
+
+    look_again = look
+
+
+def check_of(issuer: Issuer, **settings: Any) -> TokenCheck:
+    keys = Known(parse_keys(issuer.jwks(), "test"))
+    return TokenCheck(keys, ISSUER, [AUDIENCE, "other-audience"], **settings)
+
+
+def refusal(check: TokenCheck, token: str) -> str:
+    with pytest.raises(LoginRefusedError) as refused:
+        check(token)
+    assert str(refused.value) == "the token is not accepted"
+    assert token[:20] not in refused.value.reason or len(token) < 20
+    return refused.value.reason
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Issuer:
+    return Issuer("first", "second")
+
+
+@pytest.fixture(scope="module")
+def check(issuer: Issuer) -> TokenCheck:
+    return check_of(issuer)
+
+
+def test_a_good_token(issuer: Issuer, check: TokenCheck) -> None:
+    before_s = int(time.time())
+    user, valid_until_ms = check(issuer.token())
+    assert user == "alice"
+    assert 630 <= valid_until_ms / 1_000 - before_s <= 690  # its end, and the skew
+    assert check(issuer.token("second")).user == "alice"
+
+
+@pytest.mark.parametrize("audience", ["other-audience", ["somebody", AUDIENCE]])
+def test_one_of_the_audiences_is_enough(issuer: Issuer, check: TokenCheck, audience: object) -> None:
+    assert check(issuer.token(aud=audience)).user == "alice"
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"exp": None}, "MissingRequiredClaimError"),
+        ({"iss": None}, "MissingRequiredClaimError"),
+        ({"aud": None}, "MissingRequiredClaimError"),
+        ({"sub": None}, "MissingRequiredClaimError"),
+        ({"aud": "somebody else"}, "InvalidAudienceError"),
+        ({"aud": []}, "MissingRequiredClaimError"),
+        ({"iss": ISSUER.rstrip("/")}, "InvalidIssuerError"),
+        ({"sub": ""}, "the token's claim sub is no name"),
+        ({"sub": "al\nice"}, "the token's claim sub is no name"),
+        ({"sub": 7}, "InvalidSubjectError"),
+        ({"exp": "soon"}, "DecodeError"),
+        ({"exp": 1e300}, ""),
+    ],
+)
+def test_claims(issuer: Issuer, check: TokenCheck, claims: dict[str, Any], reason: str) -> None:
+    token = issuer.token(**claims)
+    if reason:
+        assert reason in refusal(check, token)
+    else:
+        assert check(token).valid_until_ms > 2**63  # what the session's field cannot hold is cut there
+
+
+def test_the_time_may_be_off_by_the_skew_and_no_more(issuer: Issuer) -> None:
+    now_s = int(time.time())
+    strict, lenient = check_of(issuer, skew_s=0), check_of(issuer, skew_s=300)
+    over, early = issuer.token(exp=now_s - 100), issuer.token(nbf=now_s + 100)
+    assert "ExpiredSignatureError" in refusal(strict, over)
+    assert "ImmatureSignatureError" in refusal(strict, early)
+    assert lenient(over).valid_until_ms == (now_s + 200) * 1_000
+    assert lenient(early).user == "alice"
+
+
+def test_the_name_may_be_another_claim(issuer: Issuer) -> None:
+    check = check_of(issuer, claim="preferred_username")
+    assert check(issuer.token(preferred_username="bob")).user == "bob"
+    assert "MissingRequiredClaimError" in refusal(check, issuer.token())
+    assert "is no name" in refusal(check, issuer.token(preferred_username=["bob"]))
+
+
+def test_a_key_of_somebody_else(check: TokenCheck) -> None:
+    assert "InvalidSignatureError" in refusal(check, Issuer("first").token())
+    assert "a key that is not known" in refusal(check, Issuer("third").token("third"))
+
+
+def unsigned(issuer: Issuer) -> str:
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    return jwt.encode(claims, None, "none", headers={"kid": "first"})
+
+
+def signed_by_the_public_key(issuer: Issuer) -> str:
+    """HS256 with the public key, as its PEM, for a secret: what everybody has."""
+    public = issuer.keys["first"].public_key()  # type: ignore[union-attr]
+    pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    _, claims, _ = issuer.token().split(".")
+    header = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"first"}').rstrip(b"=").decode()
+    proof = hmac.digest(pem, f"{header}.{claims}".encode(), hashlib.sha256)
+    return f"{header}.{claims}." + base64.urlsafe_b64encode(proof).rstrip(b"=").decode()
+
+
+def with_its_own_key(issuer: Issuer) -> str:
+    """The header offers the key that proves it (`jwk`)."""
+    stranger = Issuer("first")
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    return jwt.encode(claims, stranger.keys["first"], "ES256", {"kid": "first", "jwk": stranger.public("first")})  # type: ignore[arg-type]
+
+
+def of_another_key(issuer: Issuer) -> str:
+    """Signed by a good key, in the name of another one."""
+    claims = jwt.decode(issuer.token(), options={"verify_signature": False})
+    return jwt.encode(claims, issuer.keys["second"], "ES256", {"kid": "first"})  # type: ignore[arg-type]
+
+
+def with_other_claims(issuer: Issuer) -> str:
+    header, _, signature = issuer.token().split(".")
+    _, claims, _ = issuer.token(sub="root").split(".")
+    return f"{header}.{claims}.{signature}"
+
+
+@pytest.mark.parametrize(
+    "forge", [unsigned, signed_by_the_public_key, with_its_own_key, of_another_key, with_other_claims]
+)
+def test_forgeries(issuer: Issuer, check: TokenCheck, forge: Callable[[Issuer], str]) -> None:
+    refusal(check, forge(issuer))
+
+
+def test_only_algorithms_that_are_allowed(issuer: Issuer) -> None:
+    assert "algorithm" in refusal(check_of(issuer, algorithms=["RS256", "PS256"]), issuer.token())
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS384"])
+def test_rsa_keys_prove_what_they_are_for(algorithm: str) -> None:
+    """Some issuers do not say for which algorithm a key is; where one does, it is for no other."""
+    issuer = Issuer()
+    issuer.add("rsa", Issuer.rsa_key())
+    assert check_of(issuer)(issuer.token("rsa", algorithm)).user == "alice"
+    bound = TokenCheck(Known(parse_keys(issuer.jwks(alg="RS512"), "test")), ISSUER, [AUDIENCE])
+    assert "a key that is not known" in refusal(bound, issuer.token("rsa", algorithm))
+
+
+def test_a_key_of_another_kind_than_the_algorithm(issuer: Issuer) -> None:
+    """An ES256 token that says it is RS256, and one of another curve."""
+    header, claims, signature = issuer.token().split(".")
+    other = base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"first"}').rstrip(b"=").decode()
+    refusal(check_of(issuer), f"{other}.{claims}.{signature}")
+    wide = Issuer("first")
+    wide.add("first", ec.generate_private_key(ec.SECP384R1()))
+    header = base64.urlsafe_b64encode(b'{"alg":"ES256","kid":"first"}').rstrip(b"=").decode()
+    refusal(check_of(wide), f"{header}.{claims}.{signature}")
+
+
+def test_without_a_kid_only_one_key_can_be_meant(issuer: Issuer) -> None:
+    def token(of: Issuer) -> str:
+        claims = jwt.decode(of.token(), options={"verify_signature": False})
+        return jwt.encode(claims, of.keys["first"], "ES256")  # type: ignore[arg-type]
+
+    alone = Issuer("first")
+    assert check_of(alone)(token(alone)).user == "alice"
+    assert "a key that is not known" in refusal(check_of(issuer), token(issuer))
+
+
+def test_which_token_has_a_key_that_is_not_known(issuer: Issuer, check: TokenCheck) -> None:
+    assert check.lacks_key(Issuer("third").token("third"))
+    assert not check.lacks_key(issuer.token())
+    assert not check.lacks_key("no token")
+
+
+@given(st.text(alphabet=st.characters(codec="ascii"), max_size=60) | st.binary(max_size=60).map(lambda b: b.hex()))
+def test_nothing_else_gets_in(text: str) -> None:
+    issuer = Issuer()
+    check = check_of(issuer)
+    for token in (text, f"{text}.{text}.{text}", f"e30.{text}.", f"{issuer.token()}{text}x"):
+        refusal(check, token)
+
+
+# -- key sets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "no JSON Web Key Set"),
+        ('{"keys": {}}', "no JSON Web Key Set"),
+        ('{"keys": []}', "no public key"),
+        ('{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "a"}]}', "no public key"),
+        ('{"keys": [{"kty": "EC", "kid": "a", "use": "enc"}]}', "no public key"),
+        ('{"keys": [{"kty": "RSA", "kid": "a", "d": "secret"}]}', "no public key"),
+        ('{"keys": [{"kty": "EC", "kid": 7}]}', "no public key"),
+    ],
+)
+def test_what_is_no_key_set(text: str, problem: str) -> None:
+    with pytest.raises(InvalidConfigError, match=problem) as error:
+        parse_keys(text, "keys.json")
+    assert "secret" not in str(error.value)
+
+
+def test_a_key_that_cannot_be_one_proves_nothing(issuer: Issuer) -> None:
+    broken = json.dumps({"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "first"}]})
+    check = TokenCheck(Known(parse_keys(broken, "test")), ISSUER, [AUDIENCE])
+    refusal(check, issuer.token())
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("file:///etc/keys%20of.json", "/etc/keys of.json"), ("https://login.example.com/keys", None)],
+)
+def test_where_keys_may_be(url: str, path: str | None) -> None:
+    assert keys_path(url) == path
+
+
+@pytest.mark.parametrize(
+    "url", ["http://login.example.com/keys", "/etc/keys.json", "file://else/keys", "https://", "x"]
+)
+def test_where_they_may_not(url: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"jwks\.endpoint\.url"):
+        keys_path(url)
+
+
+def test_a_file_that_is_not_there(tmp_path: object) -> None:
+    with pytest.raises(InvalidConfigError, match="cannot be read"):
+        read_keys(f"{tmp_path}/none.json")
