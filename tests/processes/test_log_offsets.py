@@ -170,8 +170,8 @@ class Connection(FrameProtocol):
 
 @pytest.fixture(autouse=True)
 def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent broker costs its timeout, which is all that these tests wait for."""
-    monkeypatch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 0.5)
+    """The brokers share the process of the test. With a shorter timeout they are silent when a busy machine pauses it."""
+    monkeypatch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 3.0)
     monkeypatch.setattr(silent_brokers, "_RETRY_S", 0.01)
 
 

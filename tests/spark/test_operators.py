@@ -134,7 +134,7 @@ def test_a_state_of_another_version_tells_the_job_what_to_do(spark: SparkSession
     told = of_another_version(caught.value)
     assert told is not None
     assert told.startswith(
-        "operator state of format 99, this job reads 3: remove the checkpoint of the query share_part"
+        "operator state of format 99, this job reads 1: remove the checkpoint of the query share_part"
     )
 
 
