@@ -82,7 +82,7 @@ def test_a_dynamic_member_need_not_be_known() -> None:
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_identities, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(member_identities, "MAX_KEPT", 2)
     known = identities()
     for process in ("p1", "p2", "p1", "p3"):
         known.joined(SessionKey("named", process), "stored")

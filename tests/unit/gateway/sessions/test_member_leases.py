@@ -50,7 +50,7 @@ def test_a_lease_that_is_over_stays_so_and_a_new_one_may_begin() -> None:
 
 
 def test_only_so_many_members_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_leases, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(member_leases, "MAX_KEPT", 2)
     leases = MemberLeases()
     held = [leases.begin("g", name) for name in ("a", "b", "a", "c")]
     for lease in held:
