@@ -42,7 +42,7 @@ def test_a_group_is_looked_up_once() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_configs, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(group_configs, "MAX_KEPT", 2)
     configs = GroupConfigs(CONFIG, FixedTables())
     first = configs.group_config("g")
     for number in range(3):
@@ -82,7 +82,7 @@ def test_where_no_job_has_run_there_is_nothing(tmp_path: Path, caplog: pytest.Lo
 
     assert asyncio.run(read()) == [(), {}, {}, {}]
     assert [record.getMessage() for record in caplog.records] == [
-        f"there are no tables in {tmp_path / 'tables'}: no job has run there yet"
+        f"no tables in {tmp_path / 'tables'}: no job has run yet, or tables.path is wrong"
     ]
 
 

@@ -111,7 +111,7 @@ def test_who_cannot_say_is_not_believed_to_have_said_anything() -> None:
 def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_next_not_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upstream_groups, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(upstream_groups, "LOOKUP_TIMEOUT_S", 0.001)
 
     async def test() -> tuple[str | None, str | None, int]:
         upstream = Upstream({"g": "Stable"})
@@ -274,7 +274,7 @@ def test_names_of_share_groups_are_read_once_for_all_who_wait() -> None:
 def test_the_last_known_names_count_while_the_tables_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, is_slow: bool
 ) -> None:
-    monkeypatch.setattr(share_group_names, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(share_group_names, "READ_TIMEOUT_S", 0.001)
 
     async def test() -> tuple[list[bool], int]:
         tables: Any = CountedTables()

@@ -66,7 +66,9 @@ def test_a_fetch_waits_for_the_heartbeat_that_tells_who_it_is_of() -> None:
 
 def test_without_a_heartbeat_there_is_no_session() -> None:
     async def test() -> None:
-        with pytest.raises(RequestError, match="static member worker-1 has sent no heartbeat as p1 here") as refused:
+        with pytest.raises(
+            RequestError, match="static member worker-1 has sent no heartbeat as p1 to this gateway"
+        ) as refused:
             await identities().known(P1, "worker-1", 0.001)
         assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
 
