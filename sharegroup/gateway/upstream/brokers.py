@@ -1,4 +1,4 @@
-"""Brokers that can be asked, in whoever's name."""
+"""The brokers as handlers use them, with the identity of the gateway or of a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sharegroup.kafka_clients.connections.headers import Response
 
 
 class Brokers(Protocol):
-    """Methods raise UpstreamUnavailableError."""
+    """Sends requests to brokers. Methods raise UpstreamUnavailableError."""
 
     @property
     def node_ids(self) -> Sequence[int]:
@@ -21,7 +21,7 @@ class Brokers(Protocol):
     async def ask(
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
     ) -> Response:
-        """A request to one broker, in the newest version that both know."""
+        """Send a request to one broker, in the newest version that both sides support."""
 
     async def features(self, node_id: int) -> Features:
-        """Which APIs a broker offers, in which versions."""
+        """Return the APIs of a broker and their versions."""

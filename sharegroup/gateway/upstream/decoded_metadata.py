@@ -1,4 +1,4 @@
-"""All metadata decoded for the gateway itself: only topics whose bytes have changed since the last time."""
+"""Decoded metadata of all topics for the gateway itself. Only topics whose bytes have changed are decoded."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class DecodedMetadata:
-    """Remembers the topics of the last response."""
+    """Keeps the topics of the last response."""
 
     def __init__(self) -> None:
         self._last: tuple[MetadataBytes, MetadataResponse] | None = None
         self._topics: dict[str, tuple[TopicPiece, _Topic]] = {}
 
     def decode(self, metadata: MetadataBytes) -> MetadataResponse:
-        """The response, in which topics are the same objects as before if nothing of them has changed.
-
-        Raises MalformedRequestError.
-        """
+        """Decode a response. Unchanged topics are the same objects as before. Raises MalformedRequestError."""
         if self._last is not None and self._last[0] == metadata:
             return self._last[1]
         known = self._topics if self._last is not None and self._last[0].version == metadata.version else {}

@@ -1,4 +1,4 @@
-"""Brokers' answers that take milliseconds to read are read on a thread: the event loop has others to serve."""
+"""Reading of large responses on a thread, because it takes milliseconds and the event loop serves others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def read(size: int, work: Callable[[], T]) -> T:
-    """What `work` makes of an answer of `size` bytes. Raises UpstreamUnavailableError for one that cannot be read."""
+    """Run `work` on a response of `size` bytes. Raises UpstreamUnavailableError if the response is invalid."""
     try:
         return await asyncio.to_thread(work) if size > LARGE_BYTES else work()
     except MalformedRequestError as error:
-        raise UpstreamUnavailableError(f"a broker's answer cannot be read: {error}") from error
+        raise UpstreamUnavailableError(f"a broker's response cannot be read: {error}") from error

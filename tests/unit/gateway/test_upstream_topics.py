@@ -108,7 +108,7 @@ def test_a_topic_that_is_gone_is_known_no_more_and_whoever_watches_is_told(again
 def test_where_nobody_says_it_is_as_it_was_and_the_next_does_not_wait(
     is_silent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_cluster, "LOOK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(upstream_cluster, "CHECK_TIMEOUT_S", 0.01)
 
     async def test(cluster: KnownCluster) -> None:
         async def never(names: Any = None) -> Any:

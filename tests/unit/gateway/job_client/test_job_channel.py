@@ -129,4 +129,4 @@ def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFi
 
     with caplog.at_level(logging.WARNING):
         assert run(test) == [NewLeaderBroadcast()]
-    assert len([line for line in caplog.messages if "cannot be read" in line]) == 3
+    assert len([line for line in caplog.messages if "skipped an invalid" in line]) == 3

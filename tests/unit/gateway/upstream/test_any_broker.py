@@ -62,13 +62,13 @@ def test_the_others_are_asked_while_the_port_s_own_broker_is_away(away: set[int]
 
 
 def test_a_broker_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_broker, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(any_broker, "TIMEOUT_S", 0.001)
     assert asked_in_turn({1, 2}, set(), [1, 2, 3]) == ([2, 1, 3], "from 3")
 
 
 @pytest.mark.parametrize("node_ids", [[], [2]])
 def test_a_broker_alone_has_all_its_time(monkeypatch: pytest.MonkeyPatch, node_ids: list[int]) -> None:
-    monkeypatch.setattr(any_broker, "PATIENCE_S", 0)
+    monkeypatch.setattr(any_broker, "TIMEOUT_S", 0)
     assert asked_in_turn(set(), set(), node_ids) == ([2], "from 2")
 
 
