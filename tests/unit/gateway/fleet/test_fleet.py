@@ -41,7 +41,7 @@ def view(name: str, next_one: str | None = None) -> View:
 
 
 @given(st.sets(ADDRESSES), ADDRESSES)
-def test_who_comes_after_another_has_it_before_itself(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
+def test_next_and_previous_gateway_are_inverse(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
     gateways.add(place)
     following = after(gateways, place)
     if len(gateways) == 1:
@@ -54,7 +54,7 @@ def test_who_comes_after_another_has_it_before_itself(gateways: set[GatewayAddre
 
 
 @given(st.sets(ADDRESSES, min_size=1))
-def test_one_goes_round_all_of_them(gateways: set[GatewayAddress]) -> None:
+def test_ring_contains_all_gateways(gateways: set[GatewayAddress]) -> None:
     place = min(gateways)
     seen = [place]
     while (following := after(gateways, seen[-1])) not in (None, place):
@@ -64,14 +64,14 @@ def test_one_goes_round_all_of_them(gateways: set[GatewayAddress]) -> None:
 
 
 @given(st.sets(ADDRESSES, min_size=1), ADDRESSES)
-def test_a_place_where_no_gateway_is_has_neighbours_too(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
+def test_address_without_a_gateway_has_neighbours(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
     others = gateways - {place}
     assert (after(gateways, place) in others) == bool(others)
     assert (before(gateways, place) in others) == bool(others)
 
 
 @given(st.sets(ADDRESSES))
-def test_standby_ids_are_above_those_of_brokers_and_below_those_of_javas_coordinators(
+def test_standby_ids_are_between_broker_and_coordinator_ids(
     gateways: set[GatewayAddress],
 ) -> None:
     assert all(2**30 <= standby_at(gateway).node_id < 2**30 + 2**28 for gateway in gateways)
@@ -81,7 +81,7 @@ def test_standby_ids_are_above_those_of_brokers_and_below_those_of_javas_coordin
 # -- who is known ------------------------------------------------------------------------------------------------------
 
 
-def test_a_gateway_is_there_as_long_as_its_newest_row_counts() -> None:
+def test_gateway_lives_while_its_newest_row_is_valid() -> None:
     known = KnownGateways()
     assert known.heard(row("a"), 1_000, 1_010)
     assert not known.heard(row("a"), 3_000, 3_010)
@@ -89,7 +89,7 @@ def test_a_gateway_is_there_as_long_as_its_newest_row_counts() -> None:
     assert known.living(3_000 + LIVES_MS) == {}
 
 
-def test_its_newest_row_says_where_its_brokers_are() -> None:
+def test_newest_row_has_the_broker_addresses() -> None:
     known = KnownGateways()
     grown = replace(row("a"), brokers=row("a").brokers | {3: GatewayAddress("a", 9195)})
     known.heard(row("a"), 1_000, 1_000)
@@ -98,7 +98,7 @@ def test_its_newest_row_says_where_its_brokers_are() -> None:
     assert known.living(2_010) == {standby("a"): grown}
 
 
-def test_who_says_that_it_ends_is_gone_at_once_and_older_rows_do_not_bring_it_back() -> None:
+def test_stopped_gateway_is_gone_despite_older_rows() -> None:
     known = KnownGateways()
     known.heard(row("a"), 1_000, 1_000)
     assert known.heard(row("a", lives_ms=0), 2_000, 2_000)
@@ -108,7 +108,7 @@ def test_who_says_that_it_ends_is_gone_at_once_and_older_rows_do_not_bring_it_ba
     assert known.living(5_000) == {standby("a"): row("a")}
 
 
-def test_who_cannot_be_reached_is_gone_until_it_is_heard_again() -> None:
+def test_unreachable_gateway_is_gone_until_its_next_row() -> None:
     known = KnownGateways()
     known.heard(row("a"), 1_000, 1_000)
     known.lost(standby("a"), 1_500)
@@ -119,7 +119,7 @@ def test_who_cannot_be_reached_is_gone_until_it_is_heard_again() -> None:
     assert known.heard(row("a"), 3_000, 3_000)
 
 
-def test_a_row_that_came_too_late_changes_nothing() -> None:
+def test_outdated_row_changes_nothing() -> None:
     known = KnownGateways()
     assert not known.heard(row("a"), 1_000, 1_000 + LIVES_MS)
     assert known.living(1_000 + LIVES_MS) == {}
@@ -183,7 +183,7 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(test())
 
 
-def test_alone_a_gateway_names_no_other() -> None:
+def test_single_gateway_has_no_standby() -> None:
     async def test() -> None:
         assert await Gateways().told() == (view("b"), view("b", "b"))
         assert await Gateways(is_open=False).told() == (view("b"), view("b"))
@@ -191,7 +191,7 @@ def test_alone_a_gateway_names_no_other() -> None:
     run(test)
 
 
-def test_a_gateway_with_another_listener_stands_in_for_nobody_here() -> None:
+def test_gateway_with_another_listener_is_no_standby() -> None:
     """Its clients may speak TLS where ours do not, or live in another network."""
 
     async def test() -> None:
@@ -202,7 +202,7 @@ def test_a_gateway_with_another_listener_stands_in_for_nobody_here() -> None:
     run(test)
 
 
-def test_our_clients_are_told_the_next_one_and_the_clients_of_the_one_before_stay_there() -> None:
+def test_clients_are_sent_the_next_gateway_as_standby() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"), row("b"), row("c"))
@@ -211,7 +211,7 @@ def test_our_clients_are_told_the_next_one_and_the_clients_of_the_one_before_sta
     run(test)
 
 
-def test_two_stand_by_for_each_other() -> None:
+def test_two_gateways_are_standbys_of_each_other() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -220,7 +220,7 @@ def test_two_stand_by_for_each_other() -> None:
     run(test)
 
 
-def test_the_clients_of_a_gateway_that_died_are_told_ours() -> None:
+def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -236,7 +236,7 @@ def test_the_clients_of_a_gateway_that_died_are_told_ours() -> None:
     run(test)
 
 
-def test_of_three_all_clients_of_the_one_that_died_go_to_one_other() -> None:
+def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
     """The clients of the one before it come here too as soon as they have asked anew: all are told the same."""
 
     async def test() -> None:
@@ -249,7 +249,7 @@ def test_of_three_all_clients_of_the_one_that_died_go_to_one_other() -> None:
     run(test)
 
 
-def test_who_has_not_been_heard_of_for_long_is_told_to_nobody() -> None:
+def test_gateway_without_recent_rows_is_not_sent_to_clients() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -260,7 +260,7 @@ def test_who_has_not_been_heard_of_for_long_is_told_to_nobody() -> None:
     run(test)
 
 
-def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -> None:
+def test_stopping_gateway_sends_its_clients_to_the_next_one() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"), row("c"), row("d"))
@@ -274,7 +274,7 @@ def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -
     run(test)
 
 
-def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves() -> None:
+def test_client_with_held_records_stays_with_a_stopping_gateway() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -284,7 +284,7 @@ def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves(
     run(test)
 
 
-def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
+def test_last_gateway_keeps_its_clients_while_stopping() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.is_there = False
@@ -297,7 +297,7 @@ def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
 # -- what is announced -------------------------------------------------------------------------------------------------
 
 
-def test_a_gateway_announces_itself_once_its_ports_are_open_and_at_once_to_who_is_new() -> None:
+def test_gateway_announces_itself_with_open_ports_and_to_new_ones() -> None:
     async def test() -> None:
         gateways = Gateways(is_open=False)
         gateways.fleet.upkeep()
@@ -316,7 +316,7 @@ def test_a_gateway_announces_itself_once_its_ports_are_open_and_at_once_to_who_i
     run(test)
 
 
-def test_no_row_is_sent_while_the_last_one_is_on_its_way_and_without_topics_it_is_tried_again() -> None:
+def test_announcement_waits_for_the_last_row_and_is_retried() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.is_there = False

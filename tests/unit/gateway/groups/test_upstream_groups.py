@@ -89,7 +89,7 @@ NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescrib
         ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}, None),
     ],
 )
-def test_the_coordinator_says_what_kind_a_group_is(
+def test_coordinator_returns_the_type_of_a_group(
     states: dict[str, str], described: dict[str, int], expected: str | None
 ) -> None:
     upstream = Upstream(states, described)
@@ -98,7 +98,7 @@ def test_the_coordinator_says_what_kind_a_group_is(
     assert {node_id for _, node_id in upstream.asked_at[1:]} == {COORDINATOR}
 
 
-def test_who_cannot_say_is_not_believed_to_have_said_anything() -> None:
+def test_error_of_the_coordinator_is_not_a_group_type() -> None:
     assert kind(Upstream({"g": "Stable"}, coordinator_error=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))) is None
 
     class Away(Upstream):
@@ -108,7 +108,7 @@ def test_who_cannot_say_is_not_believed_to_have_said_anything() -> None:
     assert kind(Away({"g": "Stable"})) is None
 
 
-def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_next_not_at_all(
+def test_silent_coordinator_delays_only_the_first_join(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upstream_groups, "LOOKUP_TIMEOUT_S", 0.001)
@@ -122,7 +122,7 @@ def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_ne
     assert asyncio.run(test()) == (None, None, 1)
 
 
-def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
+def test_joint_joins_cause_one_query_per_group() -> None:
     async def test() -> tuple[list[str | None], list[str | None], dict[str, int]]:
         upstream = Upstream({"g": "Stable"})
         upstream.until = asyncio.Event()
@@ -143,7 +143,7 @@ def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
     assert set(counts.values()) == {2}
 
 
-def test_an_answer_is_asked_for_anew_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_is_repeated_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> list[str | None]:
         upstream = Upstream({"g": "Stable"})
         groups = upstream_groups_of(upstream)
@@ -160,7 +160,7 @@ def test_an_answer_is_asked_for_anew_after_a_while(monkeypatch: pytest.MonkeyPat
     assert asyncio.run(test()) == ["classic", "classic", None]
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_kept_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_groups, "MAX_KEPT", 3)
     assert MAX_KEPT > 3
 
@@ -174,7 +174,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
-def test_of_a_described_group_only_the_error_code_is_read(code: int) -> None:
+def test_only_the_error_code_of_a_described_group_is_read(code: int) -> None:
     """Correlation id, tagged fields; throttle time, one group, its code, and its members, which may be many."""
     frame = struct.pack(">iB", 7, 0) + struct.pack(">iBh", 0, 2, code) + b"\xff" * 1_000
     assert wire.decode_response(DescribedGroup, 0, memoryview(frame)).error_code == code
@@ -192,20 +192,20 @@ def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[Erro
     return None
 
 
-def test_a_group_of_another_kind_is_not_joined() -> None:
+def test_group_of_another_type_is_not_joined() -> None:
     assert refusal(Upstream({"g": "Empty"})) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
 
 
-def test_a_group_that_upstream_does_not_know_is_joined() -> None:
+def test_group_unknown_upstream_is_joined() -> None:
     assert refusal(Upstream({"other": "Stable"})) is None
 
 
-def test_a_share_group_that_is_ours_stays_one() -> None:
+def test_existing_share_group_keeps_its_name() -> None:
     assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"g": "Stable"})) is None
     assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"other": "Stable"})) is not None
 
 
-def test_where_nobody_can_say_whose_the_group_is_the_member_tries_again() -> None:
+def test_join_is_retriable_if_the_tables_and_brokers_are_unavailable() -> None:
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     assert refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
     assert refusal(Upstream(), unreadable) is None
@@ -229,13 +229,13 @@ def test_a_share_groups_name_is_free_only_for_groups_that_exist(
     ("states", "group_id", "expected"),
     [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
 )
-def test_a_share_group_that_was_just_made_is_one(states: dict[str, str], group_id: str, expected: bool) -> None:
+def test_new_share_group_is_found_immediately(states: dict[str, str], group_id: str, expected: bool) -> None:
     described: Any = {"share": None}
     groups = upstream_groups_of(Upstream(states), FixedTables(described=described))
     assert asyncio.run(groups.is_share_group(OWN, group_id)) is expected
 
 
-def test_without_the_tables_a_group_that_the_brokers_do_not_have_may_be_a_share_group() -> None:
+def test_group_unknown_upstream_may_be_a_share_group_without_tables() -> None:
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     groups = upstream_groups_of(Upstream({"classic": "Stable"}), unreadable)
     assert asyncio.run(groups.is_share_group(OWN, "g"))
@@ -260,7 +260,7 @@ class CountedTables(FixedTables):
         return await super().listings()
 
 
-def test_names_of_share_groups_are_read_once_for_all_who_wait() -> None:
+def test_names_of_share_groups_are_read_once_for_all_callers() -> None:
     async def test() -> tuple[list[bool], int]:
         tables: Any = CountedTables()
         names = ShareGroupNames(tables)

@@ -62,7 +62,7 @@ def response(channel: CellChannel, kind: type[FetchResponse | WantedNotice], req
     return row(channel.reply_to, json.dumps(encode_response(found)).encode())
 
 
-def test_all_is_told_in_the_order_of_the_log() -> None:
+def test_rows_are_delivered_in_log_order() -> None:
     left, gone = MemberLeftBroadcast("g", "m", 3), TopicDeletedBroadcast("g", "id")
 
     def test(channel: CellChannel, rows: list[Any]) -> None:
@@ -81,7 +81,7 @@ def test_all_is_told_in_the_order_of_the_log() -> None:
     assert told_responses == ["1"]
 
 
-def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
+def test_timeout_reports_whether_the_job_is_loading() -> None:
     """From the new leader's row on until it answers a request to a group."""
     told: list[ErrorCode] = []
 
@@ -113,12 +113,12 @@ def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
     ]
 
 
-def test_what_gateways_announce_is_told_with_its_time() -> None:
+def test_announcement_is_delivered_with_its_append_time() -> None:
     said = GatewayRow(GatewayAddress("a", 9191), {}, 10_000)
     assert run(lambda _, rows: rows.append(row(GATEWAYS, encode_gateway(said)))) == [(said, APPENDED_MS)]
 
 
-def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_row_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     def test(channel: CellChannel, rows: list[Any]) -> None:
         rows += [
             row(EVERYBODY, b"[]"),

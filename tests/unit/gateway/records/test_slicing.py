@@ -38,7 +38,7 @@ def parts(cut: Slice) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], lis
 # -- the drawn cases -------------------------------------------------------------------------------------------------
 
 
-def test_as_drawn() -> None:
+def test_slice_as_in_the_drawing() -> None:
     log = [data(0, 6), data(7, 13), control(17, 19), data(20, 26)]
     cut = slice_response([AcquiredRange(0, 28, 1)], log, OffsetRange(0, 26), Limits(14, 10**6, 100))
     assert parts(cut) == ([(0, 13, 1)], [(14, 19)], [(20, 28, 1)])
@@ -46,7 +46,7 @@ def test_as_drawn() -> None:
     assert (cut.record_count, cut.byte_count) == (14, 2 * BATCH_BYTES)
 
 
-def test_a_batch_that_is_begun_is_finished() -> None:
+def test_batch_that_has_begun_is_finished() -> None:
     ranges = [AcquiredRange(0, 3, 1), AcquiredRange(5, 20, 2)]
     cut = slice_response(ranges, [data(0, 9), data(10, 19)], OffsetRange(0, 19), NO_LIMIT._replace(max_records=1))
     assert parts(cut) == ([(0, 3, 1), (5, 9, 2)], [], [(10, 20, 2)])
@@ -62,7 +62,7 @@ def test_a_record_limit_is_exact_and_the_batch_is_sent_again() -> None:
     assert cut.records == [batch.data for batch in log]
 
 
-def test_touching_ranges_of_one_count_are_one_entry_and_others_are_not() -> None:
+def test_adjacent_ranges_of_one_delivery_count_are_one_entry() -> None:
     ranges = [AcquiredRange(0, 3, 1), AcquiredRange(4, 6, 1), AcquiredRange(7, 9, 2), AcquiredRange(11, 12, 2)]
     cut = slice_response(ranges, [data(0, 4), data(5, 19)], OffsetRange(0, 19), NO_LIMIT)
     assert parts(cut) == ([(0, 6, 1), (7, 9, 2), (11, 12, 2)], [], [])
@@ -76,7 +76,7 @@ def test_entries_end_with_a_batch_once_they_have_the_batch_size() -> None:
     assert exact == cut
 
 
-def test_bytes_end_the_response_and_the_first_batch_may_exceed_them() -> None:
+def test_byte_limit_ends_the_response_except_for_the_first_batch() -> None:
     log = [data(0, 4), data(5, 9), data(10, 14)]
     acquired, covered = [AcquiredRange(0, 14, 1)], OffsetRange(0, 14)
     two = slice_response(acquired, log, covered, NO_LIMIT._replace(max_bytes=299))
@@ -99,14 +99,14 @@ def test_last_attempts_are_not_separated_if_the_limit_is_two_or_less() -> None:
     assert alike_attempts(ranges, 2) == ranges
 
 
-def test_what_was_not_read_stays() -> None:
+def test_ranges_that_were_not_read_stay() -> None:
     ranges = [AcquiredRange(0, 2, 1), AcquiredRange(8, 30, 1)]
     cut = slice_response(ranges, [data(10, 19)], OffsetRange(9, 19), NO_LIMIT)
     assert parts(cut) == ([(10, 19, 1)], [(9, 9)], [(0, 2, 1), (8, 8, 1), (20, 30, 1)])
     assert slice_response(ranges, [], None, NO_LIMIT).left == ranges
 
 
-def test_a_hole_that_no_read_is_known_to_cover_stays() -> None:
+def test_hole_that_no_read_covers_stays() -> None:
     cut = slice_response([AcquiredRange(0, 20, 1)], [data(0, 4), data(10, 14)], OffsetRange(0, 6), NO_LIMIT)
     assert parts(cut) == ([(0, 4, 1), (10, 14, 1)], [(5, 6)], [(7, 9, 1), (15, 20, 1)])
 

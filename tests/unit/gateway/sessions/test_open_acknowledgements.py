@@ -30,7 +30,7 @@ def test_wait_ends_when_every_outcome_of_the_member_is_known() -> None:
     asyncio.run(test())
 
 
-def test_leave_waits_for_acknowledgements_that_have_not_come() -> None:
+def test_leave_waits_for_acknowledgements_that_have_not_arrived() -> None:
     """They were sent at the same time, over another connection."""
 
     async def test() -> None:
@@ -51,7 +51,7 @@ def test_leave_waits_for_acknowledgements_that_have_not_come() -> None:
     asyncio.run(test())
 
 
-def test_leave_goes_on_when_the_member_has_closed_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leave_continues_when_the_member_has_closed_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without looking again and again: nothing but the end of the session wakes it, in a moment without a time."""
     monkeypatch.setattr(open_acknowledgements, "GRACE_S", 3_600)
     looks: list[SessionKey] = []
@@ -78,7 +78,7 @@ def test_leave_goes_on_when_the_member_has_closed_its_session(monkeypatch: pytes
     asyncio.run(test())
 
 
-def test_two_leaves_of_a_member_both_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_of_two_leaves_of_a_member_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that gets no answer sends its leave again."""
     monkeypatch.setattr(open_acknowledgements, "GRACE_S", 3_600)
 
