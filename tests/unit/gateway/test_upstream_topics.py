@@ -1,4 +1,4 @@
-"""Whether topics are there: looked at again when that was last seen a while ago, without holding up anybody else."""
+"""Checks whether topics exist: repeated after a while, without delaying other callers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_topic_seen_just_now_is_not_checked_again() -> None:
         await cluster.refresh()
         assert await cluster.exists(BILLS)
         assert cluster.asked == [["orders"], None]
-        assert not await cluster.exists(NEW)  # an id that nobody has told of
+        assert not await cluster.exists(NEW)  # an unknown id
 
     run(test)
 
@@ -124,7 +124,7 @@ def test_silent_brokers_leave_a_topic_unchanged(is_silent: bool, monkeypatch: py
 
 
 def test_topics_are_checked_again_after_a_deletion_request() -> None:
-    """Not what was asked before it, and not for a while what was asked after: brokers learn of it one by one."""
+    """Neither checks sent before it nor, for a while, those sent after it count: brokers apply it one by one."""
 
     async def test(cluster: KnownCluster) -> None:
         assert await cluster.exists(ORDERS)

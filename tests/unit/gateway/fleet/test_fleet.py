@@ -1,4 +1,4 @@
-"""Who is there, who comes after whom, and whose addresses a client is told."""
+"""The living gateways, their order, and the addresses that each client is sent."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def standby(name: str) -> GatewayAddress:
 
 
 def row(name: str, lives_ms: int = LIVES_MS) -> GatewayRow:
-    """Of a gateway before the brokers 1 and 2."""
+    """Return the row of a gateway for the brokers 1 and 2."""
     brokers = {1: GatewayAddress(name, 9193), 2: GatewayAddress(name, 9194)}
     return GatewayRow(standby(name), brokers, lives_ms)
 
 
 def view(name: str, next_one: str | None = None) -> View:
-    """What clients are told who are to use that gateway."""
+    """Return the addresses for clients of that gateway."""
     return View(row(name).brokers, None if next_one is None else standby_at(standby(next_one)))
 
 
@@ -78,7 +78,7 @@ def test_standby_ids_are_between_broker_and_coordinator_ids(
     assert standby_at(standby("a")).node_id != standby_at(standby("b")).node_id
 
 
-# -- who is known ------------------------------------------------------------------------------------------------------
+# -- known gateways ----------------------------------------------------------------------------------------------------
 
 
 def test_gateway_lives_while_its_newest_row_is_valid() -> None:
@@ -94,7 +94,7 @@ def test_newest_row_has_the_broker_addresses() -> None:
     grown = replace(row("a"), brokers=row("a").brokers | {3: GatewayAddress("a", 9195)})
     known.heard(row("a"), 1_000, 1_000)
     known.heard(grown, 2_000, 2_000)
-    known.heard(row("a"), 1_999, 2_010)  # by another cell, whose topic is read late
+    known.heard(row("a"), 1_999, 2_010)  # from another cell, whose topic is read late
     assert known.living(2_010) == {standby("a"): grown}
 
 
@@ -104,7 +104,7 @@ def test_stopped_gateway_is_gone_despite_older_rows() -> None:
     assert known.heard(row("a", lives_ms=0), 2_000, 2_000)
     assert not known.heard(row("a"), 1_990, 2_010)
     assert known.living(2_010) == {}
-    assert known.heard(row("a"), 5_000, 5_000)  # started again
+    assert known.heard(row("a"), 5_000, 5_000)  # restarted
     assert known.living(5_000) == {standby("a"): row("a")}
 
 
@@ -114,7 +114,7 @@ def test_unreachable_gateway_is_gone_until_its_next_row() -> None:
     known.lost(standby("a"), 1_500)
     known.lost(standby("never heard of"), 1_500)
     assert known.living(1_500) == {}
-    assert not known.heard(row("a"), 1_400, 1_510)  # from before that, and read late
+    assert not known.heard(row("a"), 1_400, 1_510)  # an older row that is read late
     assert known.living(1_510) == {}
     assert known.heard(row("a"), 3_000, 3_000)
 
@@ -125,11 +125,11 @@ def test_outdated_row_changes_nothing() -> None:
     assert known.living(1_000 + LIVES_MS) == {}
 
 
-# -- what clients are told ---------------------------------------------------------------------------------------------
+# -- addresses for clients ---------------------------------------------------------------------------------------------
 
 
 class Rows:
-    """The line to the job: what is announced, and what others say."""
+    """The channel to the job: it records announcements and delivers those of others."""
 
     def __init__(self) -> None:
         self.announced: list[GatewayRow] = []
@@ -152,13 +152,13 @@ class Rows:
         return self.time_ms
 
     def hear(self, *said: GatewayRow) -> None:
-        """These rows are appended, and read at once."""
+        """Append these rows and deliver them immediately."""
         for each in said:
             self._hear(each, self.time_ms)
 
 
 class Gateways:
-    """The gateway `b` among others, of which the `unreachable` ones have died without a word."""
+    """The gateway `b` among others; the `unreachable` ones have died without an announcement."""
 
     def __init__(self, is_open: bool = True) -> None:
         self.rows, self.unreachable = Rows(), set[str]()
@@ -175,7 +175,7 @@ class Gateways:
         return address.host not in self.unreachable
 
     async def told(self) -> tuple[View, View]:
-        """What our clients are told, and those of the gateway before."""
+        """Return the addresses for our clients, and for those of the previous gateway."""
         return await self.fleet.view_of(OWN_CLIENT), await self.fleet.view_of(OTHERS_CLIENT)
 
 
@@ -192,7 +192,7 @@ def test_single_gateway_has_no_standby() -> None:
 
 
 def test_gateway_with_another_listener_is_no_standby() -> None:
-    """Its clients may speak TLS where ours do not, or live in another network."""
+    """Its clients may use TLS while ours do not, or another network."""
 
     async def test() -> None:
         gateways = Gateways()
@@ -225,7 +225,7 @@ def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
         gateways.unreachable.add("a")
-        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps the connection that it has
+        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
         assert await gateways.told() == (view("b"), view("b", "b"))
         assert gateways.looked_at == ["a"]
         gateways.unreachable.clear()
@@ -237,7 +237,7 @@ def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
 
 
 def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
-    """The clients of the one before it come here too as soon as they have asked anew: all are told the same."""
+    """The clients of the previous gateway move here too with their next request; all are sent the same."""
 
     async def test() -> None:
         gateways = Gateways()
@@ -294,7 +294,7 @@ def test_last_gateway_keeps_its_clients_while_stopping() -> None:
     run(test)
 
 
-# -- what is announced -------------------------------------------------------------------------------------------------
+# -- announcements -----------------------------------------------------------------------------------------------------
 
 
 def test_gateway_announces_itself_with_open_ports_and_to_new_ones() -> None:

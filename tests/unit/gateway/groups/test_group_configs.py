@@ -1,4 +1,4 @@
-"""The configs in force for a group, as they are read from the table in the background."""
+"""The configs in force for a group, as read from the table in the background."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescrib
         ({}, {}, None),
         ({"g": "Stable"}, NOT_DESCRIBED, "classic"),
         ({"g": "Empty"}, {}, "classic"),
-        ({"g": "Dead"}, NOT_DESCRIBED, None),  # how old brokers say that it is not there
+        ({"g": "Dead"}, NOT_DESCRIBED, None),  # how old brokers report a missing group
         ({"other": "Stable"}, NOT_DESCRIBED, None),
         ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": 0}, "consumer"),
         ({}, {**NOT_DESCRIBED, "StreamsGroupDescribeRequest": 0}, "streams"),
@@ -129,7 +129,7 @@ def test_joint_joins_cause_one_query_per_group() -> None:
         groups = upstream_groups_of(upstream)
         waiting = [asyncio.ensure_future(groups.other_kind(OWN, name)) for name in 3 * ["g", "h"]]
         await asyncio.sleep(0)
-        waiting[0].cancel()  # its member has gone
+        waiting[0].cancel()  # its member has left
         await asyncio.sleep(0)
         upstream.until.set()
         answers = await asyncio.gather(*waiting[1:])
@@ -180,11 +180,11 @@ def test_only_the_error_code_of_a_described_group_is_read(code: int) -> None:
     assert wire.decode_response(DescribedGroup, 0, memoryview(frame)).error_code == code
 
 
-# -- what becomes of a member that joins -------------------------------------------------------------------------------
+# -- joining members ---------------------------------------------------------------------------------------------------
 
 
 def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[ErrorCode, str] | None:
-    """Why a member may not join the group g."""
+    """Return the error of a member that joins the group g."""
     try:
         asyncio.run(upstream_groups_of(upstream, tables).check_joined(OWN, "g"))
     except RequestError as error:
@@ -211,7 +211,7 @@ def test_join_is_retriable_if_the_tables_and_brokers_are_unavailable() -> None:
     assert refusal(Upstream(), unreadable) is None
 
 
-# -- which names are share groups alone --------------------------------------------------------------------------------
+# -- names that are only share groups ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_group_unknown_upstream_may_be_a_share_group_without_tables() -> None:
 
 
 class CountedTables(FixedTables):
-    """Counts its reads; after `fail` they raise, and after `hold` they take until `go_on`."""
+    """Tables that count reads. After `fail` reads raise; after `hold` they block until `go_on`."""
 
     def __init__(self) -> None:
         super().__init__(groups={"share": "Empty"})

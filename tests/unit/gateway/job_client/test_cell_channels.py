@@ -1,4 +1,4 @@
-"""One gateway before two cells: which job is asked, and who hears of the answer."""
+"""One gateway with two cells: the job that gets each request, and the callbacks for each response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.gateway.known_cluster import KnownCluster
 
 
 class Appender:
-    """The topics that rows were appended to, by group, and those that a gateway announced itself in."""
+    """Records the topics of appended rows by group, and the topics of announcements."""
 
     def __init__(self) -> None:
         self.appended: list[tuple[str, str]] = []
@@ -44,7 +44,7 @@ class Appender:
 
 
 def channels(appender: Appender) -> tuple[CellChannels, dict[str, CellChannel]]:
-    """Of cells a and b; groups are of the cell that their names begin with."""
+    """Return channels to cells a and b; a group belongs to the cell that its name begins with."""
     of_cells = {
         cell: CellChannel(
             {},

@@ -1,4 +1,4 @@
-"""Rows of the response topic on their way to whoever waits for them."""
+"""Delivery of rows of the response topic to waiting callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ APPENDED_MS = 7
 
 
 def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
-    """What is told of the rows that a test has come in."""
+    """Record the callbacks for the rows that a test delivers."""
     told: list[Any] = []
 
     async def main() -> None:
@@ -82,7 +82,7 @@ def test_rows_are_delivered_in_log_order() -> None:
 
 
 def test_timeout_reports_whether_the_job_is_loading() -> None:
-    """From the new leader's row on until it answers a request to a group."""
+    """From the row of a new leader until its first response to a request to a group."""
     told: list[ErrorCode] = []
 
     async def main() -> None:

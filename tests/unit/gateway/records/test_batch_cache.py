@@ -1,4 +1,4 @@
-"""The cache of what was read: looked up across chunks, and bounded in bytes across partitions."""
+"""The cache of record batches: lookups across chunks, and the bound in bytes across partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sharegroup.types import OffsetRange
 KEY = CacheKey(UUID(int=1), 0, False)
 OTHER = CacheKey(UUID(int=1), 0, True)
 SIZE = 1_000
-COST = SIZE + BATCH_OVERHEAD  # of a chunk of one batch
+COST = SIZE + BATCH_OVERHEAD  # cost of a chunk with one batch
 
 
 def batch(first: int, last: int, size: int = 10) -> RecordBatch:
@@ -130,14 +130,14 @@ def test_byte_limit_counts_only_data_batches() -> None:
 
 
 def test_inconsistent_reads_are_not_combined() -> None:
-    """The log was truncated and written anew between them."""
+    """The log was truncated and rewritten between the reads."""
     old, new = Chunk(0, 9, (batch(0, 9),), SIZE), Chunk(10, 19, (batch(6, 19),), SIZE)
     assert batches_from([old, new], 0, 10**6) == (OffsetRange(0, 9), [old.batches[0]])
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6), st.booleans()), max_size=30), st.integers(1, 6))
 def test_cache_matches_the_log_for_any_reads(reads: list[tuple[int, int, bool]], room: int) -> None:
-    """Against a log of batches of two offsets each; a read is some of them from an offset on."""
+    """Compared with a log of batches of two offsets each; a read returns some of them from an offset."""
     cache, log = BatchCache(room * COST), [batch(2 * i, 2 * i + 1) for i in range(20)]
     for start, length, of_other in reads:
         batches = log[start : start + length]

@@ -1,4 +1,4 @@
-"""Reading the upstream log: holes at its end, logs that change, and what a broker says when it has nothing to send."""
+"""Reading the upstream log: holes at its end, replaced logs, and responses without records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_BYTES = 10**6
 
 
 class Cluster(UpstreamCluster):
-    """One topic partition, and the answers of its leader in order."""
+    """One topic partition, with the responses of its leader in order."""
 
     def __init__(self, *answers: Any) -> None:
         super().__init__({"bootstrap_servers": ["127.0.0.1:1"]})
@@ -79,7 +79,7 @@ def reader(cluster: Cluster) -> LogReader:
 
 
 def read(log: LogReader, offset: int, read_committed: bool = False) -> OffsetRange | None:
-    """Read, and tell what part of the log is known from there on."""
+    """Read, and return the part of the log that is cached from there."""
 
     async def run() -> None:
         await log.read(position(read_committed), offset)
@@ -113,7 +113,7 @@ def nothing_shown() -> list[Any]:
 @pytest.mark.parametrize("read_committed", [False, True])
 @pytest.mark.parametrize("answer", nothing_shown(), **EMPTY)
 def test_response_without_batches_covers_nothing(answer: Any, read_committed: bool) -> None:
-    """A remote read that took too long looks like a log whose last records compaction has taken."""
+    """A slow remote read looks like a log whose last records were removed by compaction."""
     log = reader(Cluster(answer))
     with pytest.raises(LogReadError) as error:
         read(log, 10, read_committed)

@@ -1,4 +1,4 @@
-"""Batch headers of all formats, which batches are aborted, and bytes that no broker sends."""
+"""Batch headers of all formats, aborted batches, and bytes that no broker sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def offsets(batches: list[RecordBatch]) -> list[tuple[int, int]]:
 
 
 def kinds(batches: list[RecordBatch]) -> str:
-    """One letter for each: data, control, aborted, empty."""
+    """Return one letter per batch: data, control, aborted, empty."""
     letters = []
     for b in batches:
         letters.append("c" if b.is_control else "a" if b.is_aborted else "e" if b.is_empty else "d")
@@ -84,7 +84,7 @@ def test_compressed_message_of_magic_1_covers_offsets_back_to_the_fetch(magic: i
 
 
 def transactions() -> bytes:
-    """Of two producers, 1 and 2: one that 1 aborts between two that it commits, and one of 2 that is aborted."""
+    """Return a log of producers 1 and 2: 1 aborts a transaction between two that it commits, 2 aborts its only one."""
     return b"".join(
         [
             batch(0, 2, producer_id=1, transactional=True),
@@ -111,7 +111,7 @@ def test_read_uncommitted_sees_all_but_the_markers() -> None:
 
 
 def test_markers_below_the_fetch_offset_count() -> None:
-    """The response begins with the batch around the fetch offset, and may hold a marker before it."""
+    """The response begins with the batch that contains the fetch offset, and may contain a marker before it."""
     assert kinds(read_batches(transactions(), 11, [(2, 3), (1, 5)])) == "daccd"
 
 
@@ -171,7 +171,7 @@ def test_marker_without_a_record_is_corrupt() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 2), st.integers(14, 120))
 def test_random_bytes_are_read_or_rejected(noise: bytes, magic: int, length: int) -> None:
-    """Also behind a length and magic that let them pass for a batch."""
+    """Also after a length and magic with which they look like a batch."""
     data = bytearray(17) + noise
     data[8:12] = length.to_bytes(4, "big")
     data[16] = magic

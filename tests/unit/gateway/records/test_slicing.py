@@ -1,4 +1,4 @@
-"""Slicing a response: the drawn cases, and that no listed offset is ever without its batch (records would be lost)."""
+"""Slicing a response: the drawn cases, and that every listed offset has its batch (otherwise records are lost)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def control(first: int, last: int | None = None) -> RecordBatch:
 
 
 def read(offset: int, batches: list[RecordBatch]) -> Chunk:
-    """What a Fetch at `offset` has shown."""
+    """Return the part of the log that a Fetch at `offset` returned."""
     return Chunk(offset, batches[-1].last_offset, tuple(batches), sum(len(batch.data) for batch in batches))
 
 
@@ -122,7 +122,7 @@ def test_a_hole_of_millions_is_one_gap() -> None:
 
 
 class Case(NamedTuple):
-    """`log` are all batches; `batches` are those read, which cover `covered`."""
+    """A random log: `log` are all batches; `batches` are those read, which cover `covered`."""
 
     ranges: list[AcquiredRange]
     log: list[RecordBatch]
@@ -135,7 +135,7 @@ KINDS = st.sampled_from(["data", "data", "data", "control", "aborted", "empty"])
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[RecordBatch]:
-    """Batches with holes between them, some of which are not for clients; each has bytes of its own."""
+    """Generate batches with holes between them, some not for clients; each has its own bytes."""
     batches, offset = [], draw(st.integers(0, 3))
     for kind, hole, length in draw(st.lists(st.tuples(KINDS, st.integers(0, 4), st.integers(1, 8)), max_size=12)):
         first = offset + (hole if hole > 2 else 0)
@@ -190,7 +190,7 @@ def offsets_of(ranges: list[OffsetRange]) -> set[int]:
 
 
 def sent_batches(cut: Slice, batches: list[RecordBatch]) -> list[RecordBatch]:
-    """The batches that were sent, by the identity of their bytes; each once and in order."""
+    """Return the batches that were sent, identified by their bytes; each once and in order."""
     positions = [next(i for i, b in enumerate(batches) if b.data is records) for records in cut.records]
     assert all(a < b for a, b in pairwise(positions))
     return [batches[i] for i in positions]
@@ -270,7 +270,7 @@ def test_entries_have_the_batch_size_or_end_for_a_reason(case: Case, limits: Lim
 def test_in_the_end_each_record_is_listed_once(
     log: list[RecordBatch], ranges: list[AcquiredRange], limits: Limits, batches_a_read: int, cache_bytes: int
 ) -> None:
-    """As `MemberSession.take` does it: what is in the cache, or a read of what comes next, is sliced."""
+    """Slices cached batches, or those of the next read, as `MemberSession.take` does."""
     end = max([0, *(r.last_offset for r in ranges), *(b.last_offset for b in log)]) + 1
     log = [*log, data(end, end)]
     limits = limits._replace(must_progress=True, max_records=max(1, limits.max_records))
@@ -285,7 +285,7 @@ def test_in_the_end_each_record_is_listed_once(
             cache.insert(key, read(offset, [batch for batch in log if batch.last_offset >= offset][:batches_a_read]))
             continue
         cut = slice_response(left, part.batches, part.covered, limits)
-        assert by_offset(cut.left) != by_offset(left)  # each turn is some progress
+        assert by_offset(cut.left) != by_offset(left)  # each iteration makes progress
         listed += [(o, count) for o, count in by_offset(cut.acquired).items()]
         gaps |= offsets_of(cut.gaps)
         left = cut.left

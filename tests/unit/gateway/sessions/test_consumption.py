@@ -1,4 +1,4 @@
-"""The rate at which a member takes records, without the time in which it waits for them."""
+"""The rate at which a member consumes records, without the time in which it waits for them."""
 
 from __future__ import annotations
 

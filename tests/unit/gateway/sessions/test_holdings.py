@@ -1,4 +1,4 @@
-"""What a member holds, against a plain dict of offsets; and that the work follows the ranges, not the records."""
+"""The ranges that a member holds, compared with a plain dict of offsets; costs depend on ranges, not records."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ grants = st.tuples(st.just("grant"), offset_ranges, st.integers(0, LATEST), st.i
 
 @st.composite
 def acknowledgements(draw: st.DrawFn) -> tuple[object, ...]:
-    """Batches that pass the rules: ascending, one type or one for each offset."""
+    """Generate batches that pass the rules: ascending, one type or one for each offset."""
     bounds = sorted(draw(st.lists(st.integers(0, OFFSETS - 1), min_size=2, max_size=8)))
     batches = []
     for first, last in zip(bounds[::2], bounds[1::2], strict=False):
@@ -170,7 +170,7 @@ def test_against_a_dict_of_offsets(steps: list[tuple[object, ...]], later: int) 
             assert held.deadline_ms == min(model[offset][0] for offset in offsets)
             assert held.is_settled == (len(set(offsets)) == len(offsets))
         if len(set(offsets)) < len(offsets):
-            continue  # such a request is refused
+            continue  # such a request is rejected
         accept(holdings, *batches, renewed_ms=renewed)  # type: ignore[misc, arg-type]
         for offset, acknowledge_type in named:
             if acknowledge_type != AcknowledgeType.RENEW:

@@ -1,4 +1,4 @@
-"""Which member a process at a gateway is: by the id that it sends, or by its client id."""
+"""The member of each client incarnation at a gateway: by the id that it sends, or by its client id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P1, P2 = SessionKey("named", "p1"), SessionKey("named", "p2")
 
 
 def identities() -> MemberIdentities:
-    """Of a gateway where the group `named` takes client ids for names."""
+    """Return the identities of a gateway where the group `named` uses client ids as instance ids."""
     config = Config().group_config("g")
     named: Any = SimpleNamespace(
         group_config=lambda group_id: dataclasses.replace(config, client_id_as_instance_id=group_id == "named")

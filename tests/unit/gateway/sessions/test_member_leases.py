@@ -1,4 +1,4 @@
-"""Until when a member is known to be in its group, as heartbeats pass through."""
+"""The times until which members are known to be in their groups, as heartbeats pass through the gateway."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_number_of_leases_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Heartbeats:
-    """The handler, and what the job answers."""
+    """The handler, with scripted responses of the job."""
 
     def __init__(self) -> None:
         self.job, self.leases = RecordingJob(), MemberLeases()
@@ -96,7 +96,7 @@ class Heartbeats:
         return sent
 
     async def answer(self, number: int, sent: asyncio.Future[Any], **fields: Any) -> None:
-        """The job's answer to one of the heartbeats that were sent."""
+        """Return the job's response to one of the heartbeats that were sent."""
         row = self.job.rows[number]
         answer = HeartbeatResponse(row.id, row.reply_to, "g", member_id="m", **fields)
         if row.id in self.job.answers:
@@ -116,7 +116,7 @@ def test_each_heartbeat_response_extends_the_lease() -> None:
         assert (heartbeats.lasts(99), heartbeats.lasts(100)) == (True, False)
         await heartbeats.answer(1, await heartbeats.send(1), member_epoch=1, session_deadline_ms=200)
         assert heartbeats.lasts(199)
-        await heartbeats.answer(2, await heartbeats.send(1), member_epoch=1)  # a job that does not tell
+        await heartbeats.answer(2, await heartbeats.send(1), member_epoch=1)  # a job that sends no deadline
         assert not heartbeats.lasts(0)
 
     asyncio.run(test())

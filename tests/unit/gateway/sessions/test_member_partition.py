@@ -1,4 +1,4 @@
-"""One member's records of one share-partition: the rows that go to the job."""
+"""One member's records of one share-partition: the rows that are sent to the job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACCEPT = AcknowledgementBatch(0, 9, (1,))
 
 
 def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition:
-    """A member whose fetch waits for 100 records."""
+    """Return a member whose fetch waits for 100 records."""
     ahead = ReadAhead(2_000, lock_duration_ms, 60_000)
     made = MemberPartition(KEY, "member", job, ahead, lambda: None, 50_000, lock_duration_ms)  # type: ignore[arg-type]
     ahead.client_waits(0)
@@ -42,7 +42,7 @@ def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition
 
 
 def asked(job: RecordingJob) -> list[int]:
-    """How many records each demand is for."""
+    """Return the number of records of each demand."""
     return [row.max_records for row in job.rows if isinstance(row, FetchRequest)]
 
 
@@ -50,7 +50,7 @@ def test_next_demand_is_sent_before_the_records_are_read() -> None:
     job = RecordingJob()
     part = member(job)
     job.acquire(0, 9, LOCK_MS)
-    assert asked(job) == [100]  # whether it comes back is not known
+    assert asked(job) == [100]  # whether the member comes back is unknown
     send(part, 0, 9)
     job.time_ms = 10
     part.read_ahead.client_waits(10)
@@ -97,18 +97,18 @@ def test_records_of_a_slow_response_are_unacquired_and_not_held() -> None:
 
 
 def given_back(rows: Iterable[SharePartitionRequest]) -> list[AcquiredRange]:
-    """What the rows that give records back name."""
+    """Return the ranges in unacquire rows."""
     return [acquired for row in rows if isinstance(row, UnacquireRequest) for acquired in row.acquired]
 
 
 def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tuple[OffsetRange, ...] = ()) -> None:
-    """These go to the member; `gaps` have no records."""
+    """Return a slice with these ranges for the member; `gaps` have no records."""
     acquired = [AcquiredRange(first, last, count)] if first <= last else []
     part.take(Slice(acquired, [], list(gaps), [], last - first + 1, 0), 0)
 
 
 def sent_ten(job: RecordingJob) -> MemberPartition:
-    """A member that was granted 0..99 and sent 0..9; nothing is noted so far."""
+    """Return a member that acquired 0..99 and was sent 0..9; the rows so far are cleared."""
     part = member(job)
     job.acquire(0, 99, LOCK_MS)
     send(part, 0, 9)
@@ -192,13 +192,13 @@ def acknowledge(
     lease: Lease | None = None,
     is_renew_ack: bool = False,
 ) -> asyncio.Future[tuple[int, str | None]]:
-    """Acknowledge; the rows are sent now."""
+    """Acknowledge records; the rows are sent immediately."""
     outcome = part.acknowledge(batches, is_renew_ack, lease or a_lease(), now_ms, MARGIN_MS)
     return asyncio.ensure_future(outcome)
 
 
 def answer_last(job: RecordingJob, code: int = 0, lock_deadline_ms: int = -1) -> None:
-    """The job's answer to the last row that somebody waits for."""
+    """Send the job's response to the last row that has a waiting caller."""
     row = job.rows[-1]
     assert row.reply_to == "gateway"
     refused = AcknowledgeResponse(row.id, "gateway", *KEY, "member", code, lock_deadline_ms=lock_deadline_ms)
@@ -206,7 +206,7 @@ def answer_last(job: RecordingJob, code: int = 0, lock_deadline_ms: int = -1) ->
 
 
 def run(test: Callable[[RecordingJob, MemberPartition], Awaitable[None]]) -> None:
-    """A test of a member that was sent 0..9."""
+    """Run a test with a member that was sent 0..9."""
 
     async def main() -> None:
         job = RecordingJob()
@@ -220,7 +220,7 @@ def run(test: Callable[[RecordingJob, MemberPartition], Awaitable[None]]) -> Non
     [
         (LOCK_MS, 0, ErrorCode.NONE),
         (LOCK_MS + 1, 0, NOT_HELD),
-        (-1, LOCK_MS, ErrorCode.NONE),  # a topic that does not keep the time of its appends
+        (-1, LOCK_MS, ErrorCode.NONE),  # a topic without LogAppendTime
         (-1, LOCK_MS + 1, NOT_HELD),
     ],
 )
@@ -228,7 +228,7 @@ def test_acknowledgement_is_dated_by_the_append_of_its_row(append_ms: int, now_m
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         job.append_ms, job.time_ms = append_ms, now_ms
         outcome = acknowledge(part, ACCEPT)
-        ((row),) = job.rows  # before anything is waited for
+        ((row),) = job.rows  # before anything is awaited
         assert (row.type, row.reply_to, row.acquired) == (ACKNOWLEDGE, "", (AcquiredRange(0, 9, 1),))
         assert row.lock_deadline_ms == LOCK_MS
         assert (await outcome)[0] == code
@@ -262,7 +262,7 @@ def test_acknowledgement_of_records_not_held_is_rejected_without_a_row(batch: tu
 
 
 def test_acknowledgement_after_lock_expiry_is_rejected() -> None:
-    """The lock ends, and the member's own demand that stands at the job is granted the same records again."""
+    """The lock expires, and the member's own standing demand acquires the same records again."""
 
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         part.idle()
@@ -357,7 +357,7 @@ def test_no_early_answer_while_the_job_has_a_request_for_the_records() -> None:
         answer_last(job)
         assert (await first)[0] == ErrorCode.NONE
         assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == NOT_HELD
-        third = acknowledge(part, AcknowledgementBatch(4, 4, (1,)))  # who holds it depends on the order at the job
+        third = acknowledge(part, AcknowledgementBatch(4, 4, (1,)))  # its holder depends on the order at the job
         answer_last(job, NOT_HELD)
         assert (await third)[0] == NOT_HELD
         assert (await acknowledge(part, AcknowledgementBatch(6, 9, (1,))))[0] == ErrorCode.NONE

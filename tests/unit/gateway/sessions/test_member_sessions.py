@@ -1,4 +1,4 @@
-"""One member's sessions at several nodes: which of them a share-partition belongs to, and what their ends release."""
+"""One member's sessions at several nodes: the session that owns a share-partition, and what is released at its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOCK_MS = 30_000
 
 
 class Nodes:
-    """A gateway's sessions of the member m of group g; a connection has the number of its node."""
+    """The sessions of member m of group g at one gateway; a connection has the number of its node."""
 
     def __init__(self) -> None:
         config = Config()
@@ -60,7 +60,7 @@ class Nodes:
         member: str = "m",
         now_ms: int = 0,
     ) -> FetchContext:
-        """A ShareFetch, as far as `ShareApis` takes it before there are records."""
+        """Process a ShareFetch as `ShareApis` does, up to the point where records are needed."""
         context = self.sessions.node(node).fetch("g", member, epoch, node, add, forget)
         if context.dropped is not None:
             self.sessions.end(context.dropped)
@@ -78,13 +78,13 @@ class Nodes:
         return self.sessions.serve(context.session)
 
     def hand_out(self, context: FetchContext, key: TopicIdPartition, first: int, last: int, sent: int) -> None:
-        """The job grants the last demand first..last, of which the member is sent first..sent."""
+        """Let the last demand acquire first..last, of which the member is sent first..sent."""
         self.job.acquire(first, last, LOCK_MS)
         part = self.served(context).partition(key)
         part.take(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
 
     def acknowledge(self, context: FetchContext, key: TopicIdPartition, first: int, last: int) -> int:
-        """An acknowledgement that comes through this session; the error code of the gateway's own answer."""
+        """Acknowledge through this session; return the error code of the gateway's own answer."""
         lease = self.leases.begin("g", "m")
         lease.extend(LOCK_MS)
         part = self.sessions.holder(context.session, key)
@@ -96,7 +96,7 @@ class Nodes:
         return asyncio.run(settle())
 
     def rows(self) -> list[SharePartitionRequest]:
-        """What was sent since the last time, but for fetches."""
+        """Return the rows sent since the last call, without fetch requests."""
         rows, self.job.rows = self.job.rows, []
         return [row for row in rows if row.type != FETCH]
 
@@ -184,7 +184,7 @@ def test_drain_unacquires_read_ahead_and_waits_for_held_records(nodes: Nodes) ->
     nodes.fetch(2, 0, P1)
     nodes.sessions.drain()
     assert nodes.sessions.is_draining
-    nodes.job.acquire(20, 29, LOCK_MS)  # asked for before
+    nodes.job.acquire(20, 29, LOCK_MS)  # requested before
     given_back = [row.acquired for row in nodes.rows() if row.type == UNACQUIRE]
     assert given_back == [(AcquiredRange(4, 9, 1),), (AcquiredRange(20, 29, 1),)]
     assert nodes.sessions.holds(1)
@@ -276,7 +276,7 @@ def test_records_for_a_forgotten_partition_are_unacquired_by_upkeep(nodes: Nodes
 
 
 class Worker:
-    """A member whose polls bring 50 records, of which 100 are always ahead of it."""
+    """A member that polls 50 records, with 100 records of read-ahead."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes, self.context = nodes, nodes.fetch(1, 0, P0)
@@ -285,7 +285,7 @@ class Worker:
         self._offset = 0
 
     def poll(self, now_ms: int) -> None:
-        """The member comes, gets records at once and goes to work."""
+        """Let the member fetch, get records immediately and process them."""
         self.served.rhythm.came(now_ms)
         part = self.served.partition(P0)
         part.read_ahead.idle()
@@ -297,7 +297,7 @@ class Worker:
         self.served.rhythm.went(50, now_ms)
 
     def loses_it_at(self, now_ms: int, until_ms: int) -> int | None:
-        """When what is ahead of the member is given back, if it does not come again until then."""
+        """Return when the read-ahead is unacquired if the member does not fetch again."""
         for at_ms in range(now_ms, until_ms, 100):
             self.nodes.job.time_ms = at_ms
             self.nodes.sessions.upkeep()
@@ -310,7 +310,7 @@ class Worker:
     "pause_ms", [1, 100, 1_000, 5_000, 10_000], ids=["no work", "2 ms", "20 ms", "100 ms", "200 ms"]
 )
 def test_member_processing_50_records_keeps_its_read_ahead(nodes: Nodes, pause_ms: int) -> None:
-    """20 ms a record are 1 s a poll."""
+    """20 ms per record are 1 s per poll."""
     worker = Worker(nodes)
     for now_ms in range(0, 8 * pause_ms, pause_ms):
         worker.poll(now_ms)
@@ -341,7 +341,7 @@ def test_read_ahead_of_a_slow_member_goes_to_waiting_gateways(nodes: Nodes) -> N
     (wanted,) = nodes.job.wanted
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     (row,) = nodes.rows()
-    assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms
+    assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # it consumes 25 within 500 ms
 
 
 def test_read_ahead_of_a_slow_member_goes_to_waiting_members_here(nodes: Nodes) -> None:
@@ -364,7 +364,7 @@ def test_members_share_locks_half_delivered_and_half_read_ahead(nodes: Nodes) ->
     nodes.sessions.upkeep()
     assert [part.credit.at_once(500, 0) for part in parts] == [500] * 8
     for part in parts[1:]:
-        part.stopped_waiting()  # they have nothing, and want nothing
+        part.stopped_waiting()  # they hold nothing and do not wait
     nodes.job.time_ms += SHARE_INTERVAL_MS
     nodes.sessions.upkeep()
     assert parts[0].credit.at_once(500, 0) == 500
@@ -375,7 +375,7 @@ def test_members_share_locks_half_delivered_and_half_read_ahead(nodes: Nodes) ->
 
 @pytest.fixture
 def named(nodes: Nodes) -> Nodes:
-    """The process m is a static member, whose id is stored."""
+    """Return nodes where the incarnation m is a static member whose id is stored."""
     nodes.identities.joined(SessionKey("g", "m"), "stored")
     return nodes
 
@@ -398,7 +398,7 @@ def test_static_member_keeps_its_records_when_its_connection_closes(named: Nodes
     named.hand_out(context, P0, 0, 9, 3)
     named.rows()
     named.sessions.disconnected(1)
-    (row,) = named.rows()  # what it was not sent never was delivered
+    (row,) = named.rows()  # records that were not sent do not count as delivered
     assert isinstance(row, UnacquireRequest)
     assert (row.acquired, row.member_id, row.incarnation_id) == ((AcquiredRange(4, 9, 1),), "stored", "m")
 
@@ -428,7 +428,7 @@ def opened_ms_of_fetches(nodes: Nodes) -> list[int]:
 
 
 def test_repeated_fetch_request_does_not_report_the_session_again(named: Nodes) -> None:
-    """A job that comes back from the tables does not know that the first fetch has got records."""
+    """A job that restarts from the tables does not know that the first fetch request got records."""
     named.fetch(1, 0, P0)
     named.job.tell(NewLeaderBroadcast())
     named.fetch(1, 1)

@@ -1,4 +1,4 @@
-"""When a member is idle: by its own intervals between polls."""
+"""Detection of idle members by their usual intervals between polls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LEAST, MOST = 500, 10_000
 
 
 def polled(*pauses_ms: int, records: int = 50) -> tuple[PollRhythm, int]:
-    """A member that was away for each of these times in turn; and when it left for the last time."""
+    """Return a member that was away for each of these times in turn, and when it left last."""
     rhythm, now_ms = PollRhythm(), 0
     for pause_ms in (*pauses_ms, 0):
         rhythm.came(now_ms)
@@ -18,7 +18,7 @@ def polled(*pauses_ms: int, records: int = 50) -> tuple[PollRhythm, int]:
 
 
 def idle_after(rhythm: PollRhythm, now_ms: int) -> int:
-    """How long it may be away."""
+    """Return how long the member may be away."""
     return next(ms for ms in range(MOST + 1) if rhythm.is_idle(now_ms + ms, LEAST, MOST))
 
 

@@ -1,4 +1,4 @@
-"""The credit of one member: how it grows and shrinks, and what is given back; then a fast and a slow client."""
+"""The credit of one member: its growth, its reduction and unacquired records; then a fast and a slow client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
 
 WANTED = 500
-FIRST = 125  # what a new member is sent at most
+FIRST = 125  # largest delivery of a new member
 LOCK_MS = 30_000
 LOST_MS = 60_000
 TRIP_MS = 500
@@ -31,13 +31,13 @@ def arrive(ahead: ReadAhead, demand_id: str, first: int, records: int, now_ms: i
 
 
 def take(ahead: ReadAhead, records: int, now_ms: int) -> int | None:
-    """The client's fetch is answered with the next records."""
+    """Send the next records in response to the client's fetch."""
     first = ahead.ranges(1)[0].first_offset
     return ahead.take([AcquiredRange(first, first + records - 1, 1)], [], now_ms)
 
 
 def reading_ahead(now_ms: int = 1_000, linger_ms: int = 0) -> ReadAhead:
-    """A member that took two fetches in 5 ms each, and is waiting since `now_ms`; its demand came back full."""
+    """Return a member that consumed two fetches in 5 ms each, got a full response and waits since `now_ms`."""
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS, linger_ms=linger_ms)
     ahead.client_waits(0)
     ahead.sent("d0", 2 * WANTED, 0)
@@ -53,7 +53,7 @@ def reading_ahead(now_ms: int = 1_000, linger_ms: int = 0) -> ReadAhead:
 
 
 def test_first_demand_is_the_fetch_size_and_one_stands(ahead: ReadAhead) -> None:
-    assert ahead.demand(0, WANTED) is None  # nobody fetches
+    assert ahead.demand(0, WANTED) is None  # no fetch waits
     ahead.client_waits(1)
     assert ahead.demand(1, 50) == 50
     ahead.sent("d", 50, 1)
@@ -106,7 +106,7 @@ def test_first_delivery_of_a_member_is_small() -> None:
 
 
 def test_shared_partition_limits_delivery_to_half_of_the_share() -> None:
-    ahead = reading_ahead()  # would be asked 32 times as much for
+    ahead = reading_ahead()  # without the limit, the target would be 32 times as large
     ahead.credit.share_locks(2_000, 4)
     assert ahead.credit.at_once(WANTED, 1_000) == 250
     assert ahead.credit.at_once(10, 1_000) == 10
@@ -223,7 +223,7 @@ def test_rejected_demand_is_repeated_after_a_pause(ahead: ReadAhead) -> None:
     assert ahead.demand(105, WANTED) == FIRST
 
 
-# -- giving back -----------------------------------------------------------------------------------------------------
+# -- unacquired records ----------------------------------------------------------------------------------------------
 
 
 def buffer_of_three() -> ReadAhead:
@@ -258,7 +258,7 @@ def test_ranges_with_nearly_expired_locks_are_unacquired() -> None:
 
 
 def test_ranges_with_expired_locks_are_unacquired() -> None:
-    """The job knows by their counts whether it has given them out anew."""
+    """The job detects by their delivery counts whether it has delivered them again."""
     ahead = buffer_of_three()
     assert ahead.expire(2_000, 500) == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1)]
     assert ahead.ranges() == [AcquiredRange(20, 29, 1)]
@@ -306,7 +306,7 @@ def test_member_keeps_what_it_consumes_soon_while_others_wait() -> None:
     assert ahead.spare(1_500, 20) == [AcquiredRange(2_500, 3_999, 1)]
     assert (ahead.buffered, ahead.credit.target) == (2_000, 2_000)
     take(ahead, 1_500, 1_515)
-    assert ahead.demand(1_519, WANTED) is None  # not at once
+    assert ahead.demand(1_519, WANTED) is None  # not immediately
     assert ahead.demand(1_520, WANTED) == 1_500
 
 
@@ -338,7 +338,7 @@ def test_gaps_leave_the_buffer_and_the_fetch_still_waits(ahead: ReadAhead) -> No
     assert not ahead.is_waiting
 
 
-# -- clients against an job with a round trip of half a second ----------------------------------------------------
+# -- clients and a job with a round trip of half a second -------------------------------------------------------------
 
 
 @dataclass
@@ -417,7 +417,7 @@ def test_demand_of_a_waiting_fetch_does_not_linger() -> None:
 def test_demand_lingers_while_the_buffer_outlasts_the_response() -> None:
     credit = Credit(1_000_000, LOCK_MS, linger_ms=300)
     credit.answered(Demand("d0", 0, WANTED, is_ahead=False), WANTED, 100)
-    assert credit.linger_ms(WANTED, 100) == 0  # who knows how fast the member is
+    assert credit.linger_ms(WANTED, 100) == 0  # the member's rate is unknown
     credit.handed_out(WANTED, 100)
     credit.waits(200, is_asked_ahead=False)  # 5 a ms
     assert [credit.linger_ms(buffered, 200) for buffered in (0, 1_500, 2_000, 2_500, 5_000)] == [0, 0, 100, 200, 300]
@@ -459,7 +459,9 @@ def test_pause_after_all_acknowledgements_does_not_lower_the_rate() -> None:
     credit.finished(250)  # 2 ms a record
     assert credit.at_once(WANTED, 60_000) == WANTED
     credit.handed_out(FIRST, 60_000)
-    assert credit.at_once(WANTED, 120_000) <= 50  # it had 125 for all of that minute, which are 25 in two fifths
+    assert (
+        credit.at_once(WANTED, 120_000) <= 50
+    )  # it had 125 for a minute, which is 50 in two fifths of the lock at most
 
 
 def test_client_with_one_fetch_a_second_waits_only_at_first() -> None:

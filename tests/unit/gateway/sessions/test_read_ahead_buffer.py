@@ -1,4 +1,4 @@
-"""Ranges and their locks, against a plain dict of offsets."""
+"""Ranges and their locks, compared with a plain dict of offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def expand(ranges: list[AcquiredRange]) -> dict[int, int]:
 
 
 def buffer_of(*grants: tuple[int, int, int, int]) -> ReadAheadBuffer:
-    """(first offset, last offset, delivery count, deadline) each."""
+    """Return (first offset, last offset, delivery count, deadline) of each range."""
     buffer = ReadAheadBuffer()
     for first, last, count, deadline_ms in grants:
         buffer.add([AcquiredRange(first, last, count)], deadline_ms)

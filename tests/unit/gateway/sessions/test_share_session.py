@@ -1,4 +1,4 @@
-"""Share sessions: epochs, topic lists, limits and connections, each rule and then all of them against a model."""
+"""Share sessions: epochs, topic lists, limits and connections. Each rule is tested alone, then all with a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = [TopicIdPartition(UUID(int=1 + i // 2), i % 2) for i in range(6)]
 
 
 def opened(limit: int = 10, partitions: int = 3) -> ShareSessionCache:
-    """Sessions with one of member `m` in group `g`, on connection 7; its next epoch is 1."""
+    """Return sessions with one of member `m` in group `g`, on connection 7; its next epoch is 1."""
     sessions = ShareSessionCache(limit)
     sessions.fetch("g", "m", 0, 7, P[:partitions])
     return sessions
@@ -88,8 +88,8 @@ def test_each_partition_of_a_session_is_answered_once() -> None:
     assert session.answer([]) == [P[0], P[1]]
     assert session.answer([]) == []
     sessions.fetch("g", "m", 1, 7, add=[P[1], P[2], P[3], P[4]], forget=[P[3]])
-    assert session.answer([P[1], P[3]]) == [P[2], P[4]]  # P[1] was there, and P[3] is not
-    assert session.answer([]) == [P[1]]  # whose error is over
+    assert session.answer([P[1], P[3]]) == [P[2], P[4]]  # P[1] is in the session, P[3] is not
+    assert session.answer([]) == [P[1]]  # its error is over
 
 
 def test_a_partition_that_was_forgotten_is_answered_again() -> None:
@@ -214,7 +214,7 @@ evictions = st.tuples(st.just("evict"), st.sampled_from(CONNECTIONS))
 
 
 class Model:
-    """The rules once more, as one dict: member -> [epoch, partitions, connection]."""
+    """A model of the rules as one dict: member -> [epoch, partitions, connection]."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, list[object]] = {}

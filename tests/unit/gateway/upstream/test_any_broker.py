@@ -1,4 +1,4 @@
-"""A port whose own broker is away: what every broker knows is had of another one."""
+"""A port whose own broker is unavailable: other brokers answer what any broker can."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN, OTHER = ALICE.node_id, 2
 
 
 def asked_in_turn(silent: set[int], away: set[int], node_ids: list[int]) -> tuple[list[int], Any]:
-    """Who is asked, at the port of broker 2, and the answer or error. A silent broker is there and never answers."""
+    """Return the brokers queried at the port of broker 2, and the result or error. A silent broker never responds."""
     asked: list[int] = []
 
     async def ask(node_id: int) -> str:
@@ -73,7 +73,7 @@ def test_only_broker_has_no_timeout(monkeypatch: pytest.MonkeyPatch, node_ids: l
 
 
 class TwoBrokers(ScriptedUpstream):
-    """The port's own is away."""
+    """The port's own broker is away."""
 
     def __init__(self) -> None:
         brokers = [SimpleNamespace(node_id=OTHER, host="b", port=9092, rack=None)]
@@ -96,7 +96,7 @@ class TwoBrokers(ScriptedUpstream):
 
 
 async def no_new_ports() -> None:
-    """All brokers have their ports."""
+    """Return listeners with a port for each broker."""
 
 
 def cluster_apis() -> ClusterApis:

@@ -1,4 +1,4 @@
-"""Which address stands for which broker."""
+"""The address that clients are sent for each broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One snapshot of the metadata for all who ask: how old it may be, and who asks for it."""
+"""One snapshot of the metadata for all callers: its age, and the requests for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def metadata(*topics: Any, version: int = VERSION) -> MetadataBytes:
 
 
 class Upstream:
-    """Shows `now`, when it is let answer."""
+    """Returns `now` once it is allowed to respond."""
 
     def __init__(self) -> None:
         self.now = metadata(topic("a"))
@@ -94,7 +94,7 @@ def test_equal_bytes_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_snapshot_requested_before_a_change_is_not_used_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even when it was on its way."""
+    """Not even if the request was in flight."""
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 60.0)
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[bool, list[str]]:

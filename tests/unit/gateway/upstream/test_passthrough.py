@@ -1,4 +1,4 @@
-"""What passes through: which requests have no response, and a broker that is not there."""
+"""Forwarded requests: those without a response, and an unavailable broker."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_pause_between_attempts_doubles_up_to_its_limit() -> None:
 
 
 class HangsUp(asyncio.Protocol):
-    """Whoever connects is hung up on; they are counted."""
+    """Close and count all connections."""
 
     def __init__(self, connections: list[int]) -> None:
         self._connections = connections
@@ -133,7 +133,7 @@ def test_callers_share_one_attempt_to_connect() -> None:
         attempts = len(connections)
         hasty = asyncio.ensure_future(kept.features())
         await asyncio.sleep(0)
-        hasty.cancel()  # one who goes does not take the attempt with him
+        hasty.cancel()  # a cancelled caller does not cancel the attempt
         second = await asyncio.gather(*(kept.features() for _ in range(100)), hasty, return_exceptions=True)
         server.close()
         return [*first, *second[:-1]], attempts, len(connections)  # type: ignore[list-item]
