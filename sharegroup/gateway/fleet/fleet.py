@@ -15,8 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sharegroup.gateway.fleet.known_gateways import KnownGateways
-from sharegroup.gateway.fleet.ring import after, before
+from sharegroup.gateway.fleet.known_gateways import KnownGateways, after, before
 from sharegroup.gateway.fleet.view import View, standby_at
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners

@@ -1,7 +1,13 @@
-"""The other gateways, as they announce themselves. PURE: no clock, no I/O."""
+"""The other gateways as they announce themselves, and their order. PURE: no clock, no I/O.
+
+The gateways form a ring in the order of their standby addresses, so that all of them agree on the order. Each gateway
+names its successor to its clients, and takes over the clients of its predecessor.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
@@ -44,3 +50,15 @@ class KnownGateways:
     def living(self, now_ms: int) -> dict[GatewayAddress, GatewayRow]:
         """Return the newest row of each living gateway."""
         return {standby: heard.row for standby, heard in self._entries.items() if now_ms < heard.until_ms}
+
+
+def after(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
+    """Return the next other gateway after `place`, which need not be a gateway; None if there is no other."""
+    others = sorted(gateway for gateway in gateways if gateway != place)
+    return others[bisect_right(others, place) % len(others)] if others else None
+
+
+def before(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
+    """Return the previous other gateway before `place`; None if there is no other."""
+    others = sorted(gateway for gateway in gateways if gateway != place)
+    return others[bisect_left(others, place) - 1] if others else None

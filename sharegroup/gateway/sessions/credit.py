@@ -26,8 +26,8 @@ observed behaviour of the member:
 
 from __future__ import annotations
 
-from sharegroup.gateway.sessions.consumption import Consumption
 from sharegroup.gateway.sessions.demands import Demand
+from sharegroup.gateway.sessions.member_pace import Consumption
 
 #: The part of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4

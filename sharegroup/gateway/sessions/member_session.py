@@ -17,8 +17,8 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import batches_from
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
 from sharegroup.gateway.records.slicing import Limits, Slice, alike_attempts, slice_response
+from sharegroup.gateway.sessions.member_pace import PollRhythm
 from sharegroup.gateway.sessions.member_partition import MemberPartition
-from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError

@@ -8,16 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
-from sharegroup.gateway.upstream.brokers import Brokers
-from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from kafka.protocol.api_message import ApiMessage
+
+from sharegroup.kafka_clients.connections.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import Response
 
 T = TypeVar("T")
 
 #: Timeout of each broker but the last. Clients wait at least 10 s for these responses.
 TIMEOUT_S = 3.0
+
+
+class Brokers(Protocol):
+    """Sends requests to brokers, with the identity of the gateway or of a client.
+
+    Methods raise UpstreamUnavailableError.
+    """
+
+    @property
+    def node_ids(self) -> Sequence[int]:
+        """The brokers of the newest metadata, sorted."""
+
+    async def ask(
+        self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
+    ) -> Response:
+        """Send a request to one broker, in the newest version that both sides support."""
+
+    async def features(self, node_id: int) -> Features:
+        """Return the APIs of a broker and their versions."""
 
 
 async def from_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from sharegroup.gateway.upstream.large_answers import read
+from sharegroup.gateway.upstream.all_metadata import read_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 
 #: How long a snapshot may be sent. A client that retries after a leader change waits 0.1 s (`retry.backoff.ms`).
@@ -69,7 +69,7 @@ class MetadataSnapshots:
         if known is not None and known == metadata:
             metadata = known
         else:
-            await read(len(metadata.body), metadata.cut)
+            await read_response(len(metadata.body), metadata.cut)
         self._newest[version] = _Snapshot(metadata, requested_s)
         return metadata
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.gateway.fleet.fleet import LIVES_MS, Fleet
-from sharegroup.gateway.fleet.known_gateways import KnownGateways
-from sharegroup.gateway.fleet.ring import after, before
+from sharegroup.gateway.fleet.known_gateways import KnownGateways, after, before
 from sharegroup.gateway.fleet.view import View, standby_at
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners

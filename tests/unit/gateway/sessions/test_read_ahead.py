@@ -459,9 +459,7 @@ def test_pause_after_all_acknowledgements_does_not_lower_the_rate() -> None:
     credit.finished(250)  # 2 ms a record
     assert credit.at_once(WANTED, 60_000) == WANTED
     credit.handed_out(FIRST, 60_000)
-    assert (
-        credit.at_once(WANTED, 120_000) <= 50
-    )  # it had 125 for a minute, which is 50 in two fifths of the lock at most
+    assert credit.at_once(WANTED, 120_000) <= 50  # 125 in that minute are 25 in two fifths
 
 
 def test_client_with_one_fetch_a_second_waits_only_at_first() -> None:

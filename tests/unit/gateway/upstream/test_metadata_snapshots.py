@@ -10,7 +10,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from sharegroup.gateway.upstream import metadata_snapshots
-from sharegroup.gateway.upstream.decoded_metadata import DecodedMetadata
+from sharegroup.gateway.upstream.all_metadata import DecodedMetadata
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
