@@ -72,7 +72,7 @@ class CellChannel:
         self._is_loading = False
         self._is_closing = False
         self._listening = asyncio.Event()
-        self._outage = OutageLog(logger, "failed to look up the job's topics", "the job's topics are available")
+        self._outage = OutageLog(logger, "failed to look up the job's topics", "the job's topics are looked up again")
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._appender = appender or RowAppender(cluster, settings, timeout_s)

@@ -70,7 +70,7 @@ class ResponseReader:
         self._partitions = ResponsePartitions(topic, key)
         self._listening, self._receive = listening, receive
         self._stopping = threading.Event()
-        self._outage = OutageLog(logger, "failed to read responses; retrying", "responses are read again")
+        self._outage = OutageLog(logger, "failed to read responses", "responses are read again")
         self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
 
     def start(self) -> None:

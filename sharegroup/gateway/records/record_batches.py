@@ -35,13 +35,6 @@ class CorruptRecordBatch(ShareGroupError, ValueError):
     """The broker sent bytes that are not record batches; neither the client nor this project is at fault."""
 
 
-class AbortedTransaction(NamedTuple):
-    """An entry of AbortedTransactions in a Fetch response with isolation level read_committed."""
-
-    producer_id: int
-    first_offset: int
-
-
 class RecordBatch(NamedTuple):
     """A complete batch: offsets base_offset..last_offset, and its bytes, header included, as a view into the response.
 

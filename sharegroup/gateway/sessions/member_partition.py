@@ -70,7 +70,7 @@ class MemberPartition:
     ) -> None:
         self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
         #: When the session of a static member was opened (-1: no such session), and the demand that reports it.
-        #: Only one demand does: a job that restarts from the tables does not know what the member got since then.
+        #: Only one does, because a job that restarts from the tables does not know what the member got since then.
         self._opened_ms, self._opening_id = -1, ""
         self.read_ahead = read_ahead
         self.holdings = Holdings()
