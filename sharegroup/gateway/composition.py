@@ -60,10 +60,7 @@ from sharegroup.security.listener import listener_name
 
 
 class Parts:
-    """The parts of one gateway, created but not started.
-
-    Must be created on the event loop. Raises InvalidConfigError.
-    """
+    """The parts of one gateway, created but not started. Create it on the event loop. Raises InvalidConfigError."""
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)

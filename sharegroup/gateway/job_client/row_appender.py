@@ -417,20 +417,14 @@ class _Leaders:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
     def connection(self, topic: str, partition: int) -> KeptConnection:
-        """Return the connection to the leader of a topic partition.
-
-        Raises UpstreamUnavailableError if there is none.
-        """
+        """Return the connection to the leader of a partition. Raises UpstreamUnavailableError if there is none."""
         leader = self._leader(topic, partition)
         if leader is None or leader.node_id < 0:
             raise UpstreamUnavailableError(f"partition {topic}-{partition} has no leader")
         return self._connections.to(leader.node_id)
 
     async def while_it_leads(self, topic: str, partition: int, attempt: Coroutine[Any, Any, Response]) -> Response:
-        """Return the leader's response.
-
-        Raises UpstreamUnavailableError, also if it is silent and another broker leads.
-        """
+        """Return the leader's response. Raises UpstreamUnavailableError, also if another broker leads meanwhile."""
         return await self._cluster.while_it_leads(partial(self._leader, topic, partition), attempt)
 
     def _leader(self, topic: str, partition: int) -> Leader | None:

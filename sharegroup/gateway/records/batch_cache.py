@@ -49,10 +49,7 @@ class LogPart(NamedTuple):
 
 
 class BatchCache:
-    """Chunks of topic partitions, up to `max_bytes`.
-
-    The newest one is kept whatever its size, for the read that requested it.
-    """
+    """Chunks of topic partitions, up to `max_bytes`. The newest one is kept whatever its size, for its reader."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

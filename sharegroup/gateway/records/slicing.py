@@ -98,7 +98,7 @@ def slice_response(
 
 
 class _Walk:
-    """Iterates over the offsets of `ranges`; adjacent ranges of one delivery count are merged.
+    """Iterates over the offsets of `ranges`, merging adjacent ones of one delivery count.
 
     `first` is the next offset.
     """

@@ -100,10 +100,7 @@ class Holdings:
         return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
     def asked(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
-        """Record the open request for `batches`.
-
-        Until its outcome is known, nothing about their offsets is answered early.
-        """
+        """Record the open request for `batches`. Until it is done, nothing about their offsets is answered early."""
         for first, last, _ in batches:
             for held_first, held_last, held in list(self._ranges.items(first, last)):
                 self._ranges.assign(held_first, held_last, held._replace(asked=request_id))

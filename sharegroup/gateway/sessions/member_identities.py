@@ -41,10 +41,7 @@ class MemberIdentities:
         self._changes = asyncio.Event()
 
     def name_of(self, group_id: str, client_id: str) -> str | None:
-        """Return the group instance id of a client.
-
-        None for a dynamic member, which includes a client without a client id.
-        """
+        """Return the group instance id of a client. None for a dynamic member, or a client without a client id."""
         if not client_id.strip() or not self._group_configs.group_config(group_id).client_id_as_instance_id:
             return None
         return client_id
@@ -63,10 +60,7 @@ class MemberIdentities:
         self._stored.pop(incarnation.shortened, None)
 
     def of(self, incarnation: SessionKey) -> Identity:
-        """Return the identity of an incarnation.
-
-        Without a stored id, it is a dynamic member with the id that it sends.
-        """
+        """Return the identity of an incarnation. Without a stored id, it is a dynamic member with its own id."""
         stored = self._stored.get(incarnation.shortened)
         return Identity(incarnation.member_id) if stored is None else Identity(stored, incarnation.member_id)
 

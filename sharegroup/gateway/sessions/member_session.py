@@ -236,10 +236,7 @@ class MemberSession:
         return partition is not None and partition.withdraw(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
-        """Read the log from `offset`; return False if that is not possible now.
-
-        The buffer may have changed afterwards.
-        """
+        """Read the log from `offset`; return False if that is impossible now. The buffer may change meanwhile."""
         if not self._reader.pause_s(position, offset):
             try:
                 await self._reader.read(position, offset)

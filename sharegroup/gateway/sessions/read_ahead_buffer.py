@@ -45,10 +45,7 @@ class ReadAheadBuffer:
         return self._size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Add the ranges that a demand acquired.
-
-        They replace overlapping ranges, because the newest response counts.
-        """
+        """Add the ranges that a demand acquired. They replace overlapping ranges, because they are newer."""
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))

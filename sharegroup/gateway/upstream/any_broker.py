@@ -23,10 +23,7 @@ TIMEOUT_S = 3.0
 
 
 class Brokers(Protocol):
-    """Sends requests to brokers, with the identity of the gateway or of a client.
-
-    Methods raise UpstreamUnavailableError.
-    """
+    """Sends requests as the gateway or as a client. Methods raise UpstreamUnavailableError."""
 
     @property
     def node_ids(self) -> Sequence[int]:
@@ -42,10 +39,7 @@ class Brokers(Protocol):
 
 
 async def from_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Return the first result of `ask`, trying `first_asked` and then the other brokers.
-
-    Raises the last broker's error.
-    """
+    """Return the first result of `ask`, trying `first_asked` and then the others. Raises the last broker's error."""
     *first, last = first_asked, *(node_id for node_id in brokers.node_ids if node_id != first_asked)
     for node_id in first:
         with contextlib.suppress(UpstreamUnavailableError, asyncio.TimeoutError):
