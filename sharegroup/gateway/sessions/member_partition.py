@@ -128,10 +128,7 @@ class MemberPartition:
             return
         if response.error_code:
             logger.warning(
-                "%s: fetch request for member %s failed: %s; retrying",
-                self.key,
-                self.member_id,
-                response.error_message,
+                "%s: fetch for member %s failed, retrying: %s", self.key, self.member_id, response.error_message
             )
             self._demand_failed(response.id)
             self.arrived()
@@ -200,10 +197,7 @@ class MemberPartition:
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
             logger.info(
-                "%s: locks nearly expired before %d records were sent to member %s; records released",
-                self.key,
-                records,
-                self.member_id,
+                "%s: %d records for member %s nearly expired; records released", self.key, records, self.member_id
             )
             self.give_back(expired)
 
@@ -257,7 +251,7 @@ class MemberPartition:
     def member_left(self) -> None:
         """Discard all state of a member that left its group; the job takes back everything that it held.
 
-        Later requests are appended behind that.
+        Later requests are appended after that row.
         """
         self.holdings.clear()
         self.give_back(self.read_ahead.close())
@@ -303,7 +297,9 @@ class MemberPartition:
             if self.holdings.are_past(batches):
                 problem = "the acknowledgement reaches past the records that were delivered"
                 return settled(ErrorCode.INVALID_REQUEST, problem)
-            return settled(ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records, or no longer")
+            return settled(
+                ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records, or their locks have expired"
+            )
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
         outcomes: list[Awaitable[AckResult]] = []
