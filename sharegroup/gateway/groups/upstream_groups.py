@@ -2,7 +2,7 @@
 
 In Kafka a name belongs to one group of any type. The upstream cluster does not know our share groups. So the gateway
 queries it before a share group is created, and rejects requests that would create a group of another type under a share
-group's name. The check is best effort, not a lock: if the coordinator does not respond in time, the name is free.
+group's name. The check is best effort, not a lock: without a response in time, no other group is assumed.
 """
 
 from __future__ import annotations

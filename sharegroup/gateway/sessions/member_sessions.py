@@ -163,18 +163,16 @@ class MemberSessions:
 
     def holds(self, connection_id: int) -> bool:
         """Return whether members of this connection have records that they may still acknowledge."""
-        return self._holds_locks(
+        return self._any_held(
             served for served in self._served.values() if served.session.connection_id == connection_id
         )
 
     def has_records(self, incarnation: SessionKey) -> bool:
         """Return whether a member has records that it may still acknowledge."""
         sessions = (cache.get(*incarnation) for cache in self._nodes.values())
-        return self._holds_locks(
-            self._served[found] for found in sessions if found is not None and found in self._served
-        )
+        return self._any_held(self._served[found] for found in sessions if found is not None and found in self._served)
 
-    def _holds_locks(self, members: Iterable[MemberSession]) -> bool:
+    def _any_held(self, members: Iterable[MemberSession]) -> bool:
         now_ms = self._job.now_ms()
         held = (held for served in members for part in served.parts for _, _, held in part.holdings)
         return any(now_ms < each.lock_deadline_ms for each in held)
@@ -238,9 +236,7 @@ class MemberSessions:
                 try:
                     self._on_topic_deleted(topic_id_of(row.topic_id))
                 except ValueError:
-                    logger.warning(
-                        "ignored the deletion of a topic reported by the job: invalid topic id %r", row.topic_id
-                    )
+                    logger.warning("ignored a topic deletion by the job: invalid topic id %r", row.topic_id)
 
     def _on_member_left(self, group_id: str, member_id: str) -> None:
         self._leases.end(group_id, member_id)

@@ -29,7 +29,7 @@ class ReadAhead:
         self._demands = Demands(lost_after_ms)
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
-        self._waiting_since_ms: int | None = None
+        self._no_records_since_ms: int | None = None
         #: The last offset of an incomplete record batch whose rest was requested.
         self._requested_rest_after: int | None = None
 
@@ -45,7 +45,9 @@ class ReadAhead:
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
         """Return whether a fetch waits and the client has received nothing from this share-partition for `for_ms`."""
-        return self._is_waiting and self._waiting_since_ms is not None and now_ms - self._waiting_since_ms >= for_ms
+        return (
+            self._is_waiting and self._no_records_since_ms is not None and now_ms - self._no_records_since_ms >= for_ms
+        )
 
     @property
     def _is_starved(self) -> bool:
@@ -74,15 +76,15 @@ class ReadAhead:
         self._buffer.take(gaps)
         shortest = self._buffer.take(acquired)
         if acquired:
-            self._is_waiting, self._waiting_since_ms = False, None
+            self._is_waiting, self._no_records_since_ms = False, None
             self.credit.handed_out(sum(last - first + 1 for first, last, _ in acquired), now_ms)
         return shortest
 
     def client_waits(self, now_ms: int) -> None:
         """Record that a fetch of the client waits, because the buffer is empty."""
         self._is_waiting = True
-        if self._waiting_since_ms is None:
-            self._waiting_since_ms = now_ms
+        if self._no_records_since_ms is None:
+            self._no_records_since_ms = now_ms
         self.credit.waits(now_ms, self._demands.is_ahead)
 
     def stopped_waiting(self) -> None:

@@ -54,10 +54,10 @@ class UpstreamConfigs:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):
             return {resource_of(item): described(resource_of(item), [], *_unsupported()) for item in resources}
-        upstream_request = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
+        message = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
         if version >= 3:
-            upstream_request.include_documentation = request.include_documentation
-        answer = await self._cluster.ask(node_id, upstream_request, DescribeConfigsResponse)
+            message.include_documentation = request.include_documentation
+        answer = await self._cluster.ask(node_id, message, DescribeConfigsResponse)
         return {resource_of(result): result for result in answer.results}
 
     async def alter(
@@ -67,27 +67,24 @@ class UpstreamConfigs:
         validate_only: bool,
     ) -> dict[Resource, ConfigResult]:
         """Alter configs and return {(type, name): (error code, message)}; `validate_only` alters nothing."""
-        upstream_request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        return await self._alter(node_id, upstream_request, IncrementalAlterConfigsResponse)
+        message = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        return await self._alter(node_id, message, IncrementalAlterConfigsResponse)
 
     async def replace(
         self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
     ) -> dict[Resource, ConfigResult]:
         """Set exactly these configs of each resource; returns the same as `alter`."""
-        upstream_request = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        return await self._alter(node_id, upstream_request, AlterConfigsResponse)
+        message = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        return await self._alter(node_id, message, AlterConfigsResponse)
 
     async def _alter(
-        self,
-        node_id: int,
-        upstream_request: Altering,
-        response: type[IncrementalAlterConfigsResponse | AlterConfigsResponse],
+        self, node_id: int, message: Altering, response: type[IncrementalAlterConfigsResponse | AlterConfigsResponse]
     ) -> dict[Resource, ConfigResult]:
-        if not upstream_request.resources:
+        if not message.resources:
             return {}
-        if not await self._offers(node_id, type(upstream_request)):
-            return {resource_of(item): _unsupported() for item in upstream_request.resources}
-        return results_of(await self._cluster.ask(node_id, upstream_request, response))
+        if not await self._offers(node_id, type(message)):
+            return {resource_of(item): _unsupported() for item in message.resources}
+        return results_of(await self._cluster.ask(node_id, message, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
         """Return (error code, resources) of these types, or of all types. Old brokers list only what they support."""
@@ -98,8 +95,8 @@ class UpstreamConfigs:
         version = ranges[request.API_KEY][1]
         if version < 1 and types and CLIENT_METRICS not in types:
             return 0, []
-        upstream_request = request(resource_types=list(types)) if version >= 1 else request()
-        answer = await self._cluster.ask(node_id, upstream_request, ListConfigResourcesResponse)
+        message = request(resource_types=list(types)) if version >= 1 else request()
+        answer = await self._cluster.ask(node_id, message, ListConfigResourcesResponse)
         if version < 1:
             return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
         return answer.error_code, [resource_of(found) for found in answer.config_resources]
