@@ -26,15 +26,15 @@ observed behaviour of the member:
 
 from __future__ import annotations
 
+from sharegroup.gateway.sessions.consumption import Consumption
 from sharegroup.gateway.sessions.demands import Demand
-from sharegroup.gateway.sessions.member_pace import Consumption
 
 #: The part of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4
 #: The first delivery of a member is at most this part of the records that it may hold, within a lower and an upper
 #: bound. At 200 ms a record, the upper bound takes 25 s.
-_FIRST_DELIVERY_PART, _MIN_FIRST_DELIVERY, _MAX_FIRST_DELIVERY = 16, 50, 125
-_MIN_GROWTH, _MAX_GROWTH = 2, 32
+_FIRST_PART, _LEAST_FIRST, _MOST_FIRST = 16, 50, 125
+_LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for. Half of it is left when a demand is sent and must outlast the response.
 _ROUND_TRIPS = 3
 #: Round trips for which records must be left after a demand has lingered, because the next one may be slower.
@@ -58,7 +58,7 @@ class Credit:
         self._wanted = self._target = 0
         self._last_was_full = self._ran_empty = self._is_idle = False
         self._round_trip_ms = 0.0
-        self._no_read_ahead_before_ms = 0
+        self._not_ahead_before_ms = 0
 
     @property
     def target(self) -> int:
@@ -69,16 +69,16 @@ class Credit:
 
     def wants(self, records: int, now_ms: int) -> None:
         """Set the number of records to request from the MaxRecords of a fetch."""
-        self._wanted = min(max(self._max_delivery(records, now_ms), self._min_records), self._limit)
+        self._wanted = min(max(self._most(records, now_ms), self._min_records), self._limit)
 
     def at_once(self, wanted: int, now_ms: int) -> int:
         """Return how many of the `wanted` records of a fetch that has just arrived may be sent to the member now."""
         self._consumption.asked(now_ms)
-        return self._max_delivery(wanted, now_ms)
+        return self._most(wanted, now_ms)
 
     def may_send(self, records: int, now_ms: int) -> bool:
         """Return whether `records` may be sent to the member at once."""
-        return self._max_delivery(records, now_ms) >= records
+        return self._most(records, now_ms) >= records
 
     @property
     def last_was_full(self) -> bool:
@@ -157,7 +157,7 @@ class Credit:
         """Limit read-ahead to `target` records and send none before `until_ms`, because other members wait."""
         self._target = max(self._wanted, target)
         self._last_was_full = False
-        self._no_read_ahead_before_ms = until_ms
+        self._not_ahead_before_ms = until_ms
 
     def _round_trip_of(self, demand: Demand, now_ms: int) -> float:
         """Return the round trip of a demand, as far as possible without the time that it lingered."""
@@ -166,25 +166,23 @@ class Credit:
             return took_ms
         return min(max(self._round_trip_ms, took_ms - demand.linger_ms), took_ms)
 
-    def _max_delivery(self, wanted: int, now_ms: int) -> int:
+    def _most(self, wanted: int, now_ms: int) -> int:
         if self._is_new:
-            return min(
-                wanted, max(_MIN_FIRST_DELIVERY, min(self._max_records // _FIRST_DELIVERY_PART, _MAX_FIRST_DELIVERY))
-            )
+            return min(wanted, max(_LEAST_FIRST, min(self._max_records // _FIRST_PART, _MOST_FIRST)))
         most = wanted if self._is_alone else min(wanted, self._limit // 2)
-        return max(1, most if self._consumption.rate(now_ms) is None else min(most, self._max_buffered(now_ms)))
+        return max(1, most if self._consumption.rate(now_ms) is None else min(most, self._lasting_here(now_ms)))
 
     def _may_read_ahead(self, now_ms: int) -> bool:
-        if self._is_idle or now_ms < self._no_read_ahead_before_ms:
+        if self._is_idle or now_ms < self._not_ahead_before_ms:
             return False
-        return self._max_buffered(now_ms) >= self._wanted
+        return self._lasting_here(now_ms) >= self._wanted
 
-    def _max_buffered(self, now_ms: int) -> int:
+    def _lasting_here(self, now_ms: int) -> int:
         """Return what the member consumes in the part of the lock duration for which records may be buffered."""
         return int((self._consumption.rate(now_ms) or 0.0) * PART_OF_LOCK * self._lock_duration_ms)
 
     def _bound(self, now_ms: int) -> int:
-        return min(self._limit, max(self._wanted, self._max_buffered(now_ms)))
+        return min(self._limit, max(self._wanted, self._lasting_here(now_ms)))
 
     def _grow(self, now_ms: int) -> None:
         """Raise the target, once per full response."""
@@ -196,6 +194,6 @@ class Credit:
             least_ms, lasting_ms = (2 * (self._linger_ms + n * self._round_trip_ms) for n in (1, _MARGIN_TRIPS))
         if not self._ran_empty and rate * least_ms <= self._target:
             return
-        growth = min(max(rate * lasting_ms, _MIN_GROWTH * self._target), _MAX_GROWTH * self._target)
+        growth = min(max(rate * lasting_ms, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
         self._target = min(int(growth), self._bound(now_ms))
         self._last_was_full = self._ran_empty = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 #: Lost demands whose response is still accepted. The locks of an older demand have expired by then.
-_MAX_UNANSWERED = 100
+_MOST_UNANSWERED = 100
 
 
 class Demand(NamedTuple):
@@ -52,7 +52,7 @@ class Demands:
     def sent(self, demand: Demand) -> None:
         """Add a demand that was sent to the job; it becomes the standing one."""
         self._standing = self._unanswered[demand.id] = demand
-        if len(self._unanswered) > _MAX_UNANSWERED:
+        if len(self._unanswered) > _MOST_UNANSWERED:
             del self._unanswered[next(iter(self._unanswered))]
 
     def answered(self, demand_id: str) -> Demand | None:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from sharegroup.gateway.wire.short_names import short
 
 #: Members kept in memory. Acknowledgements of an evicted member are answered by the job.
-MAX_KEPT = 100_000
+MAX_REMEMBERED = 100_000
 
 
 class Lease:
@@ -56,7 +56,7 @@ class MemberLeases:
         key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())
         self._leases.move_to_end(key)
-        if len(self._leases) > MAX_KEPT:
+        if len(self._leases) > MAX_REMEMBERED:
             self._leases.popitem(last=False)[1].end()
         return lease
 

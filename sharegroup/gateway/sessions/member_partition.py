@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 RETRY_MS = 1_000
 #: A range is not sent if its lock ends within this time, or within this part (1/n) of a short lock.
 MIN_LOCK_LEFT_MS = 2_000
-_LOCK_DIVISOR = 4
+_PART_OF_LOCK = 4
 
 AckResult = tuple[int, str | None]
 
@@ -77,7 +77,7 @@ class MemberPartition:
         self._job = job
         self.arrived = arrived
         self._demand_wait_ms = demand_wait_ms
-        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
+        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
         self._is_closed = self._is_released = False
 
     @property
@@ -90,18 +90,18 @@ class MemberPartition:
     def ask(self, now_ms: int, wanted: int) -> None:
         """Send a demand for `wanted` records and for read-ahead, unless one stands or nothing is missing."""
         if not self._is_closed:
-            self._send_demand(self.read_ahead.demand(now_ms, wanted), now_ms)
+            self._demand(self.read_ahead.demand(now_ms, wanted), now_ms)
 
     @property
     def is_in_use(self) -> bool:
         """Whether the member holds or waits for records."""
         return bool(self.read_ahead.is_waiting or self.read_ahead.buffered or self.holdings)
 
-    def _send_demand(self, records: int | None, now_ms: int) -> None:
+    def _demand(self, records: int | None, now_ms: int) -> None:
         if records is None:
             return
         request = FetchRequest(
-            *self._row_header(self._job.reply_to),
+            *self._named(self._job.reply_to),
             max_records=records,
             max_wait_ms=self._demand_wait_ms,
             is_static=self.is_static,
@@ -111,9 +111,9 @@ class MemberPartition:
         self._opening_id = self._opening_id or request.id
         self.read_ahead.sent(request.id, records, now_ms, request.linger_ms)
         self._job.subscribe(request.id, self._receive)
-        self._job.append_soon(request, lambda: self._demand_failed(request.id))
+        self._job.append_soon(request, lambda: self._refused(request.id))
 
-    def _demand_failed(self, demand_id: str) -> None:
+    def _refused(self, demand_id: str) -> None:
         self._job.unsubscribe(demand_id)
         if demand_id == self._opening_id:
             self._opening_id = ""
@@ -130,7 +130,7 @@ class MemberPartition:
             logger.warning(
                 "%s: fetch for member %s failed, retrying: %s", self.key, self.member_id, response.error_message
             )
-            self._demand_failed(response.id)
+            self._refused(response.id)
             self.arrived()
             return
         now_ms = self._job.now_ms()
@@ -143,7 +143,7 @@ class MemberPartition:
         ):
             self.give_back(response.acquired)
         elif response.acquired:
-            self._send_demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to start
+            self._demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to start
         self.arrived()
 
     def take(self, taken: Slice, now_ms: int) -> int | None:
@@ -161,7 +161,7 @@ class MemberPartition:
     def awaits_rest(self, taken: Slice, now_ms: int) -> bool:
         """Return whether to wait for the rest of the record batch in which the slice ends; requests it if needed."""
         records = self.read_ahead.rest_of_batch(taken.acquired, taken.rest_of_batch, now_ms) if taken.acquired else None
-        self._send_demand(records or None, now_ms)
+        self._demand(records or None, now_ms)
         return records is not None
 
     def withdraw(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
@@ -189,7 +189,7 @@ class MemberPartition:
     def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
         """Unacquire ranges that never left the gateway: available again, and the delivery does not count."""
         for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
-            self._job.append_soon(UnacquireRequest(*self._row_header(), acquired=acquired))
+            self._job.append_soon(UnacquireRequest(*self._named(), acquired=acquired))
 
     def expire(self, now_ms: int) -> None:
         """Unacquire buffered records whose locks have nearly expired, because the member could not use them."""
@@ -224,7 +224,7 @@ class MemberPartition:
         if self.is_static:
             self._opened_ms, self._opening_id = self._job.now_ms(), ""
             return
-        self._job.append_soon(ReleaseMemberRequest(*self._row_header(), opened_ms=self._job.now_ms()))
+        self._job.append_soon(ReleaseMemberRequest(*self._named(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
         """End the session: release what the member was sent, and unacquire the read-ahead."""
@@ -237,9 +237,7 @@ class MemberPartition:
             self.give_back(ahead)  # then wider ranges may describe what was delivered
             delivered = _widened(delivered, MAX_RANGES_PER_ROW)
         requester = self._job.reply_to
-        self._job.append_soon(
-            ReleaseMemberRequest(*self._row_header(), delivered=tuple(delivered), requester=requester)
-        )
+        self._job.append_soon(ReleaseMemberRequest(*self._named(), delivered=tuple(delivered), requester=requester))
 
     def leave(self) -> None:
         """Stop fetching this share-partition; the member keeps what it was sent."""
@@ -306,10 +304,10 @@ class MemberPartition:
         reply_to = "" if is_early else self._job.reply_to
         for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack, reply_to):
             if not is_early:
-                outcomes.append(self._answer_by_job(row, self._job.ask(row)))
+                outcomes.append(self._by_the_job(row, self._job.ask(row)))
             else:
                 try:
-                    outcomes.append(self._answer_early(row, self._job.append(row), held, lease))
+                    outcomes.append(self._early(row, self._job.append(row), held, lease))
                 except JobUnavailableError as error:
                     outcomes.append(settled(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                     break  # the client can send the rest again as well
@@ -328,7 +326,7 @@ class MemberPartition:
     ) -> list[AcknowledgeRequest]:
         return [
             AcknowledgeRequest(
-                *self._row_header(reply_to),
+                *self._named(reply_to),
                 batches=part,
                 acquired=granted,
                 lock_deadline_ms=lock_deadline_ms,
@@ -338,9 +336,7 @@ class MemberPartition:
             for part, granted in acknowledgement_rows(batches, grants)
         ]
 
-    async def _answer_early(
-        self, row: AcknowledgeRequest, appended: Awaitable[int], held: Held, lease: Lease
-    ) -> AckResult:
+    async def _early(self, row: AcknowledgeRequest, appended: Awaitable[int], held: Held, lease: Lease) -> AckResult:
         try:
             append_ms = await appended
         except JobUnavailableError as error:
@@ -354,7 +350,7 @@ class MemberPartition:
         self.holdings.accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
 
-    async def _answer_by_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
+    async def _by_the_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
         try:
             answer = await answered
         except JobUnavailableError as error:
@@ -365,7 +361,7 @@ class MemberPartition:
             self.holdings.accepted(row.batches, row.id, renewed_ms)
         return answer.error_code, answer.error_message
 
-    def _row_header(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
+    def _named(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
         """Return the first fields of each row about the member."""
         return self._job.new_id(), *self.key, self.member_id, -1, reply_to, self._incarnation_id
 

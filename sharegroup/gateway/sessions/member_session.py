@@ -17,8 +17,8 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import batches_from
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
 from sharegroup.gateway.records.slicing import Limits, Slice, alike_attempts, slice_response
-from sharegroup.gateway.sessions.member_pace import PollRhythm
 from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
@@ -27,7 +27,7 @@ from sharegroup.types import AcquiredRange
 logger = logging.getLogger(__name__)
 
 #: Limit of one partition in one response, because batches beyond MaxRecords cost time on the event loop.
-MAX_PARTITION_BYTES = 1_048_576
+MAX_PART_BYTES = 1_048_576
 
 
 class PartRecords(NamedTuple):
@@ -63,11 +63,11 @@ class MemberSession:
         self.session = session
         self.rhythm = PollRhythm()
         self._reader = reader
-        self._create = make
+        self._make = make
         self._group_config = group_config
         self._partitions: dict[TopicIdPartition, MemberPartition] = {}
-        self._changes = asyncio.Event()
-        self._retry_s: float | None = None
+        self._news = asyncio.Event()
+        self._look_again_s: float | None = None
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class MemberSession:
         """Return the MemberPartition of a share-partition; creates it if needed."""
         found = self._partitions.get(key)
         if found is None:
-            found = self._partitions[key] = self._create(key, self._changes.set)
+            found = self._partitions[key] = self._make(key, self._news.set)
         return found
 
     def open(self, partitions: Sequence[TopicIdPartition]) -> None:
@@ -96,12 +96,12 @@ class MemberSession:
 
     def hand_over(self, key: TopicIdPartition) -> MemberPartition:
         """Remove and return a partition that the member now fetches through another session."""
-        self._changes.set()
+        self._news.set()
         return self._partitions.pop(key)
 
     def take_over(self, key: TopicIdPartition, partition: MemberPartition) -> None:
         """Add a partition that another session of the member has removed."""
-        partition.arrived = self._changes.set
+        partition.arrived = self._news.set
         self._partitions[key] = partition
 
     def topic_deleted(self, topic_id: UUID) -> None:
@@ -112,19 +112,19 @@ class MemberSession:
     def look_again(self, key: TopicIdPartition) -> None:
         """Wake a waiting fetch, because the partition has a new leader or the topic is gone."""
         if key in self._partitions:
-            self._changes.set()
+            self._news.set()
 
     def new_leader(self) -> None:
         """Send all standing demands again, because a restarted job may not have them."""
         for partition in self._partitions.values():
             partition.read_ahead.lost()
-        self._changes.set()
+        self._news.set()
 
     def drain(self) -> None:
         """Deliver no more records: unacquire the read-ahead, and whatever still arrives."""
         for partition in self._partitions.values():
             partition.drain()
-        self._changes.set()
+        self._news.set()
 
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
         """Unacquire records whose locks nearly expired, of partitions no longer fetched, and of an idle member."""
@@ -160,14 +160,14 @@ class MemberSession:
 
     def clear_news(self) -> None:
         """Reset the event, so that only later changes end the next `wait`."""
-        self._changes.clear()
-        self._retry_s = None
+        self._news.clear()
+        self._look_again_s = None
 
     async def wait(self, timeout_s: float) -> None:
         """Wait until a partition has changes or a failed read may be retried, for at most `timeout_s`."""
-        retry_s = self._retry_s
+        again_s = self._look_again_s
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changes.wait(), timeout_s if retry_s is None else min(retry_s, timeout_s))
+            await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
         """Return whether the buffer of a partition is empty; the fetch then counts as waiting for it."""
@@ -199,7 +199,7 @@ class MemberSession:
         """
         partition = self.partition(key)
         buffer = partition.read_ahead
-        most = min(limits.max_bytes, MAX_PARTITION_BYTES)
+        most = min(limits.max_bytes, MAX_PART_BYTES)
         while True:
             partition.expire(now_ms())
             ranges, read_committed = buffer.part()
@@ -247,8 +247,8 @@ class MemberSession:
                     return True
             except UpstreamUnavailableError as error:
                 logger.warning("%s at offset %d: %s", partition.key, offset, error)
-        retry_s = self._reader.pause_s(position, offset)
-        self._retry_s = retry_s if self._retry_s is None else min(retry_s, self._retry_s)
+        again_s = self._reader.pause_s(position, offset)
+        self._look_again_s = again_s if self._look_again_s is None else min(again_s, self._look_again_s)
         return False
 
     def _read_on(self, ranges: Sequence[AcquiredRange], position: LogPosition, covered_to: int) -> None:

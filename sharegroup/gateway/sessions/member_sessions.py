@@ -70,7 +70,7 @@ class MemberSessions:
     ) -> None:
         self._config, self._group_configs, self._job, self._cluster = config, group_configs, job, cluster
         self._leases, self._identities = leases, identities
-        self._next_share_ms = 0
+        self._share_again_ms = 0
         self._cache = BatchCache(config.gateway.batch_cache_max_bytes)
         self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
@@ -81,9 +81,9 @@ class MemberSessions:
         self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Whether this gateway delivers no more records.
         self.is_draining = False
-        job.on_broadcast(self._on_broadcast)
+        job.on_broadcast(self._heard)
         job.on_wanted(self._wanted_elsewhere)
-        cluster.watch(self._on_leader_change)
+        cluster.watch(self._leader_changed)
 
     def node(self, node_id: int) -> ShareSessionCache:
         """Return the sessions at one node."""
@@ -163,16 +163,14 @@ class MemberSessions:
 
     def holds(self, connection_id: int) -> bool:
         """Return whether members of this connection have records that they may still acknowledge."""
-        return self._any_held(
-            served for served in self._served.values() if served.session.connection_id == connection_id
-        )
+        return self._hold(served for served in self._served.values() if served.session.connection_id == connection_id)
 
-    def has_records(self, incarnation: SessionKey) -> bool:
+    def has_records(self, process: SessionKey) -> bool:
         """Return whether a member has records that it may still acknowledge."""
-        sessions = (cache.get(*incarnation) for cache in self._nodes.values())
-        return self._any_held(self._served[found] for found in sessions if found is not None and found in self._served)
+        sessions = (cache.get(*process) for cache in self._nodes.values())
+        return self._hold(self._served[found] for found in sessions if found is not None and found in self._served)
 
-    def _any_held(self, members: Iterable[MemberSession]) -> bool:
+    def _hold(self, members: Iterable[MemberSession]) -> bool:
         now_ms = self._job.now_ms()
         held = (held for served in members for part in served.parts for _, _, held in part.holdings)
         return any(now_ms < each.lock_deadline_ms for each in held)
@@ -190,8 +188,8 @@ class MemberSessions:
             lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
             served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
         parts = [part for served in self._served.values() for part in served.parts]
-        if now_ms >= self._next_share_ms:
-            self._next_share_ms = now_ms + SHARE_INTERVAL_MS
+        if now_ms >= self._share_again_ms:
+            self._share_again_ms = now_ms + SHARE_INTERVAL_MS
             self._share_locks(parts)
         waiting = {part.key for part in parts if part.read_ahead.has_waited(now_ms, KEEP_MS)}
         for part in parts:
@@ -225,34 +223,34 @@ class MemberSessions:
 
     # -- broadcasts of the job -----------------------------------------------------------------------------------------
 
-    def _on_broadcast(self, row: Broadcast) -> None:
+    def _heard(self, row: Broadcast) -> None:
         match row:
             case NewLeaderBroadcast():
                 for served in self._served.values():
                     served.new_leader()
             case MemberLeftBroadcast():
-                self._on_member_left(row.group_id, row.member_id)
+                self._member_left(row.group_id, row.member_id)
             case TopicDeletedBroadcast():
                 try:
-                    self._on_topic_deleted(topic_id_of(row.topic_id))
+                    self._topic_deleted(topic_id_of(row.topic_id))
                 except ValueError:
                     logger.warning("ignored a topic deletion by the job: invalid topic id %r", row.topic_id)
 
-    def _on_member_left(self, group_id: str, member_id: str) -> None:
+    def _member_left(self, group_id: str, member_id: str) -> None:
         self._leases.end(group_id, member_id)
         for served in self._served.values():
             for part in served.parts:
                 if (part.key.group_id, part.member_id) == (group_id, member_id):
                     part.member_left()
 
-    def _on_topic_deleted(self, topic_id: UUID) -> None:
+    def _topic_deleted(self, topic_id: UUID) -> None:
         self._cluster.deleted(topic_id)
         for served in self._served.values():
             served.topic_deleted(topic_id)
         for owner in [owner for owner in self._owners if owner[1].topic_id == topic_id]:
             del self._owners[owner]
 
-    def _on_leader_change(self, topic_id: UUID, partition: int) -> None:
+    def _leader_changed(self, topic_id: UUID, partition: int) -> None:
         for served in self._served.values():
             served.look_again(TopicIdPartition(topic_id, partition))
 

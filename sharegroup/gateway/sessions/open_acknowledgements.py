@@ -31,17 +31,17 @@ class OpenAcknowledgements:
         #: For members that leave while they hold records. Done when they acknowledge or close a share session.
         self._changes: OpenOutcomes[SessionKey] = OpenOutcomes()
 
-    def add(self, incarnation: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
+    def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
         """Keep these outcomes until each is done."""
         for outcome in outcomes:
-            self._open.add(incarnation, outcome)
-        self.changed(incarnation)
+            self._open.add(process, outcome)
+        self.changed(process)
 
-    def changed(self, incarnation: SessionKey) -> None:
+    def changed(self, process: SessionKey) -> None:
         """Wake a waiting leave, because the member has acknowledged or has closed a share session."""
-        self._changes.end(incarnation)
+        self._changes.end(process)
 
-    async def wait(self, incarnation: SessionKey) -> None:
+    async def wait(self, process: SessionKey) -> None:
         """Wait until the outcomes are known. Each is done by its timeout at the latest.
 
         The acknowledgements may still be on their way on another connection. A member that holds records has `GRACE_S`
@@ -49,11 +49,11 @@ class OpenAcknowledgements:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
-                await self._until_acknowledged(incarnation)
-        await self._open.wait([incarnation])
+                await self._until_acknowledged(process)
+        await self._open.wait([process])
 
-    async def _until_acknowledged(self, incarnation: SessionKey) -> None:
-        while incarnation not in self._open and self._holds(incarnation):
+    async def _until_acknowledged(self, process: SessionKey) -> None:
+        while process not in self._open and self._holds(process):
             change = asyncio.get_running_loop().create_future()
-            self._changes.add(incarnation, change)
+            self._changes.add(process, change)
             await change

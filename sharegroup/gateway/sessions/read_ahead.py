@@ -29,9 +29,9 @@ class ReadAhead:
         self._demands = Demands(lost_after_ms)
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
-        self._no_records_since_ms: int | None = None
+        self._without_since_ms: int | None = None
         #: The last offset of an incomplete record batch whose rest was requested.
-        self._requested_rest_after: int | None = None
+        self._rest_behind: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -45,12 +45,10 @@ class ReadAhead:
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
         """Return whether a fetch waits and the client has received nothing from this share-partition for `for_ms`."""
-        return (
-            self._is_waiting and self._no_records_since_ms is not None and now_ms - self._no_records_since_ms >= for_ms
-        )
+        return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
-    def _is_starved(self) -> bool:
+    def _is_in_need(self) -> bool:
         return self._is_waiting and not self.buffered
 
     # -- the client's side -----------------------------------------------------------------------------------------
@@ -76,15 +74,15 @@ class ReadAhead:
         self._buffer.take(gaps)
         shortest = self._buffer.take(acquired)
         if acquired:
-            self._is_waiting, self._no_records_since_ms = False, None
+            self._is_waiting, self._without_since_ms = False, None
             self.credit.handed_out(sum(last - first + 1 for first, last, _ in acquired), now_ms)
         return shortest
 
     def client_waits(self, now_ms: int) -> None:
         """Record that a fetch of the client waits, because the buffer is empty."""
         self._is_waiting = True
-        if self._no_records_since_ms is None:
-            self._no_records_since_ms = now_ms
+        if self._without_since_ms is None:
+            self._without_since_ms = now_ms
         self.credit.waits(now_ms, self._demands.is_ahead)
 
     def stopped_waiting(self) -> None:
@@ -102,7 +100,7 @@ class ReadAhead:
             self.credit.wants(wanted, now_ms)
         if not self._demands.may_send(now_ms):
             return None
-        return self.credit.missing(self.buffered, self._is_starved, now_ms)
+        return self.credit.missing(self.buffered, self._is_in_need, now_ms)
 
     def rest_of_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
         """Return how many records to request to complete the record batch in which `part` ends; `rest` are missing.
@@ -111,23 +109,23 @@ class ReadAhead:
         members hold is not waited for, nor one that would exceed what the member may be sent at once.
         """
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
-        if self._requested_rest_after == last_offset:
+        if self._rest_behind == last_offset:
             return 0 if self._demands.is_standing else None
         may_send = self.credit.last_was_full and self.credit.may_send(records + rest, now_ms)
         if not rest or records < self.buffered or not may_send:
             return None
-        self._requested_rest_after = last_offset
+        self._rest_behind = last_offset
         if self._demands.may_send(now_ms):
             return rest
         return 0 if self._demands.is_standing else None
 
     def linger_ms(self, now_ms: int) -> int:
         """Return how long the demand may wait at the job for others."""
-        return 0 if self._is_starved else self.credit.linger_ms(self.buffered, now_ms)
+        return 0 if self._is_in_need else self.credit.linger_ms(self.buffered, now_ms)
 
     def sent(self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0) -> None:
         """Record a demand that was sent to the job; one stands at a time."""
-        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_starved, linger_ms))
+        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need, linger_ms))
         self.credit.sent()
 
     def refused(self, demand_id: str, now_ms: int, retry_ms: int) -> None:

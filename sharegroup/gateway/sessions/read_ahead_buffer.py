@@ -51,15 +51,15 @@ class ReadAheadBuffer:
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
             self._count(lock_deadline_ms, last - first + 1)
 
-    def ranges(self, max_ranges: int) -> list[AcquiredRange]:
-        """Return the first `max_ranges` ranges, ascending; they stay until `take`."""
-        return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, max_ranges)]
+    def ranges(self, most: int) -> list[AcquiredRange]:
+        """Return the first `most` ranges, ascending; they stay until `take`."""
+        return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
 
-    def part(self, max_ranges: int) -> BufferPart:
-        """Return the first ranges with the same isolation level, at max_ranges `max_ranges`; they stay until `take`."""
+    def part(self, most: int) -> BufferPart:
+        """Return the first ranges with the same isolation level, at max_ranges `most`; they stay until `take`."""
         ranges: list[AcquiredRange] = []
         read_committed = False
-        for first, last, delivery in islice(self._ranges, max_ranges):
+        for first, last, delivery in islice(self._ranges, most):
             if not ranges:
                 read_committed = delivery.read_committed
             elif delivery.read_committed != read_committed:

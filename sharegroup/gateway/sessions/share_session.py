@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.wire.short_names import LONGEST, short
-from sharegroup.protocol.rows.row_fields import MAX_MEMBER_ID_LENGTH
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
+MAX_MEMBER_ID_LENGTH = 36
 #: Partitions of one session: more than a broker should lead (Kafka recommends 4,000). Each fetch iterates over all.
 MAX_PARTITIONS = 10_000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.gateway.sessions.member_pace import Consumption
+from sharegroup.gateway.sessions.consumption import Consumption
 
 
 def test_rate_is_unknown_before_the_second_fetch() -> None:

@@ -86,7 +86,7 @@ def test_dynamic_member_needs_no_stored_identity() -> None:
 
 
 def test_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_identities, "MAX_KEPT", 2)
+    monkeypatch.setattr(member_identities, "MAX_REMEMBERED", 2)
     known = identities()
     for process in ("p1", "p2", "p1", "p3"):
         known.joined(SessionKey("named", process), "stored")

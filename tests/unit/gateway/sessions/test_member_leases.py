@@ -50,7 +50,7 @@ def test_ended_lease_stays_ended_and_a_new_one_may_begin() -> None:
 
 
 def test_number_of_leases_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_leases, "MAX_KEPT", 2)
+    monkeypatch.setattr(member_leases, "MAX_REMEMBERED", 2)
     leases = MemberLeases()
     held = [leases.begin("g", name) for name in ("a", "b", "a", "c")]
     for lease in held:

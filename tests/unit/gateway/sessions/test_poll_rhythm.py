@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.gateway.sessions.member_pace import PollRhythm
+from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 
 LEAST, MOST = 500, 10_000
 

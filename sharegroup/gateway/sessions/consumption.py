@@ -1,0 +1,49 @@
+"""The rate at which a member consumes records when the member itself sets the pace. No clock: `now_ms` is passed in."""
+
+from __future__ import annotations
+
+#: Length of the averaging period, in milliseconds. It covers many fetches of a fast member.
+MEMORY_MS = 1_000
+
+
+class Consumption:
+    """Measures records per millisecond between a delivery and the member's next fetch or last acknowledgement.
+
+    The time that the member waits for records is excluded, because it depends on the speed of the job. A pause longer
+    than the last delivery accounts for lowers the rate immediately, so the rate of a member that stopped goes down.
+    """
+
+    def __init__(self) -> None:
+        self._records = 0.0
+        self._busy_ms = 0.0
+        self._handed_out = 0
+        self._since_ms: int | None = None
+
+    def handed_out(self, records: int, now_ms: int) -> None:
+        """Record that `records` were delivered; the member is busy with them from now on."""
+        self.asked(now_ms)
+        self._handed_out, self._since_ms = records, now_ms
+
+    def asked(self, now_ms: int) -> None:
+        """Record that the member has finished its last delivery.
+
+        It has sent a fetch, or has acknowledged all records that it holds.
+        """
+        if self._since_ms is None:
+            return
+        self._records += self._handed_out
+        self._busy_ms += max(0, now_ms - self._since_ms)
+        self._since_ms = None
+        if self._busy_ms > MEMORY_MS:
+            self._records *= MEMORY_MS / self._busy_ms
+            self._busy_ms = float(MEMORY_MS)
+
+    def rate(self, now_ms: int) -> float | None:
+        """Return the rate in records per millisecond, or None before the member has finished its first delivery."""
+        if not self._records:
+            return None
+        rate = self._records / max(1.0, self._busy_ms)
+        if self._since_ms is None:
+            return rate
+        pause_ms = max(0, now_ms - self._since_ms)
+        return min(rate, (self._records + self._handed_out) / max(1.0, self._busy_ms + pause_ms))

@@ -1,0 +1,56 @@
+"""The usual time between a member's fetches, and whether it has been away for longer. No clock, no I/O."""
+
+from __future__ import annotations
+
+#: A member that has been away for this number of its usual intervals is idle.
+SEVERAL = 4
+
+
+class PollRhythm:
+    """Measures the fetches of one session, between which the member processes records. All times are milliseconds.
+
+    Only pauses after records count, because a member that got none fetches again immediately. The usual pause rises
+    with one longer pause and falls slowly. A member that got more records than before may take longer in proportion.
+    """
+
+    def __init__(self) -> None:
+        self._here = 0
+        self._left_ms: int | None = None
+        self._handed_out = 0
+        self._usual_ms: float | None = None
+        self._ms_a_record = 0.0
+
+    def came(self, now_ms: int) -> None:
+        """Record the start of a fetch."""
+        self._here += 1
+        if self._left_ms is None:
+            return
+        if self._handed_out:
+            away_ms = float(max(0, now_ms - self._left_ms))
+            self._usual_ms = _usual(self._usual_ms or 0.0, away_ms)
+            self._ms_a_record = _usual(self._ms_a_record, away_ms / self._handed_out)
+        self._left_ms = None
+
+    def went(self, records: int, now_ms: int) -> None:
+        """Record the end of a fetch, with its number of records."""
+        self._here -= 1
+        if not self._here:
+            self._left_ms, self._handed_out = now_ms, records
+
+    def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
+        """Return whether the member has been away for several of its usual intervals.
+
+        Never before `least_ms`, always after `most_ms`. A member that has not fetched again at all becomes idle after
+        `most_ms`.
+        """
+        if self._left_ms is None:
+            return False
+        limit_ms = float(most_ms)
+        if self._usual_ms is not None:
+            own_ms = max(self._usual_ms, self._handed_out * self._ms_a_record)
+            limit_ms = min(limit_ms, max(least_ms, SEVERAL * own_ms))
+        return now_ms - self._left_ms >= limit_ms
+
+
+def _usual(before: float, newest: float) -> float:
+    return max(newest, (before + newest) / 2)
