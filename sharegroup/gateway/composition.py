@@ -1,4 +1,4 @@
-"""What a gateway is made of, and who is given what: each part knows only those on floors below its own."""
+"""The parts of a gateway and the references between them. Each part depends only on parts of lower layers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from sharegroup.security.listener import listener_name
 
 
 class Parts:
-    """The parts of one gateway, made and not started. To be made on the event loop. Raises InvalidConfigError."""
+    """The parts of one gateway, created but not started. Create it on the event loop. Raises InvalidConfigError."""
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
@@ -71,7 +71,7 @@ class Parts:
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
         job = _job_channel(config, settings, self.cluster)
         self.job: JobChannel = job
-        #: To each cell's job, for metrics.
+        #: The channel to the job of each cell, for metrics.
         self.channels: Mapping[str, CellChannel] = job.cells
         self.reachability = Reachability()
         self.fleet = Fleet(job, self.listeners, self.reachability, listener_name(config.gateway))
@@ -113,7 +113,7 @@ class Parts:
         self.ports.serve_with(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:
-        """{api key: (request message, handler)}"""
+        """Return {api key: (request message, handler)}."""
         cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_of)
         heartbeat = ShareGroupHeartbeat(
             self.job,
@@ -156,7 +156,7 @@ class Parts:
         return [listing.group_id for listing in await self._stored.listings()]
 
     def look_at_security(self) -> None:
-        """Read again what has changed of certificates, users, keys and rights. Blocks."""
+        """Reload certificates, users, keys and ACLs that have changed. Blocks."""
         self._security.look()
 
     def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
@@ -167,7 +167,7 @@ class Parts:
 
 
 def _connection_limits(config: GatewayConfig) -> AddressLimits:
-    """As the configuration says, as far as the process has descriptors for it."""
+    """Return the configured limits, reduced to the file descriptors that the process may open."""
     return AddressLimits(
         connections_within(raise_limit(), config.max_connections),
         config.max_connections_per_ip,
@@ -186,7 +186,7 @@ def _quotas(config: GatewayConfig) -> Quotas:
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:
-    """To the one job there is, or to each cell's."""
+    """Return the channel to the one job, or to the jobs of all cells."""
     timeout_s = config.gateway.job_timeout_ms / 1000
     if not config.cells.names:
         return CellChannel(settings, RowTopics(*config.job.topics), timeout_s, cluster)

@@ -1,4 +1,4 @@
-"""The gateway as a whole: its start, its upkeep and its end. What it is made of is in `composition`."""
+"""The gateway process: start, periodic work, drain and stop. `composition` creates its parts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sharegroup.gateway.shown_metrics import TICK_S, ShownMetrics
 logger = logging.getLogger(__name__)
 
 UPKEEP_INTERVAL_S, FLEET_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 0.5, 1.0, 30.0
-#: How often files of users, rights and certificates are looked at.
+#: How often the files of users, ACLs and certificates are checked for changes.
 SECURITY_INTERVAL_S = 1.0
 
 
 class Gateway:
-    """`start` opens the ports, `stop` closes them; between the two it serves. One event loop; made on it."""
+    """A gateway on one event loop, on which it must be created. It serves clients between `start` and `stop`."""
 
     def __init__(self, config: Config) -> None:
         self.parts = Parts(config)
@@ -38,7 +38,7 @@ class Gateway:
         self._metrics.start(self._config.metrics_host, self._config.metrics_port)
         parts.job.start()
         await parts.cluster.refresh()
-        await parts.group_configs.refresh()  # before the first fetch: a group may be a read_committed one
+        await parts.group_configs.refresh()  # before the first fetch, because a group may be read_committed
         await parts.ports.open()
         self._metrics.listening()
         upkeep: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
@@ -50,12 +50,12 @@ class Gateway:
             (FLEET_INTERVAL_S, parts.fleet.upkeep),
             (TICK_S, self._metrics.tick),
         ]
-        self._tasks = [asyncio.ensure_future(_each(interval_s, work)) for interval_s, work in upkeep]
+        self._tasks = [asyncio.ensure_future(_run_periodically(interval_s, work)) for interval_s, work in upkeep]
 
     async def drain(self) -> None:
-        """Have the clients go to other gateways, each when it has acknowledged what it holds, before `stop`.
+        """Move the clients to other gateways before `stop`, each after it has acknowledged the records that it holds.
 
-        Takes `gateway.drain.timeout.ms` at most, and a moment to tell the other gateways.
+        Takes at most `gateway.drain.timeout.ms`, plus the time to send the last row to the other gateways.
         """
         parts = self.parts
         self._metrics.draining()
@@ -63,20 +63,23 @@ class Gateway:
         parts.share.sessions.drain()
         await parts.fleet.leave(parts.share.sessions.holds)
         if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
-            logger.warning("%d clients have not finished in time: what they hold goes back", len(parts.connections))
+            logger.warning(
+                "drain timeout expired: %d clients have not finished; records released",
+                len(parts.connections),
+            )
 
     def _may_go(self, connection_id: int) -> bool:
         return not self.parts.share.sessions.holds(connection_id)
 
     async def stop(self) -> None:
-        """Close the ports, give back what members hold, and end."""
+        """Close the ports and connections, and release the records that members hold."""
         parts = self.parts
         self._metrics.close()
         for task in self._tasks:
             task.cancel()
         parts.pass_through.close()
         parts.ports.close()
-        parts.share.sessions.close()  # gives back what members hold, before their connections end
+        parts.share.sessions.close()  # releases what members hold, before their connections close
         parts.connections.close()
         parts.reachability.close()
         await parts.job.close()
@@ -85,17 +88,17 @@ class Gateway:
 
     @property
     def addresses(self) -> Mapping[int, tuple[str, int]]:
-        """{upstream broker: where clients are told to find it}"""
+        """{upstream broker: address sent to clients}"""
         return self.parts.listeners.addresses
 
     async def _refresh(self) -> None:
-        """Learn of new topics, partitions, leaders and brokers."""
+        """Update topics, partitions, leaders and brokers, and open ports for new brokers."""
         if await self.parts.cluster.try_refresh():
             await self.parts.ports.open_new()
 
 
-async def _each(interval_s: float, work: Callable[[], Awaitable[None] | None]) -> None:
-    """Do it for ever, whatever goes wrong."""
+async def _run_periodically(interval_s: float, work: Callable[[], Awaitable[None] | None]) -> None:
+    """Run `work` every `interval_s` seconds; an error is logged and does not end the loop."""
     while True:
         await asyncio.sleep(interval_s)
         try:
@@ -103,12 +106,12 @@ async def _each(interval_s: float, work: Callable[[], Awaitable[None] | None]) -
             if done is not None:
                 await done
         except Exception:
-            logger.exception("the gateway's upkeep failed, will try again")
+            logger.exception("periodic work of the gateway failed; retrying")
 
 
 @contextlib.asynccontextmanager
 async def running_gateway(config: Config) -> AsyncIterator[Gateway]:
-    """A started gateway, stopped at the end. Raises what `Gateway.start` raises."""
+    """Start a gateway and stop it at the end. Raises what `Gateway.start` raises."""
     gateway = Gateway(config)
     try:
         await gateway.start()

@@ -1,6 +1,6 @@
-"""The gateway's metrics and its health, over HTTP where `gateway.metrics.port` is set.
+"""Metrics and health of the gateway, over HTTP if `gateway.metrics.port` is set.
 
-A scrape is answered on a thread of its own: it reads what the event loop counts, and the sizes of what there is.
+A scrape is served on its own thread. It reads the counters of the event loop and the current sizes of caches and maps.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Family, Labels, Metric, gauge
 
-#: The event loop says so often that it gets on; one that has not for `_HANGS_S` hangs.
-TICK_S, _HANGS_S = 1.0, 30.0
+#: The event loop records a tick every `TICK_S`. Without one for `_BLOCKED_S` it counts as blocked.
+TICK_S, _BLOCKED_S = 1.0, 30.0
 
 
 class ShownMetrics:
-    """`clock` is the event loop's, in seconds."""
+    """Serves the metrics of a gateway. `clock` returns the event loop's time, in seconds."""
 
     def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
         self._parts, self._clock = parts, clock
@@ -26,49 +26,49 @@ class ShownMetrics:
         self._ticked_s = clock()
 
     def start(self, host: str, port: int) -> None:
-        """Show them, if there is a port. Raises MetricsUnavailableError."""
+        """Start the server if a port is configured. Raises MetricsUnavailableError."""
         if port:
             self._server.start(host, port)
 
     def listening(self) -> None:
-        """The gateway's ports are open."""
+        """Record that the gateway's ports are open."""
         self._is_listening = True
         self.tick()
 
     def tick(self) -> None:
-        """The event loop gets on."""
+        """Record that the event loop is running."""
         self._ticked_s = self._clock()
 
     def draining(self) -> None:
-        """The gateway ends as soon as its clients are gone."""
+        """Record that the gateway stops as soon as its clients have left."""
         self._is_draining = True
 
     def close(self) -> None:
-        """The gateway ends."""
+        """Stop the server."""
         self._is_listening = False
         self._server.close()
 
     def unhealthy(self) -> Iterator[str]:
-        """Why the process should be started again."""
+        """Yield the reasons to restart the process."""
         silent_s = self._clock() - self._ticked_s
-        if self._is_listening and silent_s > _HANGS_S:
-            yield f"the event loop hangs, for {silent_s:.0f} s by now"
+        if self._is_listening and silent_s > _BLOCKED_S:
+            yield f"the event loop has been blocked for {silent_s:.0f} s"
 
     def unready(self) -> Iterator[str]:
-        """Why clients should not be sent here."""
+        """Yield the reasons to send no clients to this gateway."""
         yield from self.unhealthy()
         if not self._is_listening:
             yield "the gateway's ports are not open"
         if self._is_draining:
-            yield "the gateway ends: it takes no more clients"
+            yield "the gateway is stopping and accepts no clients"
         if not self._parts.cluster.is_reachable:
-            yield "the upstream brokers do not answer"
+            yield "the upstream brokers do not respond"
         for cell, channel in self._parts.channels.items():
             if problem := channel.problem():
                 yield f"cell {cell}: {problem}" if cell else problem
 
     def families(self) -> Iterator[Family]:
-        """All metrics as they are now."""
+        """Yield the current value of each metric."""
         parts, sessions = self._parts, self._parts.share.sessions
         yield from parts.counts.families()
         nodes = {(str(node_id),): cache for node_id, cache in sessions.nodes.items()}

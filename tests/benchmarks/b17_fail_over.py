@@ -87,7 +87,7 @@ def _times(
 
 
 def _await_news_of(gateway: GatewayProcess, other: GatewayProcess, since: int) -> None:
-    gateway.await_log(f"gateway {other.standby_address} is there", _KNOWN_S, since)
+    gateway.await_log(f"gateway {other.standby_address} is available", _KNOWN_S, since)
 
 
 @contextmanager

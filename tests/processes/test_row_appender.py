@@ -59,7 +59,7 @@ def run(test: Test, timeout_s: float = TIMEOUT_S, partitions: int = 1, versions:
             await broker.stop()
             cluster.close()
         await until(lambda: asyncio.all_tasks() <= others)
-        assert appender._waiting_bytes == 0
+        assert appender._pending_bytes == 0
         assert loop_errors == []
 
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
@@ -144,7 +144,7 @@ def test_a_row_for_every_partition() -> None:
         times = await asyncio.gather(*appender.append_everywhere(TOPIC, b"key", b"row"))
         assert len(times) == 3
         assert broker.logs == {partition: [b"row"] for partition in range(3)}
-        with pytest.raises(JobUnavailableError, match="not there"):
+        with pytest.raises(JobUnavailableError, match="do not exist"):
             appender.append_everywhere("another", b"key", b"row")
 
     run(test, partitions=3)
@@ -283,9 +283,9 @@ def test_an_outage_is_a_line_when_it_begins_and_one_when_it_ends(caplog: pytest.
 
     with caplog.at_level(logging.WARNING, row_appender.__name__):
         run(test)
-    began = f"rows of {TOPIC}-0 are not appended: the broker answers with NotLeaderForPartitionError"
+    began = f"{TOPIC}-0: failed to append rows: the broker responded with NotLeaderForPartitionError; retrying"
     lines = [line.partition(" after ")[0] for line in caplog.messages]
-    assert lines == 2 * [began, f"rows of {TOPIC}-0 are appended again"]
+    assert lines == 2 * [began, f"{TOPIC}-0: rows are appended again"]
 
 
 def test_a_partition_that_nobody_leads_for_a_while() -> None:
@@ -393,7 +393,7 @@ def test_a_row_whose_time_is_over_before_it_was_sent_is_not_sent() -> None:
         await until(lambda: len(broker.produced) == 1)
         second, third = rows(appender, b"2", b"3")
         queue = appender._queues[TOPIC, 0]
-        queue._too_late(queue._rows[0])
+        queue._on_timeout(queue._rows[0])
         assert "not durable" in await problem_of(second)
         answer.set()
         await asyncio.gather(first, third)
@@ -412,7 +412,7 @@ def test_each_row_has_its_own_time() -> None:
         advance(TIMEOUT_S / 2)
         late = rows(appender, b"2")[0]
         advance(TIMEOUT_S / 4)
-        assert "nobody leads requests-0" in await problem_of(first)
+        assert "partition requests-0 has no leader" in await problem_of(first)
         tried = cluster.refreshed
         await until(lambda: cluster.refreshed > tried)
         advance(TIMEOUT_S / 4)
@@ -494,14 +494,14 @@ def test_a_producer_id_that_is_not_for_us() -> None:
 
 
 def test_too_much_that_waits_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_appender, "MAX_WAITING_BYTES", 3 * row_appender.ROW_BYTES)
+    monkeypatch.setattr(row_appender, "MAX_PENDING_BYTES", 3 * row_appender.ROW_BYTES)
 
     async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
         answer = asyncio.Event()
         broker.script += [answer]
         sent = rows(appender, b"1", b"2")
         await until(lambda: len(broker.produced) == 1)
-        with pytest.raises(JobUnavailableError, match="wait to be produced"):
+        with pytest.raises(JobUnavailableError, match="bytes of requests are pending"):
             appender.append(TOPIC, b"key", b"3")
         answer.set()
         await asyncio.gather(*sent)
@@ -578,4 +578,4 @@ def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
     with caplog.at_level(logging.ERROR):
         run(test)
-    assert "given up" in caplog.text
+    assert "rows abandoned" in caplog.text

@@ -1,1 +1,1 @@
-"""The gateways of one cluster: which there are, and whose addresses a client is told."""
+"""The gateways of one cluster, and the addresses that each client is sent."""

@@ -1,9 +1,10 @@
-"""This gateway among the others: it says that it is there, hears who else is, and knows whose addresses clients get.
+"""This gateway and the other gateways of the cluster. It announces itself and decides which addresses clients are sent.
 
-A client of this gateway is told its addresses, and the next gateway's standby port as one more broker. When this
-gateway dies, that is the one broker which the client still reaches: it asks there where everything is. The next gateway
-then answers with its own addresses. While this gateway lives it answers with this one's: a client may ask any broker
-that it knows, and is not to have its group's coordinator at one gateway and its partitions at another.
+A client of this gateway is sent its addresses, and the standby port of the next gateway as one more broker. If this
+gateway dies, the standby port is the only broker that the client still reaches. The client requests metadata there, and
+the next gateway responds with its own addresses. While this gateway lives, the next one responds with this gateway's
+addresses, because a client may send a request to any broker that it knows. Otherwise a client could have the
+coordinator of its group at one gateway and its partitions at another.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sharegroup.gateway.fleet.known_gateways import KnownGateways
-from sharegroup.gateway.fleet.ring import after, before
+from sharegroup.gateway.fleet.known_gateways import KnownGateways, after, before
 from sharegroup.gateway.fleet.view import View, standby_at
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -24,28 +24,32 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: A gateway says so often that it is there, and is gone when it has not for `LIVES_MS`; clients find out sooner.
+#: A gateway announces itself every `ANNOUNCE_S` and counts as gone after `LIVES_MS`. Clients detect its end sooner.
 ANNOUNCE_S, LIVES_MS = 5.0, 20_000
-#: How long the row may take that says that a gateway ends.
+#: How long the gateway waits for its last row to be appended.
 _LAST_ROW_S = 2.0
 
 
 class GatewayRows(Protocol):
-    """What the fleet needs of the line to the jobs, whose topics the rows are in."""
+    """The part of the job channel that the fleet uses; the rows are in the jobs' topics."""
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """Append a row. Raises JobUnavailableError, now or later."""
+        """Append a row to the response topics. Raises JobUnavailableError, now or when the futures are awaited."""
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """Have `callback` given each row, our own too, and when it was appended (ms)."""
+        """Register a callback for each row, including our own, and the time of its append (ms)."""
 
     def now_ms(self) -> int:
-        """The brokers' time, in milliseconds since the epoch."""
+        """Return the brokers' time, in milliseconds since the epoch."""
 
 
 class Fleet:
-    """`listeners` are this gateway's addresses; `is_reachable` says whether another one takes connections. Gateways
-    with a listener of another `name` are another fleet's: a client may not reach them, or not speak as they do."""
+    """Announces this gateway, and chooses the addresses for each client.
+
+    `listeners` are this gateway's addresses. `is_reachable` returns whether another gateway accepts connections.
+    Gateways whose listener has another `name` belong to another fleet, because a client may not reach them or not use
+    their security protocol.
+    """
 
     def __init__(
         self,
@@ -61,32 +65,32 @@ class Fleet:
         self._announced_s = float("-inf")
         self._announcing: Sequence[asyncio.Future[int]] = ()
         self._is_leaving = False
-        self._stays: Callable[[int], bool] = lambda _: True
-        rows.on_gateway(self._heard)
+        self._must_stay: Callable[[int], bool] = lambda _: True
+        rows.on_gateway(self._on_row)
 
-    # -- who is there --------------------------------------------------------------------------------------------------
+    # -- announcements -------------------------------------------------------------------------------------------------
 
     def upkeep(self) -> None:
-        """Announce this gateway, if it is time, and if the last row is not on its way still."""
+        """Announce this gateway if that is due and the last row has been appended or has failed."""
         is_due = self._loop.time() - self._announced_s >= ANNOUNCE_S
         if self._is_leaving or not is_due or any(not sent.done() for sent in self._announcing):
             return
         try:
             self._announce(LIVES_MS)
         except JobUnavailableError as error:
-            logger.debug("this gateway is not announced: %s", error)
+            logger.debug("failed to announce this gateway: %s; retrying", error)
 
     async def leave(self, stays: Callable[[int], bool]) -> None:
-        """Tell the others that this gateway ends; from now on its clients are told the next one's addresses.
+        """Announce that this gateway stops; from now on, clients are sent the next gateway's addresses.
 
-        Not so a client whose connection `stays` (by its id): librdkafka leaves a connection when the broker's address
-        is another, and would leave what it has to acknowledge there.
+        Clients for whose connection id `stays` returns true are still sent ours. librdkafka closes a connection when
+        the broker's address changes, and would lose the acknowledgements that it still has to send there.
         """
-        self._is_leaving, self._stays = True, stays
+        self._is_leaving, self._must_stay = True, stays
         try:
             self._announce(0)
         except JobUnavailableError as error:
-            logger.warning("the other gateways are not told that this one ends: %s", error)
+            logger.warning("failed to announce that this gateway stops: %s", error)
             return
         if self._announcing:
             await asyncio.wait(self._announcing, timeout=_LAST_ROW_S)
@@ -98,21 +102,21 @@ class Fleet:
         self._announcing = self._rows.announce(replace(own, lives_ms=lives_ms))
         self._announced_s = self._loop.time()
 
-    def _heard(self, row: GatewayRow, append_ms: int) -> None:
+    def _on_row(self, row: GatewayRow, append_ms: int) -> None:
         if row.standby == self._listeners.standby or row.listener != self._name:
             return
         now_ms = self._rows.now_ms()
         if self._known.heard(row, append_ms, now_ms):
-            logger.info("gateway %s:%d %s", *row.standby, "ends" if not row.lives_ms else "is there")
-            self._announced_s = float("-inf")  # who is new does not know this one yet
+            logger.info("gateway %s:%d %s", *row.standby, "stops" if not row.lives_ms else "is available")
+            self._announced_s = float("-inf")  # a new gateway does not know this one yet
 
-    # -- what clients are told -----------------------------------------------------------------------------------------
+    # -- addresses for clients -----------------------------------------------------------------------------------------
 
     async def view_of(self, caller: Caller) -> View:
-        """The addresses that this client is to use.
+        """Return the addresses that this client is to use.
 
-        One that is sent to another gateway is told the standby port that it knows already, or has come by: librdkafka
-        begins with its bootstrap servers when none of the brokers that it is told is one that it can still reach.
+        A client that moves to another gateway is sent the standby port that it already knows or came through.
+        librdkafka starts again from its bootstrap servers if it can reach none of the brokers that it is sent.
         """
         own = self._own()
         if own is None:
@@ -120,7 +124,7 @@ class Fleet:
         if caller.is_standby:
             gateway = await self._neighbour(before, own) or own
             return View(gateway.brokers, standby_at(own.standby))
-        if self._stays(caller.connection_id):
+        if self._must_stay(caller.connection_id):
             following = after(self._living(), own.standby)
             return View(own.brokers, None if following is None else standby_at(following))
         gateway = await self._neighbour(after, own) or own
@@ -129,7 +133,7 @@ class Fleet:
     async def _neighbour(
         self, next_to: Callable[[Iterable[GatewayAddress], GatewayAddress], GatewayAddress | None], own: GatewayRow
     ) -> GatewayRow | None:
-        """The nearest gateway on that side of ours that takes connections; those that do not are lost."""
+        """Return the nearest reachable gateway on that side of ours; unreachable ones are marked as lost."""
         while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):
                 return living[place]
@@ -140,7 +144,7 @@ class Fleet:
         return self._known.living(self._rows.now_ms())
 
     def _own(self) -> GatewayRow | None:
-        """This gateway as the others hear of it; None before its ports are open."""
+        """Return the row that announces this gateway; None before its ports are open."""
         if self._listeners.standby is None:
             return None
         brokers = {node_id: GatewayAddress(*address) for node_id, address in self._listeners.addresses.items()}

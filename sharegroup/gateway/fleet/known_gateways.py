@@ -1,18 +1,24 @@
-"""The other gateways, by what they announce. PURE: no clock, no I/O."""
+"""The other gateways as they announce themselves, and their order. PURE: no clock, no I/O.
+
+The gateways form a ring in the order of their standby addresses, so that all of them agree on the order. Each gateway
+names its successor to its clients, and takes over the clients of its predecessor.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
 
-#: So long what a gateway said is remembered after it has ended: an older row of it may still come, by another cell.
-_REMEMBERED_MS = 60_000
+#: How long the last row of a gateway is kept after its end, because another cell may still deliver an older row.
+_KEPT_MS = 60_000
 
 
 @dataclass(slots=True)
-class _Heard:
-    """The newest row of a gateway, when it was appended and until when it counts (milliseconds since the epoch)."""
+class _Entry:
+    """The newest row of a gateway, the time of its append and the time until which it is valid (ms since the epoch)."""
 
     row: GatewayRow
     append_ms: int
@@ -20,27 +26,39 @@ class _Heard:
 
 
 class KnownGateways:
-    """A gateway is known by its standby address; times are milliseconds since the epoch, by the brokers' clock."""
+    """The known gateways by standby address. Times are milliseconds since the epoch, by the brokers' clock."""
 
     def __init__(self) -> None:
-        self._heard: dict[GatewayAddress, _Heard] = {}
+        self._entries: dict[GatewayAddress, _Entry] = {}
 
     def heard(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
-        """Take in a row that was appended at `append_ms`. Whether it changes which gateways there are."""
-        before = self._heard.get(row.standby)
+        """Apply a row that was appended at `append_ms`; return whether the set of living gateways changes."""
+        before = self._entries.get(row.standby)
         if before is not None and append_ms < before.append_ms:
             return False
         was_there = before is not None and now_ms < before.until_ms
-        found = self._heard[row.standby] = _Heard(row, append_ms, append_ms + row.lives_ms)
-        self._heard = {key: heard for key, heard in self._heard.items() if now_ms < heard.until_ms + _REMEMBERED_MS}
+        found = self._entries[row.standby] = _Entry(row, append_ms, append_ms + row.lives_ms)
+        self._entries = {key: heard for key, heard in self._entries.items() if now_ms < heard.until_ms + _KEPT_MS}
         return was_there != (now_ms < found.until_ms)
 
     def lost(self, standby: GatewayAddress, now_ms: int) -> None:
-        """The gateway cannot be reached: it is gone until it announces itself again, later than now."""
-        if standby in self._heard:
-            heard = self._heard[standby]
+        """Mark a gateway as unreachable; it counts as gone until it announces itself again, later than now."""
+        if standby in self._entries:
+            heard = self._entries[standby]
             heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)
 
     def living(self, now_ms: int) -> dict[GatewayAddress, GatewayRow]:
-        """The newest row of each gateway that is there."""
-        return {standby: heard.row for standby, heard in self._heard.items() if now_ms < heard.until_ms}
+        """Return the newest row of each living gateway."""
+        return {standby: heard.row for standby, heard in self._entries.items() if now_ms < heard.until_ms}
+
+
+def after(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
+    """Return the next other gateway after `place`, which need not be a gateway; None if there is no other."""
+    others = sorted(gateway for gateway in gateways if gateway != place)
+    return others[bisect_right(others, place) % len(others)] if others else None
+
+
+def before(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
+    """Return the previous other gateway before `place`; None if there is no other."""
+    others = sorted(gateway for gateway in gateways if gateway != place)
+    return others[bisect_left(others, place) - 1] if others else None

@@ -1,4 +1,4 @@
-"""Whether another gateway takes connections now: its process may have ended before it could say so."""
+"""A check whether another gateway accepts connections, because its process may have died without announcing it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 logger = logging.getLogger(__name__)
 
-#: A machine that is gone answers nothing; clients wait meanwhile. Who is merely busy, here or there, is not to be taken
-#: for gone: clients would be sent elsewhere, and back again when it next says that it is there.
+#: A dead machine does not respond, and clients wait meanwhile. A gateway that is only busy must not count as dead, or
+#: clients would be sent elsewhere, and back again after its next announcement.
 CONNECT_TIMEOUT_S, ATTEMPTS = 0.25, 3
-#: So long an answer counts, for all clients of a gateway that has died, who come at the same time.
+#: How long a result is reused. All clients of a dead gateway arrive at the same time.
 FRESH_S = 0.1
 
 
 class Reachability:
-    """Connects, and closes the connection again. To be used on one event loop."""
+    """Opens a connection and closes it again. Must be used on one event loop."""
 
     def __init__(self) -> None:
-        self._looks: dict[GatewayAddress, tuple[float, asyncio.Task[bool]]] = {}
+        self._checks: dict[GatewayAddress, tuple[float, asyncio.Task[bool]]] = {}
 
     async def __call__(self, address: GatewayAddress) -> bool:
-        """Whether something listens there."""
+        """Return whether the address accepts connections."""
         now = asyncio.get_running_loop().time()
-        self._looks = {key: look for key, look in self._looks.items() if now - look[0] < FRESH_S}
-        if address not in self._looks:
-            self._looks[address] = now, asyncio.ensure_future(_connects(address))
-        return await asyncio.shield(self._looks[address][1])
+        self._checks = {key: check for key, check in self._checks.items() if now - check[0] < FRESH_S}
+        if address not in self._checks:
+            self._checks[address] = now, asyncio.ensure_future(_connects(address))
+        return await asyncio.shield(self._checks[address][1])
 
     def close(self) -> None:
-        """Look no more."""
-        for _, look in self._looks.values():
-            look.cancel()
+        """Cancel all checks."""
+        for _, check in self._checks.values():
+            check.cancel()
 
 
 async def _connects(address: GatewayAddress) -> bool:
@@ -47,5 +47,5 @@ async def _connects(address: GatewayAddress) -> bool:
             return False
         writer.close()
         return True
-    logger.info("gateway %s:%d cannot be reached: no answer", *address)
+    logger.info("gateway %s:%d cannot be reached: no response", *address)
     return False

@@ -1,1 +1,1 @@
-"""What the gateway knows of groups: stored ones, their configs, and those of the upstream cluster."""
+"""Groups as the gateway sees them: stored share groups, their configs, and groups of the upstream cluster."""

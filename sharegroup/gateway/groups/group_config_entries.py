@@ -1,4 +1,4 @@
-"""`share.*` of groups, `group.share.*` of brokers as DescribeConfigs tells them: values, their origin, types, docs."""
+"""`share.*` of groups and `group.share.*` of brokers, as in DescribeConfigs: values, sources, types and docs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sharegroup.config import Config, GroupOverrides, ShareGroupConfig
 from sharegroup.config.family import ConfigFamily, text_of
 from sharegroup.config.keys.group import JOB_KEYS
 
-#: Configs of consumer and of streams groups are the upstream's; any other name is ours to know, or to refuse.
+#: Configs of consumer and streams groups belong to the upstream cluster. The gateway knows or rejects any other name.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")
-#: Configs of brokers that are the job's.
+#: Configs of brokers that belong to the job.
 JOB_PREFIX = "group.share."
-#: Job-level keys that Kafka's brokers lack: there, these configs of a group have a default of their own.
-_NOT_OF_BROKERS = ("group.share.auto.offset.reset", "group.share.isolation.level")
+#: Job-level keys that Kafka's brokers do not have. In Kafka, these configs of a group have their own default.
+_NOT_BROKER_CONFIGS = ("group.share.auto.offset.reset", "group.share.isolation.level")
 
 
 class Source(IntEnum):
-    """Kafka's ids of where a value comes from."""
+    """Kafka's ids of the source of a value."""
 
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
@@ -27,7 +27,7 @@ class Source(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """Kafka's ids of a value's type."""
+    """Kafka's ids of the type of a value."""
 
     BOOLEAN = 1
     STRING = 2
@@ -36,7 +36,7 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A name under which a value is given, and the value as text."""
+    """A config key that may provide the value, and the value as text."""
 
     name: str
     value: str
@@ -44,7 +44,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config; the first of its synonyms is in force, the others would be, in this order, without those before."""
+    """A config. Its first synonym is in force; each other one would be without those before it."""
 
     name: str
     synonyms: tuple[Synonym, ...]
@@ -58,14 +58,17 @@ class ConfigEntry(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Where the value in force comes from."""
+        """The source of the value in force."""
         return self.synonyms[0].source
 
 
 def config_entries(
     stored: Mapping[str, str], of_file: GroupOverrides, job: ShareGroupConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """All configs of a group, or those named: `stored` (set by requests), the file's section `groups`, and `group`."""
+    """Return the configs of a group, or those in `names`.
+
+    `stored` are the values set by requests, `of_file` is the file's section `groups`, `job` its section `group`.
+    """
     return [
         ConfigEntry(name, tuple(_synonyms(name, stored, of_file, job)), _config_type(name), key.doc)
         for name, key in GroupOverrides.config_keys().items()
@@ -74,7 +77,7 @@ def config_entries(
 
 
 def broker_entries(config: Config, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """`group.share.*` as of a broker, all or those named: the job's, and the gateway's number of sessions."""
+    """Return `group.share.*` of a broker, or those in `names`: the job's, and the gateway's number of sessions."""
     return [
         ConfigEntry(name, tuple(_broker_synonyms(name, family)), _type_of(key.default), key.doc)
         for family in (config.group, config.gateway)
@@ -84,12 +87,12 @@ def broker_entries(config: Config, names: Collection[str] | None = None) -> list
 
 
 def is_the_jobs(name: str) -> bool:
-    """Whether a config of a broker is the job's file's to set, whatever the upstream has under the name."""
+    """Return whether only the job's file sets a config of a broker, whatever the upstream has under the name."""
     return name.startswith(JOB_PREFIX)
 
 
 def is_upstreams(name: str) -> bool:
-    """Whether a config of a group is the upstream's to set and to describe."""
+    """Return whether a config of a group is set and described by the upstream."""
     return name.startswith(UPSTREAM_PREFIXES)
 
 
@@ -107,9 +110,9 @@ def _synonyms(
         return
     of_job = job.set_values()
     if job_name in of_job:
-        yield Synonym(job_name, _for_a_group(of_job[job_name]), Source.STATIC_BROKER_CONFIG)
-    default = _for_a_group(ShareGroupConfig.config_keys()[job_name].default)
-    yield Synonym(name if job_name in _NOT_OF_BROKERS else job_name, default, Source.DEFAULT_CONFIG)
+        yield Synonym(job_name, _group_value(of_job[job_name]), Source.STATIC_BROKER_CONFIG)
+    default = _group_value(ShareGroupConfig.config_keys()[job_name].default)
+    yield Synonym(name if job_name in _NOT_BROKER_CONFIGS else job_name, default, Source.DEFAULT_CONFIG)
 
 
 def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
@@ -119,9 +122,9 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
     yield Synonym(name, text_of(family.config_keys()[name].default), Source.DEFAULT_CONFIG)
 
 
-def _for_a_group(of_job: object) -> str:
-    """What a job-level value means for a group that has none: of a list, its first."""
-    return text_of(of_job[0] if type(of_job) is tuple else of_job)  # no named one, which is a value by itself
+def _group_value(of_job: object) -> str:
+    """Return the value of a job-level config for a group without its own: for a list, the first element."""
+    return text_of(of_job[0] if type(of_job) is tuple else of_job)  # not for a NamedTuple, which is a single value
 
 
 def _config_type(name: str) -> ConfigType:
@@ -129,7 +132,7 @@ def _config_type(name: str) -> ConfigType:
     if default is not None:
         return _type_of(default)
     found = _type_of(ShareGroupConfig.config_keys()[JOB_KEYS[name]].default)
-    return ConfigType.STRING if found is ConfigType.LIST else found  # a group has one of them
+    return ConfigType.STRING if found is ConfigType.LIST else found  # a group has one element of the list
 
 
 def _type_of(default: object) -> ConfigType:

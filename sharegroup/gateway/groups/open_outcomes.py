@@ -1,4 +1,4 @@
-"""Requests that somebody waits for although their clients may have been answered: leaves, by group, for example."""
+"""Open requests that others wait for, although their clients may have a response; for example leaves, by group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenOutcomes(Generic[K]):
-    """The outcomes that are not known yet, by key. On one event loop."""
+    """The outcomes that are not known yet, by key. For one event loop."""
 
     def __init__(self) -> None:
         self._open: dict[K, set[asyncio.Future[Any]]] = {}
@@ -19,20 +19,20 @@ class OpenOutcomes(Generic[K]):
         return key in self._open
 
     def add(self, key: K, outcome: asyncio.Future[Any]) -> None:
-        """Keep an outcome until it is done. It must end by itself."""
+        """Keep an outcome until it is done. It must end without the help of this class."""
         if not outcome.done():
             self._open.setdefault(key, set()).add(outcome)
             outcome.add_done_callback(lambda done: self._remove(key, done))
 
     async def wait(self, keys: Iterable[K] | None = None) -> None:
-        """Wait until the outcomes that are open now, of these keys or of all, are known."""
+        """Wait for the outcomes that are open now, of these keys or of all."""
         chosen = self._open if keys is None else keys
         outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
         if outcomes:
             await asyncio.wait(outcomes)
 
     def end(self, key: K) -> None:
-        """Make the outcomes of a key done, for those that nothing else ends."""
+        """Complete the outcomes of a key that nothing else completes."""
         for outcome in self._open.get(key, ()):
             if not outcome.done():
                 outcome.set_result(None)
@@ -45,4 +45,4 @@ class OpenOutcomes(Generic[K]):
 
 
 class OpenLeaves(OpenOutcomes[str]):
-    """Leaves that were answered before the job has run them, by group: descriptions of the group wait for the job."""
+    """Leaves, by group, that were answered before the job processed them; descriptions of the group wait for them."""

@@ -1,4 +1,4 @@
-"""Which names are share groups, for requests that would create a group of another kind at the brokers."""
+"""The names of share groups, for requests that would create a group of another type at the brokers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sharegroup.gateway.groups.stored_groups import StoredGroups
 
 logger = logging.getLogger(__name__)
 
-#: How long the names are kept after they were read.
+#: How long the names are used after they were read.
 KEPT_S = 2.0
-#: How long a request waits for the tables; then the names that were read last count.
-PATIENCE_S = 2.0
+#: How long a request waits for the tables. After that, the names read last are used.
+READ_TIMEOUT_S = 2.0
 
 
 class ShareGroupNames:
-    """The names of all share groups, read from the tables when a request needs them and at most every KEPT_S.
+    """The names of all share groups, read from the tables on demand and at most every KEPT_S.
 
-    The names are a help and not a lock: while the tables cannot be read, the last known names count.
+    The check is best effort, not a lock. While the tables cannot be read, the last known names are used.
     """
 
     def __init__(self, stored: StoredGroups) -> None:
@@ -29,24 +29,24 @@ class ShareGroupNames:
         self._reading: asyncio.Task[None] | None = None
 
     async def has(self, group_id: str) -> bool:
-        """Return whether there is a share group of this name."""
+        """Return whether a share group of this name exists."""
         if asyncio.get_running_loop().time() >= self._until:
             if self._reading is None:
                 self._reading = asyncio.ensure_future(self._read())
-            _, late = await asyncio.wait([self._reading], timeout=PATIENCE_S)
+            _, late = await asyncio.wait([self._reading], timeout=READ_TIMEOUT_S)
             if late:
-                self._keep()
+                self._extend()
         return group_id in self._names
 
     async def _read(self) -> None:
         try:
             self._names = frozenset(listing.group_id for listing in await self._stored.listings())
         except RequestError as error:
-            logger.debug("the names of share groups cannot be read: %s", error.message)
+            logger.debug("failed to read the names of share groups: %s", error.message)
         finally:
-            self._keep()
+            self._extend()
             self._reading = None
 
-    def _keep(self) -> None:
-        """The names as they are now count for KEPT_S more."""
+    def _extend(self) -> None:
+        """Use the current names for KEPT_S more."""
         self._until = asyncio.get_running_loop().time() + KEPT_S

@@ -1,4 +1,4 @@
-"""Groups as the tables have them, read beside the event loop: also while the job is down."""
+"""Groups as stored in the tables, read outside the event loop. They are available even while the job is down."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class StoredGroups:
-    """What administrators ask for: each group as the tables of its cell have it. Where no job has run there is nothing.
+    """Reads each group from the tables of its cell, for administrators. If no job has run yet, the result is empty.
 
-    `paths` are the cells' `tables.path`, `cell_of` gives a group's cell. Members of `leaves` are in no description: it
-    waits for the job. Methods raise RequestError
-    (COORDINATOR_NOT_AVAILABLE, which is retriable) when the tables cannot be read.
+    `paths` are the `tables.path` of the cells, `cell_of` returns a group's cell. Descriptions wait for `leaves` that
+    the job has not processed. Methods raise RequestError (COORDINATOR_NOT_AVAILABLE, retriable) if the tables cannot be
+    read.
     """
 
     def __init__(
@@ -49,34 +49,34 @@ class StoredGroups:
         self._missing: set[str] = set()
 
     async def listings(self) -> tuple[GroupListing, ...]:
-        """All groups with their states, by id."""
+        """Return all groups with their states, by id."""
         await self._leaves.wait()
         found = await asyncio.gather(*(self._listings(cell) for cell in self._tables))
         return tuple(sorted(listing for listings in found for listing in listings))
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
-        """Those of the named groups that exist."""
+        """Return the descriptions of those groups that exist."""
         named = list(group_ids)
         await self._leaves.wait(named)
         return await self._of_cells(named, read_group_descriptions)
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
-        """The groups' offsets by topic and partition, without groups that have none."""
+        """Return the offsets of the groups by topic and partition, without groups that have none."""
         return await self._of_cells(group_ids, read_offsets_by_group)
 
     async def configs(self) -> dict[str, dict[str, str]]:
-        """{group id: {config name: value as text}}: what requests have set."""
+        """Return {group id: {config name: value as text}}, as set by requests."""
         configs: dict[str, dict[str, str]] = {}
         for cell, tables in self._tables.items():
-            nothing: dict[str, dict[str, str]] = {}
-            found = await self._read(cell, functools.partial(read_group_configs, tables), nothing)
+            empty: dict[str, dict[str, str]] = {}
+            found = await self._read(cell, functools.partial(read_group_configs, tables), empty)
             configs |= {group_id: values for group_id, values in found.items() if self._cell_of(group_id) == cell}
         return configs
 
     async def _listings(self, cell: str) -> list[GroupListing]:
-        """A cell's own: a group that is on its way to another one is in both."""
-        nothing: tuple[GroupListing, ...] = ()
-        listings = await self._read(cell, functools.partial(read_groups, self._tables[cell]), nothing)
+        """Return the groups of a cell, without those that are moving to another one and are still in both."""
+        empty: tuple[GroupListing, ...] = ()
+        listings = await self._read(cell, functools.partial(read_groups, self._tables[cell]), empty)
         return [listing for listing in listings if self._cell_of(listing.group_id) == cell]
 
     async def _of_cells(
@@ -87,22 +87,22 @@ class StoredGroups:
             wanted.setdefault(self._cell_of(group_id), set()).add(group_id)
         found: dict[str, T] = {}
         for cell, of_cell in wanted.items():
-            nothing: dict[str, T] = {}
-            found |= await self._read(cell, functools.partial(read, self._tables[cell], of_cell), nothing)
+            empty: dict[str, T] = {}
+            found |= await self._read(cell, functools.partial(read, self._tables[cell], of_cell), empty)
         return found
 
-    async def _read(self, cell: str, read: Callable[[], T], nothing: T) -> T:
+    async def _read(self, cell: str, read: Callable[[], T], empty: T) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(None, read)
         except TableMissingError:
-            self._say_missing(cell)
-            return nothing
+            self._log_missing(cell)
+            return empty
         except TableUnavailableError as error:
-            logger.warning("%s", error)
+            logger.warning("failed to read groups of %s: %s", self._paths[cell], error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
-    def _say_missing(self, cell: str) -> None:
-        """Once: a job may not have run yet, or the gateway looks in the wrong place."""
+    def _log_missing(self, cell: str) -> None:
+        """Log once per cell that no job has run yet, or that the path is wrong."""
         if cell not in self._missing:
             self._missing.add(cell)
-            logger.warning("there are no tables in %s: no job has run there yet", self._paths[cell])
+            logger.warning("no tables in %s: no job has run yet, or tables.path is wrong", self._paths[cell])

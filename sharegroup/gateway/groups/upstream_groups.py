@@ -1,8 +1,8 @@
-"""Which group ids are groups of another kind upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
+"""Group ids that belong to other types of groups upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
-Kafka has one group for a name, whatever its kind. Upstream nobody knows our share groups, so we ask there before a
-share group is created, and refuse requests that would create a group of another kind under a share group's name. The
-answer is a help and not a lock: where the coordinator cannot say in time, there is none.
+In Kafka a name belongs to one group of any type. The upstream cluster does not know our share groups. So the gateway
+queries it before a share group is created, and rejects requests that would create a group of another type under a share
+group's name. The check is best effort, not a lock: without a response in time, no other group is assumed.
 """
 
 from __future__ import annotations
@@ -31,51 +31,53 @@ logger = logging.getLogger(__name__)
 
 CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 GROUP = 0
-#: State of a classic group that is not there.
+#: State of a classic group that does not exist.
 DEAD = "Dead"
-#: How long an answer is kept, so that members that join together ask once. One who removes a group and joins again does
-#: not wait long.
+#: How long a result is used, so that members that join together cause one query. It is short, so that a client that
+#: deletes a group and joins again does not wait long.
 KEPT_S = 5.0
 MAX_KEPT = 10_000
 #: How long a joining member waits for the upstream coordinator.
-PATIENCE_S = 2.0
+LOOKUP_TIMEOUT_S = 2.0
 
 _INT16 = struct.Struct(">h")
 
 
 class UpstreamGroups:
-    """Asks the upstream coordinators for groups of other kinds, and keeps the answers for a while. `stored` has the
-    share groups that are there."""
+    """Queries the upstream coordinators for groups of other types, and keeps the results for a while.
+
+    `stored` has the existing share groups.
+    """
 
     def __init__(self, cluster: UpstreamCluster, stored: StoredGroups) -> None:
         self._cluster, self._stored = cluster, stored
         self._share_groups = ShareGroupNames(stored)
         self._kept: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[str | None]] = {}
+        self._lookups: dict[str, asyncio.Task[str | None]] = {}
 
     async def check_joined(self, node_id: int, group_id: str) -> None:
-        """Raises RequestError as Kafka's coordinator does for a group of another kind, when a member joins it or an
-        administrator alters or deletes its share group offsets.
+        """Raise RequestError, as Kafka's coordinator does, if the group is not a share group.
 
-        A name is one group's: ours, where we have it already, whatever came to be upstream since.
+        Called when a member joins, or an administrator alters or deletes share group offsets. An existing share group
+        keeps its name, even if a group of another type was created upstream since then.
         """
         kind = await self.other_kind(node_id, group_id)
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
             return
-        logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
+        logger.info("rejected group %s as a share group: upstream it is a %s group", group_id, kind)
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return whether the name is a share group's and no other group's.
+        """Return whether the name belongs to a share group and to no other group.
 
         Both exist if the other group was created without a gateway; its members are served then.
         """
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """The same by the tables as they are now.
+        """Return the same according to the current tables.
 
-        While they cannot be read, every group that the brokers do not have may be one.
+        While they cannot be read, any group that the brokers do not have may be a share group.
         """
         try:
             is_stored = group_id in await self._stored.describe([group_id])
@@ -84,35 +86,35 @@ class UpstreamGroups:
         return is_stored and await self.other_kind(node_id, group_id) is None
 
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
-        """`classic`, `consumer` or `streams`; None where there is no such group, or nobody can say.
+        """Return `classic`, `consumer` or `streams`; None if no such group exists or no coordinator responds.
 
-        `node_id` is the broker that is asked first for the group's coordinator.
+        `node_id` is the broker that is queried first for the group's coordinator.
         """
         until, kind = self._kept.get(short(group_id), (float("-inf"), None))
         if asyncio.get_running_loop().time() < until:
             return kind
-        task = self._asking.get(group_id)
+        task = self._lookups.get(group_id)
         if task is None:
-            task = self._asking[group_id] = asyncio.ensure_future(self._ask(node_id, group_id))
-        return await asyncio.shield(task)  # one who goes away does not end it for the others
+            task = self._lookups[group_id] = asyncio.ensure_future(self._lookup_and_keep(node_id, group_id))
+        return await asyncio.shield(task)  # a cancelled caller does not cancel it for the others
 
-    async def _ask(self, node_id: int, group_id: str) -> str | None:
+    async def _lookup_and_keep(self, node_id: int, group_id: str) -> str | None:
         kind = None
         try:
-            kind = await asyncio.wait_for(self._look_up(node_id, group_id), PATIENCE_S)
+            kind = await asyncio.wait_for(self._lookup(node_id, group_id), LOOKUP_TIMEOUT_S)
         except (TimeoutError, UpstreamUnavailableError):
             pass
         finally:
-            del self._asking[group_id]
+            del self._lookups[group_id]
         self._kept[short(group_id)] = asyncio.get_running_loop().time() + KEPT_S, kind
         self._kept.move_to_end(short(group_id))
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
         return kind
 
-    async def _look_up(self, node_id: int, group_id: str) -> str | None:
-        def find(asked: int) -> Awaitable[dict[str, Coordinator]]:
-            return find_coordinators(self._cluster, asked, [group_id], GROUP)
+    async def _lookup(self, node_id: int, group_id: str) -> str | None:
+        def find(asked_node_id: int) -> Awaitable[dict[str, Coordinator]]:
+            return find_coordinators(self._cluster, asked_node_id, [group_id], GROUP)
 
         coordinator = (await from_any_broker(self._cluster, node_id, find))[group_id]
         if coordinator.error_code:
@@ -133,7 +135,7 @@ class UpstreamGroups:
         return any(group.error_code == ErrorCode.NONE and group.group_state != DEAD for group in answer.groups)
 
     async def _is_described(self, node_id: int, request: ApiMessage) -> bool:
-        """Whether the broker has a group to describe, of the kind that the request is for; many do not know it."""
+        """Return whether the broker has a group of the type that the request describes; many brokers lack the API."""
         try:
             answer = await self._cluster.ask(node_id, request, DescribedGroup, 0)
         except UpstreamUnavailableError:
@@ -142,7 +144,7 @@ class UpstreamGroups:
 
 
 class DescribedGroup:
-    """The error code of the one group of a response, in place of kafka-python's class: all members may be behind it."""
+    """The error code of the one group in a response; kafka-python's class would decode all members of the group."""
 
     API_KEY: int = ConsumerGroupDescribeRequest.API_KEY
 
@@ -151,11 +153,11 @@ class DescribedGroup:
 
     @classmethod
     def flexible_version_q(cls, version: int) -> bool:  # noqa: ARG003
-        """Whether the response has the flexible header, as kafka-python's classes tell it."""
+        """Return whether the response has the flexible header, as in kafka-python's classes."""
         return True
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> DescribedGroup:  # noqa: ARG003
-        """Read a response from behind its header, as kafka-python's classes do."""
-        _, position = read_varint(data, 4)  # the throttle time, and how many groups there are
+        """Decode a response after its header, as kafka-python's classes do."""
+        _, position = read_varint(data, 4)  # the throttle time, and the number of groups
         return cls(int(_INT16.unpack_from(data, position)[0]))

@@ -1,1 +1,1 @@
-"""How the gateway asks the job: request rows out, responses in."""
+"""The gateway's client of the job: it appends request rows and reads responses."""

@@ -1,4 +1,4 @@
-"""A gateway before several cells: each request goes to the job that has its group."""
+"""The channel to the jobs of several cells: each request goes to the job of its group's cell."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sharegroup.types import SharePartitionKey
 
 
 class CellChannels:
-    """The `JobChannel` of one channel to each cell; `cell_of` gives a group's.
+    """A `JobChannel` over one channel per cell; `cell_of` returns the cell of a group.
 
-    They share an appender and the name to reply to. Ids are of all of them, so whoever waits for a response waits at
-    each: it comes from one.
+    The channels share an appender and the key of the response rows. Ids are unique over all of them. So a subscription
+    is made in each channel, and the response comes from one.
     """
 
     def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:
         self._channels, self._cell_of = channels, cell_of
-        self._any = next(iter(channels.values()))
-        self.reply_to = self._any.reply_to
+        self._first = next(iter(channels.values()))
+        self.reply_to = self._first.reply_to
         for channel in channels.values():
             channel.reply_to = self.reply_to
 
@@ -33,34 +33,34 @@ class CellChannels:
         return self._channels
 
     def start(self) -> None:
-        """Connect in the background; requests wait for their own cell alone."""
+        """Connect in the background; a request waits for its own cell only."""
         for channel in self._channels.values():
             channel.start()
 
     async def close(self) -> None:
-        """Send what is on its way, then close the connections."""
+        """Send pending rows, then close the connections."""
         for channel in self._channels.values():
             await channel.close()
 
     def new_id(self) -> str:
-        """An id for a request row, unique in this gateway."""
-        return self._any.new_id()
+        """Return an id for a request row, unique in this gateway."""
+        return self._first.new_id()
 
     def append(self, request: Request) -> asyncio.Future[int]:
         """As `JobChannel.append`."""
-        return self._of(request).append(request)
+        return self._channel(request).append(request)
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         """As `JobChannel.append_soon`."""
-        self._of(request).append_soon(request, failed)
+        self._channel(request).append_soon(request, failed)
 
     def now_ms(self) -> int:
-        """The brokers' time, in milliseconds since the epoch."""
-        return self._any.now_ms()
+        """As `JobChannel.now_ms`."""
+        return self._first.now_ms()
 
     def ask(self, request: Request) -> Awaitable[Response]:
         """As `JobChannel.ask`."""
-        return self._of(request).ask(request)
+        return self._channel(request).ask(request)
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
         """As `JobChannel.subscribe`."""
@@ -88,7 +88,7 @@ class CellChannels:
             channel.on_wanted(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
-        """As `CellChannel.announce`, where at least one cell's job has its topics."""
+        """As `CellChannel.announce`; succeeds if the topics of at least one cell's job exist."""
         sent: list[asyncio.Future[int]] = []
         problem: JobUnavailableError | None = None
         for channel in self._channels.values():
@@ -101,9 +101,9 @@ class CellChannels:
         return sent
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
-        """As `CellChannel.on_gateway`; a row comes once for each cell."""
+        """As `CellChannel.on_gateway`; a row arrives once per cell."""
         for channel in self._channels.values():
             channel.on_gateway(callback)
 
-    def _of(self, request: Request) -> CellChannel:
+    def _channel(self, request: Request) -> CellChannel:
         return self._channels[self._cell_of(request.group_id)]

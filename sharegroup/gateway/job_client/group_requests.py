@@ -1,4 +1,4 @@
-"""Administrators' requests to the group coordinator query, and their answers."""
+"""Administrative requests to the group coordinator of the job, and their responses."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 
 
 class GroupRequests:
-    """One row each; when the answer is there, the tables have what it says.
+    """Sends one row per request. When the response arrives, the tables contain the result.
 
-    Each raises RequestError with what the coordinator refuses the request for; COORDINATOR_LOAD_IN_PROGRESS while
-    the job loads, and COORDINATOR_NOT_AVAILABLE while it is away.
+    Each method raises RequestError with the coordinator's error. The error is COORDINATOR_LOAD_IN_PROGRESS while the
+    job loads, and COORDINATOR_NOT_AVAILABLE while it is unavailable.
     """
 
     def __init__(self, job: JobChannel) -> None:
@@ -48,54 +48,56 @@ class GroupRequests:
     async def alter_offsets(
         self, group_id: str, offsets: tuple[StartOffset, ...], topics: Mapping[str, Topic]
     ) -> tuple[PartitionError, ...]:
-        """What became of each of the start offsets; `topics` are those of their topics that there are."""
-        row = AlterOffsetsRequest(*self._named(group_id), offsets=offsets, topics=topics_metadata(topics))
-        answer = await self._ask(row)
-        assert isinstance(answer, AlterOffsetsResponse)
-        return answer.partition_errors
+        """Set start offsets and return an error per partition; `topics` are those of their topics that exist."""
+        row = AlterOffsetsRequest(*self._row_header(group_id), offsets=offsets, topics=topics_metadata(topics))
+        response = await self._request(row)
+        assert isinstance(response, AlterOffsetsResponse)
+        return response.partition_errors
 
     async def delete_offsets(self, group_id: str, topic_names: tuple[str, ...]) -> tuple[TopicError, ...]:
-        """What became of each of the topics' offsets."""
-        answer = await self._ask(DeleteOffsetsRequest(*self._named(group_id), topic_names=topic_names))
-        assert isinstance(answer, DeleteOffsetsResponse)
-        return answer.topic_errors
+        """Delete the offsets of topics and return an error per topic."""
+        response = await self._request(DeleteOffsetsRequest(*self._row_header(group_id), topic_names=topic_names))
+        assert isinstance(response, DeleteOffsetsResponse)
+        return response.topic_errors
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete the group; what is configured for it stays."""
-        await self._ask(DeleteGroupRequest(*self._named(group_id)))
+        """Delete the group; its configs stay."""
+        await self._request(DeleteGroupRequest(*self._row_header(group_id)))
 
     async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
-        """Set the group's configs (None: take away), or only check them."""
-        await self._ask(AlterConfigsRequest(*self._named(group_id), configs=configs, validate_only=validate_only))
+        """Set the group's configs (None deletes one), or only validate them."""
+        await self._request(
+            AlterConfigsRequest(*self._row_header(group_id), configs=configs, validate_only=validate_only)
+        )
 
     async def invoke_consumer_rebalance(self, group_id: str) -> tuple[MemberIdentity, ...]:
-        """Have static members that are away leave, and the assignor run; those that have left."""
-        answer = await self._ask(InvokeConsumerRebalanceRequest(*self._named(group_id)))
-        assert isinstance(answer, InvokeConsumerRebalanceResponse)
-        return answer.removed
+        """Remove static members that are away and run the assignor; return the removed members."""
+        response = await self._request(InvokeConsumerRebalanceRequest(*self._row_header(group_id)))
+        assert isinstance(response, InvokeConsumerRebalanceResponse)
+        return response.removed
 
     async def remove_members(self, group_id: str, members: tuple[MemberIdentity, ...]) -> tuple[MemberError, ...]:
-        """What became of each of the members."""
-        answer = await self._ask(RemoveMembersRequest(*self._named(group_id), members=members))
-        assert isinstance(answer, RemoveMembersResponse)
-        return answer.member_errors
+        """Remove members and return an error per member."""
+        response = await self._request(RemoveMembersRequest(*self._row_header(group_id), members=members))
+        assert isinstance(response, RemoveMembersResponse)
+        return response.member_errors
 
-    def _named(self, group_id: str) -> tuple[str, str, str]:
+    def _row_header(self, group_id: str) -> tuple[str, str, str]:
         return self._job.new_id(), group_id, self._job.reply_to
 
-    async def _ask(self, row: AdministratorRequest) -> Response:
+    async def _request(self, row: AdministratorRequest) -> Response:
         try:
-            answer = await self._job.ask(row)
+            response = await self._job.ask(row)
         except JobUnavailableError as error:
-            logger.warning("%s of group %s: %s", row.type, row.group_id, error)
+            logger.warning("%s for group %s failed: %s", row.type, row.group_id, error)
             raise RequestError(error.code, str(error)) from error
-        if answer.error_code:
-            raise RequestError(ErrorCode(answer.error_code), answer.error_message or "")
-        return answer
+        if response.error_code:
+            raise RequestError(ErrorCode(response.error_code), response.error_message or "")
+        return response
 
 
 def topics_metadata(topics: Mapping[str, Topic]) -> dict[str, TopicMetadata]:
-    """Topics as rows to the group coordinator name them, sorted."""
+    """Return topics in the form of rows to the group coordinator, sorted."""
     return {
         name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in sorted(topics.items())
     }

@@ -1,4 +1,4 @@
-"""The gateway's line to the jobs, as handlers and sessions use it: request rows out, its own response rows in."""
+"""The channel to the jobs as handlers and sessions use it: it sends request rows and receives response rows."""
 
 from __future__ import annotations
 
@@ -19,48 +19,50 @@ Request = ShareGroupRequest | SharePartitionRequest
 
 
 class JobChannel(Protocol):
-    """Appends request rows and hands each response to who waits for it: `CellChannel`, or `CellChannels` of several."""
+    """Appends request rows and delivers each response: `CellChannel`, or `CellChannels` for several cells."""
 
     reply_to: str
 
     def start(self) -> None:
-        """Connect in the background; requests wait for it."""
+        """Connect in the background; requests wait until connected."""
 
     async def close(self) -> None:
-        """Send what is on its way, then close the connections."""
+        """Send pending rows, then close the connections."""
 
     def new_id(self) -> str:
-        """An id for a request row, unique in this gateway."""
+        """Return an id for a request row, unique in this gateway."""
 
     def append(self, request: Request) -> asyncio.Future[int]:
-        """Produce a row, in order with others of its group; done when it is durable, or its time is over.
+        """Append a row, in order with others of its group; done when it is durable or its timeout has expired.
 
-        The result is when it was appended, as in `RowAppender.append`. Raises JobUnavailableError, then or now.
+        The result is the time of the append, as in `RowAppender.append`. Raises JobUnavailableError, now or when
+        awaited.
         """
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
-        """Produce a row, in order with others of its group, without waiting for it.
+        """Append a row, in order with others of its group, without waiting for it.
 
-        A row that cannot be produced is logged: what it would have given back comes back when its locks run out.
+        A failure is logged, and `failed` is called. Records that the row would have returned come back when their locks
+        expire.
         """
 
     def now_ms(self) -> int:
-        """The brokers' time, in milliseconds since the epoch: acknowledgements are judged by it."""
+        """Return the brokers' time, in milliseconds since the epoch; acknowledgements are dated by it."""
 
     def ask(self, request: Request) -> Awaitable[Response]:
-        """Produce a row, now if that can be, and wait for its response. Raises JobUnavailableError, when awaited.
+        """Append a row, immediately if possible, and wait for its response. Raises JobUnavailableError when awaited.
 
-        It is a JobLoadingError if a job has started meanwhile and has not answered any request to a group yet.
+        The error is a JobLoadingError if a job has started and has not yet responded to any request to a group.
         """
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
-        """Have the response to a request given to `receive`, on the event loop; once."""
+        """Call `receive` once with the response to a request, on the event loop."""
 
     def unsubscribe(self, request_id: str) -> None:
-        """Nobody waits for that response any more."""
+        """Drop the subscription to that response."""
 
     def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
-        """Have `callback` given the rows for everybody, on the event loop, in order with the responses of their job."""
+        """Register a callback for broadcast rows, on the event loop, in order with the responses of their job."""
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
-        """Have `callback` called, on the event loop, when members of others wait for records of a share-partition."""
+        """Register a callback for share-partitions whose records members of other gateways wait for."""

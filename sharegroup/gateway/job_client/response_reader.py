@@ -1,5 +1,7 @@
-"""The thread that reads the gateway's response rows: it polls the partition that the gateway's key is in, and after
-the topic has grown the one that it was in before as well."""
+"""The thread that reads the gateway's response rows.
+
+It polls the partition of the gateway's key, and after the topic has grown also the previous partition of the key.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _EVERYBODY, _GATEWAYS = EVERYBODY.encode(), GATEWAYS.encode()
 
 
 class ResponseRecord(Protocol):
-    """What is read of a consumer's record."""
+    """The fields used of a consumer's record."""
 
     @property
     def offset(self) -> int: ...
@@ -39,21 +41,21 @@ class ResponseRecord(Protocol):
 
 
 class HeardGateway(NamedTuple):
-    """A gateway's row, and when it was appended (milliseconds since the epoch)."""
+    """The announcement of a gateway, and when it was appended (milliseconds since the epoch)."""
 
     row: GatewayRow
     append_ms: int
 
 
-#: What is of use in the topic.
+#: The rows of the response topic that a gateway uses.
 Row = Response | Broadcast | HeardGateway
 
 
 class ResponseReader:
-    """Reads from the end that the topic has when it comes to it, and goes on from where it was.
+    """Reads from the end offset at the first poll, and continues from its position after errors.
 
-    `listening` is called when whatever is appended from now on is read, `receive` with what was read. Both are called
-    in the reader's own thread. `settings` are kafka-python's.
+    `listening` is called when all rows appended from now on will be read, `receive` with the records read. Both are
+    called in the reader's thread. `settings` are kafka-python's.
     """
 
     def __init__(
@@ -68,15 +70,15 @@ class ResponseReader:
         self._partitions = ResponsePartitions(topic, key)
         self._listening, self._receive = listening, receive
         self._stopping = threading.Event()
-        self._outage = OutageLog(logger, "responses cannot be read", "responses are read again")
+        self._outage = OutageLog(logger, "failed to read responses", "responses are read again")
         self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
 
     def start(self) -> None:
-        """Begin to read, as soon as the job has made its topics."""
+        """Start reading as soon as the job has created its topics."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Read no more; `join` waits for that."""
+        """Stop reading; `join` waits for the end."""
         self._stopping.set()
 
     def join(self, timeout_s: float) -> None:
@@ -84,7 +86,7 @@ class ResponseReader:
         self._thread.join(timeout_s)
 
     def _read(self) -> None:
-        """Until we stop, whatever goes wrong: a gateway that hears no responses is of no use."""
+        """Read until stopped, whatever goes wrong, because a gateway without responses is useless."""
         consumer = None
         while not self._stopping.is_set():
             try:
@@ -108,7 +110,7 @@ class ResponseReader:
             consumer.close()
 
     def _open(self) -> KafkaConsumer:
-        """Read the partition that our responses are in, from its end or where we were. Raises KafkaError."""
+        """Read the partition of our responses, from its end or our last position. Raises KafkaError."""
         consumer = responses_consumer(self._settings)
         try:
             if not self._partitions.open(consumer):
@@ -123,24 +125,24 @@ class ResponseReader:
         return consumer
 
     def _pause(self, seconds: float) -> None:
-        """Raises JobUnavailableError when we are to stop."""
+        """Wait; raises JobUnavailableError when the reader is stopped."""
         if self._stopping.wait(seconds):
             raise JobUnavailableError("the gateway stops")
 
 
 def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
-    """Those for this key, for everybody and of gateways, in the order of the log; what cannot be read is logged."""
+    """Return the rows for this key, the broadcasts and the announcements, in log order; undecodable ones are logged."""
     rows: list[Row] = []
     for record in records:
         try:
             rows += _decoded(record, key)
         except ValueError as error:
-            logger.warning("response row at offset %d cannot be read: %s", record.offset, error)
+            logger.warning("skipped an invalid response row at offset %d: %s", record.offset, error)
     return rows
 
 
 def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Row]:
-    """Nothing of other gateways' responses in the same partition, which are not even decoded. Raises ValueError."""
+    """Decode a record; responses for other gateways in the same partition are skipped. Raises ValueError."""
     if record.key == key:
         return decode_responses(record.value)
     if record.key == _GATEWAYS:

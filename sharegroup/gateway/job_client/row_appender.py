@@ -1,20 +1,21 @@
-"""Appends rows to Kafka topics, on the event loop: in order, exactly once, and told of when they are durable.
+"""Appends rows to Kafka topics on the event loop: in order, exactly once, each with a future for its durability.
 
-Each topic partition has a queue, a producer id (KIP-98) and one request on its way at most. Rows that come meanwhile go
-together in the next batch. A batch whose answer is lost is sent again as it was; the broker knows its sequence number,
-and appends it once.
+Each topic partition has a queue, a producer id (KIP-98) and at most one request in flight. Rows that arrive meanwhile
+are sent together in the next batch. A batch whose response is lost is sent again unchanged. The broker knows its
+sequence number and appends it once.
 
-A batch whose time is over, or that was refused, is given up. Whether it is in the log may not be known then, so nobody
-knows which sequence number comes next: the next batch begins a new epoch of the producer id (KIP-360), from 0. A broker
-that has seen the new epoch appends nothing more of the old one, so a batch that was given up and is still on its way
-somewhere cannot come after those that followed it.
+A batch is abandoned when its time is over or the broker rejects it. Whether it is in the log may be unknown then, so
+the next sequence number is unknown too. Therefore the next batch begins a new epoch of the producer id (KIP-360), from
+0. A broker that has seen the new epoch appends nothing more of the old one. So an abandoned batch that is still in
+flight cannot be appended after the batches that followed it.
 
-It stays, since no asyncio producer does this, by their sources: aiokafka (0.14.0) never lets an idempotent batch
-expire, but sends it again for as long as the error is retriable, and has no new epoch to begin. confluent-kafka's
-AIOProducer (2.16.1) hands rows on and polls for their delivery reports in a pool of threads, once a second at most
-while little is sent. Measured side by side on two cores, to one partition of one broker, with acks=all, idempotent:
+The project has its own producer because, by their sources, no asyncio producer does this. aiokafka (0.14.0) never lets
+an idempotent batch expire but retries it as long as the error is retriable, and it cannot begin a new epoch.
+confluent-kafka's AIOProducer (2.16.1) hands rows to a pool of threads and polls for their delivery reports, at most
+once a second under low load. Measured side by side on two cores, to one partition of one broker, with acks=all,
+idempotent:
 
-                     one row at a time, p50    200 at a time    CPU a row
+                     one row at a time, p50    200 at a time    CPU per row
     this             0.8 ms                    34,000 rows/s     19 µs
     aiokafka         0.6 ms                    17,000 rows/s     54 µs
     AIOProducer      1,002 ms                     219 rows/s    134 µs
@@ -62,30 +63,30 @@ _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 logger = logging.getLogger(__name__)
 
-#: Of one batch. The bytes are well below what a topic takes by default (max.message.bytes); a row may be larger, alone.
+#: Limits of one batch. The bytes are well below the default of max.message.bytes; a larger row is sent alone.
 MAX_BATCH_ROWS, MAX_BATCH_BYTES = 500, 524_288
-#: Of all rows that are not settled yet, and what a row takes beside its key and value.
-MAX_WAITING_BYTES, ROW_BYTES = 32 * 1_048_576, 1_024
-#: Between attempts; it doubles.
+#: Limit of all pending rows, and the memory of a row besides its key and value.
+MAX_PENDING_BYTES, ROW_BYTES = 32 * 1_048_576, 1_024
+#: Pauses between attempts; they double.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.05, 1.0
-#: For what is waiting when the appender is closed.
+#: For rows that are pending when the appender is closed.
 CLOSE_TIMEOUT_S = 5.0
-#: Of a row's time: how much of it one attempt may take, which leaves some to try another leader, and how much of it the
-#: broker may wait for its replicas, which is less, so that it can still say so.
+#: Parts of a row's timeout: for one attempt, so that time is left to try another leader, and for the broker to await
+#: its replicas, which is less so that its response still arrives.
 ATTEMPT_SHARE, REPLICAS_SHARE = 0.5, 0.4
 #: Produce names topics by id after this version, which a made id must not be.
 MAX_PRODUCE_VERSION = 9
 MAX_EPOCH, MAX_SEQUENCE, MAX_INT32 = 2**15 - 1, 2**31 - 1, 2**31 - 1
-NO_ANSWER = "the broker has not answered"
+NO_RESPONSE = "the broker has not responded"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
-#: LogAppendTime where the topic has another kind of time, or the broker says no more than that it has the batch.
+#: LogAppendTime if the topic has another timestamp type, or the broker only reports a duplicate batch.
 UNKNOWN_TIME = -1
-#: What this machine's clock said when the steady one began.
-_BEGAN_MS = int(time.time() * 1000) - steady_ms()
-#: The broker says that it has the batch.
+#: Wall-clock time at which the steady clock started.
+_STARTED_MS = int(time.time() * 1000) - steady_ms()
+#: The broker has the batch.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
-#: The broker does not know the producer id as we do: it forgot it, or lost a part of its log.
-_OTHER_PRODUCER = (
+#: The producer state of the broker differs from ours: it has expired, or the broker lost a part of its log.
+_PRODUCER_STATE_LOST = (
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
     InvalidProducerEpochError,
@@ -95,7 +96,7 @@ _OTHER_PRODUCER = (
 
 
 class JobUnavailableError(ShareGroupError):
-    """The job, or the brokers between it and us, did not answer in time; the requester may try again."""
+    """The job, or the brokers between it and the gateway, did not respond in time; the client may retry."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -107,38 +108,40 @@ class JobLoadingError(JobUnavailableError):
 
 
 class RowAppender:
-    """Appends rows, batch by batch for each partition, and tells when each is durable. `settings` are kafka-python's; a
-    row has `timeout_s` seconds to become durable."""
+    """Appends rows, batch by batch for each partition; a future per row is done when it is durable.
+
+    `settings` are kafka-python's. A row has `timeout_s` seconds to become durable.
+    """
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, timeout_s: float) -> None:
         self._cluster, self._timeout_s = cluster, timeout_s
         self._leaders = _Leaders(cluster, settings)
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
         self._clock = BrokerClock()
-        self._waiting_bytes = 0
+        self._pending_bytes = 0
         self._is_closed = False
 
     def now_ms(self) -> int:
-        """The brokers' time, in milliseconds since the epoch."""
+        """Return the brokers' time, in milliseconds since the epoch."""
         return self._clock.now_ms(local_ms())
 
     async def knows(self, topics: Iterable[str]) -> bool:
-        """Whether rows can be appended to all of these topics. Raises UpstreamUnavailableError."""
+        """Return whether all of these topics exist. Raises UpstreamUnavailableError."""
         wanted = set(topics)
         return (await self._cluster.topics(wanted)).keys() == wanted
 
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Append a row after those that were given before it for the same topic and key; done when it is durable.
+        """Append a row after earlier rows of the same topic and key; the future is done when it is durable.
 
-        The result is the time of its append (LogAppendTime, milliseconds), -1 if the broker does not tell. It is on its
-        way even if nobody waits for it. Raises JobUnavailableError now, when there is no such topic or
-        too much waits; the future does when the time is over, or when the broker refuses the row. After an error the
-        row may be in the log, or still come to be.
+        The result is the time of its append (LogAppendTime, milliseconds), or -1 if the broker does not report it. The
+        row is sent even if nobody awaits the future. Raises JobUnavailableError immediately if the topic does not exist
+        or too many bytes are pending. The future raises it on a timeout, or if the broker rejects the row. After an
+        error the row may be in the log, or may still be appended.
         """
         return self._append(topic, partition_of(key, self._partitions(topic)), key, value)
 
     def append_everywhere(self, topic: str, key: bytes, value: bytes) -> Sequence[asyncio.Future[int]]:
-        """Append a row to each partition of a topic; the futures are as of `append`. Raises JobUnavailableError."""
+        """Append a row to each partition of a topic; the futures are those of `append`. Raises JobUnavailableError."""
         return [self._append(topic, partition, key, value) for partition in range(self._partitions(topic))]
 
     def _partitions(self, topic: str) -> int:
@@ -146,25 +149,25 @@ class RowAppender:
             raise JobUnavailableError("the gateway stops")
         known = self._cluster.topic(topic)
         if known is None or not known.leaders:
-            raise JobUnavailableError("the job's topics are not there: is the job running?")
+            raise JobUnavailableError("the job's topics do not exist: is the job running?")
         return len(known.leaders)
 
     def _append(self, topic: str, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
         row = _Row(key, value)
-        if self._waiting_bytes + row.size > MAX_WAITING_BYTES:
-            raise JobUnavailableError(f"more than {MAX_WAITING_BYTES} bytes of requests wait to be produced")
-        self._waiting_bytes += row.size
+        if self._pending_bytes + row.size > MAX_PENDING_BYTES:
+            raise JobUnavailableError(f"more than {MAX_PENDING_BYTES} bytes of requests are pending")
+        self._pending_bytes += row.size
         place = topic, partition
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = _PartitionQueue(
-                *place, self._leaders, self._timeout_s, self._settled, self._clock
+                *place, self._leaders, self._timeout_s, self._on_settled, self._clock
             )
         queue.append(row)
         return row.durable
 
     async def close(self) -> None:
-        """Take no more rows, send what is waiting within 5 s, then close the connections."""
+        """Accept no more rows, send pending ones within 5 s, then close the connections."""
         self._is_closed = True
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         late: set[asyncio.Task[None]] = set()
@@ -178,22 +181,22 @@ class RowAppender:
             await asyncio.wait(late)
         self._leaders.close()
 
-    def _settled(self, row: _Row) -> None:
-        self._waiting_bytes -= row.size
+    def _on_settled(self, row: _Row) -> None:
+        self._pending_bytes -= row.size
 
 
 def local_ms() -> int:
-    """Milliseconds since the epoch: what this machine's clock said when we began, and what has gone by since then.
+    """Return milliseconds since the epoch, from the wall clock at start and the steady clock since then.
 
-    Locks are counted by it. By one that is set back, members would be told of longer ones than they have.
+    Locks are measured with it. With a clock that is set back, members would see longer locks than they have.
     """
-    return _BEGAN_MS + steady_ms()
+    return _STARTED_MS + steady_ms()
 
 
 class _Row:
-    """`durable` is done at the end of the row's time at the latest, which is when `timer` fires."""
+    """A row whose `durable` is done when `timer` fires, at the latest."""
 
-    __slots__ = ("durable", "is_late", "key", "size", "timer", "timestamp_ms", "value")
+    __slots__ = ("durable", "is_expired", "key", "size", "timer", "timestamp_ms", "value")
 
     def __init__(self, key: bytes, value: bytes) -> None:
         self.key, self.value = key, value
@@ -201,7 +204,7 @@ class _Row:
         self.size = len(key) + len(value) + ROW_BYTES
         self.durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle
-        self.is_late = False
+        self.is_expired = False
 
     def settle(self, problem: str | None, append_ms: int = UNKNOWN_TIME) -> None:
         self.timer.cancel()
@@ -211,14 +214,15 @@ class _Row:
             self.durable.set_result(append_ms)
         else:
             self.durable.set_exception(JobUnavailableError(problem))
-            self.durable.exception()  # whoever waited may be gone
+            self.durable.exception()  # marks it as retrieved; the caller may be gone
 
 
 @dataclass
 class _Batch:
-    """Rows that are sent together; it is given up when the time of the last one is over.
+    """Rows that are sent together; it is abandoned at the deadline of the last one.
 
-    `sent_ms` is the local time of its first attempt, which may have appended it though a later one is answered.
+    `sent_ms` is the local time of the first attempt, which may have appended the batch even if a later attempt gets the
+    response.
     """
 
     rows: list[_Row]
@@ -228,7 +232,7 @@ class _Batch:
 
 
 class _PartitionQueue:
-    """The rows of one topic partition. `task` sends them, and is None while there are none."""
+    """The rows of one topic partition. `task` sends them and is None while there are none."""
 
     def __init__(
         self,
@@ -240,40 +244,40 @@ class _PartitionQueue:
         clock: BrokerClock,
     ) -> None:
         self._topic, self._partition, self._leaders = topic, partition, leaders
-        self._timeout_s, self._settled, self._clock = timeout_s, settled, clock
+        self._timeout_s, self._on_settled, self._clock = timeout_s, settled, clock
         self._loop = asyncio.get_running_loop()
         self._rows: deque[_Row] = deque()
         self._producer: tuple[int, int] | None = None  # id and epoch
         self._sequence = 0
-        self._problem = NO_ANSWER
-        #: When attempts have begun to fail, in seconds of the loop; None: the last one did not.
+        self._problem = NO_RESPONSE
+        #: When attempts began to fail, in seconds of the loop; None if the last one succeeded.
         self._failing_since: float | None = None
         self._is_dropped = False
         self.task: asyncio.Task[None] | None = None
 
     def append(self, row: _Row) -> None:
-        row.timer = self._loop.call_later(self._timeout_s, self._too_late, row)
+        row.timer = self._loop.call_later(self._timeout_s, self._on_timeout, row)
         self._rows.append(row)
         if self.task is None:
             self.task = asyncio.ensure_future(self._send())
 
     def drop(self, problem: str) -> None:
-        """Give up the rows that are not on their way yet, and attempt nothing more."""
+        """Fail the rows that were not sent yet, and make no more attempts."""
         self._is_dropped = True
         self._settle(self._rows, problem)
         self._rows.clear()
 
-    def _too_late(self, row: _Row) -> None:
-        row.is_late = True
-        row.settle(self._late())
+    def _on_timeout(self, row: _Row) -> None:
+        row.is_expired = True
+        row.settle(self._timeout_message())
 
-    def _late(self) -> str:
+    def _timeout_message(self) -> str:
         return f"the request was not durable within {self._timeout_s:g} s: {self._problem}"
 
     def _settle(self, rows: Iterable[_Row], problem: str | None, append_ms: int = UNKNOWN_TIME) -> None:
         for row in rows:
             row.settle(problem, append_ms)
-            self._settled(row)
+            self._on_settled(row)
 
     async def _send(self) -> None:
         try:
@@ -283,13 +287,13 @@ class _PartitionQueue:
             self.task = None
 
     def _next_batch(self) -> _Batch | None:
-        """The next batch; rows whose time was over before they were sent are left out."""
+        """Return the next batch, without rows that expired before they were sent."""
         rows: list[_Row] = []
         builder = DefaultRecordBatchBuilder(MAGIC, NO_COMPRESSION, False, -1, -1, -1, MAX_BATCH_BYTES)
         while self._rows and len(rows) < MAX_BATCH_ROWS:
             row = self._rows[0]
-            if row.is_late:
-                self._settled(row)
+            if row.is_expired:
+                self._on_settled(row)
             elif builder.append(len(rows), row.timestamp_ms, row.key, row.value, []) is None:
                 break  # it is full
             else:
@@ -305,11 +309,11 @@ class _PartitionQueue:
                 append_ms = await self._append(batch)
             problem = None
         except TimeoutError:
-            problem = self._late()
+            problem = self._timeout_message()
         except JobUnavailableError as error:
             problem = str(error)
-        except Exception as error:  # the rows behind these must not wait for ever
-            logger.exception("rows of %s-%d are given up", self._topic, self._partition)
+        except Exception as error:  # the rows after these must not wait forever
+            logger.exception("%s-%d: rows abandoned after an unexpected error", self._topic, self._partition)
             problem = f"the request cannot be produced: {error}"
         finally:
             if problem is None:
@@ -325,50 +329,52 @@ class _PartitionQueue:
             self._producer = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
 
     async def _append(self, batch: _Batch) -> int:
-        """Attempt it until it is in the log; the time of its append, -1 if that is not known.
+        """Attempt the batch until it is in the log; return the time of its append, or -1 if unknown.
 
-        Raises JobUnavailableError if the broker does not take it.
-        A broker that does not know the producer id as we do refuses the batch. If that is its first attempt, or if all
-        before it ended the same way, it is not in the log and can be sent under a new id. Otherwise an earlier attempt
-        may have appended it, under the old id, and it would be there twice: it is given up.
+        Raises JobUnavailableError if the broker rejects it. A broker whose producer state differs from ours rejects the
+        batch. If that is the first attempt, or all earlier attempts ended the same way, the batch is not in the log and
+        can be sent under a new id. Otherwise an earlier attempt may have appended it under the old id, and a new id
+        would append it twice, so it is abandoned.
         """
-        pause_s, may_be_there = FIRST_PAUSE_S, False
-        self._problem = NO_ANSWER
-        # Before Python 3.12, wait_for may swallow that we were cancelled; so this has to end by itself as well.
+        pause_s, may_be_appended = FIRST_PAUSE_S, False
+        self._problem = NO_RESPONSE
+        # Before Python 3.12, wait_for may swallow the cancellation, so the loop checks the deadline itself.
         while not self._is_dropped and self._loop.time() < batch.deadline:
             try:
-                answer = await self._produce(batch)
-                error = for_code(answer.error_code)
+                response = await self._produce(batch)
+                error = for_code(response.error_code)
             except UpstreamUnavailableError as unavailable:
                 self._problem = str(unavailable)
-                may_be_there = True
+                may_be_appended = True
             else:
                 if error in _APPENDED:
-                    self._tell_recovery()
-                    return int(answer.log_append_time_ms)
-                self._problem = f"the broker answers with {error.__name__}"
-                if error in _OTHER_PRODUCER and not may_be_there:
+                    self._log_recovery()
+                    return int(response.log_append_time_ms)
+                self._problem = f"the broker responded with {error.__name__}"
+                if error in _PRODUCER_STATE_LOST and not may_be_appended:
                     self._producer = None
                 elif is_retriable(error):
-                    may_be_there = True  # a leader that goes says so of what it has appended, too
+                    may_be_appended = True  # a leader that resigns may return this after the append
                 else:
                     raise JobUnavailableError(f"the request cannot be produced: {self._problem}")
             if self._failing_since is None:
                 self._failing_since = self._loop.time()
-                logger.warning("rows of %s-%d are not appended: %s", self._topic, self._partition, self._problem)
+                logger.warning(
+                    "%s-%d: failed to append rows: %s; retrying", self._topic, self._partition, self._problem
+                )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
             await self._leaders.refresh()
-        raise JobUnavailableError(self._late())
+        raise JobUnavailableError(self._timeout_message())
 
-    def _tell_recovery(self) -> None:
+    def _log_recovery(self) -> None:
         if self._failing_since is not None:
             duration_s = self._loop.time() - self._failing_since
-            logger.warning("rows of %s-%d are appended again after %.1f s", self._topic, self._partition, duration_s)
+            logger.warning("%s-%d: rows are appended again after %.1f s", self._topic, self._partition, duration_s)
             self._failing_since = None
 
     async def _produce(self, batch: _Batch) -> _Produced:
-        """One attempt; the broker's answer for the partition. Raises UpstreamUnavailableError."""
+        """Make one attempt and return the broker's response for the partition. Raises UpstreamUnavailableError."""
         if self._producer is None:
             self._producer, self._sequence = await self._new_producer(), 0
         batch.builder.set_producer_state(*self._producer, self._sequence, False)
@@ -382,51 +388,51 @@ class _PartitionQueue:
         )
         if batch.sent_ms is None:
             batch.sent_ms = local_ms()
-        asked = self._ask(request, ProduceResponse, MAX_PRODUCE_VERSION)
-        answer = await self._leaders.while_it_leads(self._topic, self._partition, asked)
-        produced = answer.responses[0].partition_responses[0]
+        attempt = self._request(request, ProduceResponse, MAX_PRODUCE_VERSION)
+        response = await self._leaders.while_it_leads(self._topic, self._partition, attempt)
+        produced = response.responses[0].partition_responses[0]
         if produced.error_code == NoError.errno:
             self._clock.appended(batch.sent_ms, produced.log_append_time_ms, local_ms())
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:
-        """A producer id and its epoch; any broker has them to give."""
+        """Return a new producer id and its epoch; any broker can assign them."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=MAX_INT32)
-        answer = await self._ask(request, InitProducerIdResponse)
-        if answer.error_code:
-            error = for_code(answer.error_code)
-            problem = f"the broker gives no producer id: {error.__name__}"
+        response = await self._request(request, InitProducerIdResponse)
+        if response.error_code:
+            error = for_code(response.error_code)
+            problem = f"the broker assigned no producer id: {error.__name__}"
             raise UpstreamUnavailableError(problem) if is_retriable(error) else JobUnavailableError(problem)
-        return int(answer.producer_id), int(answer.producer_epoch)
+        return int(response.producer_id), int(response.producer_epoch)
 
-    async def _ask(self, request: ApiMessage, response: type[Response], max_version: int | None = None) -> Response:
+    async def _request(self, request: ApiMessage, response: type[Response], max_version: int | None = None) -> Response:
         connection = self._leaders.connection(self._topic, self._partition)
         return await connection.ask(request, response, max_version, ATTEMPT_SHARE * self._timeout_s)
 
 
 class _Leaders:
-    """Connections of the appender's own to leaders: on the cluster's, rows would wait behind a fetch that waits."""
+    """Separate connections to leaders. On the cluster's connections, rows would wait behind fetches that wait."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
     def connection(self, topic: str, partition: int) -> KeptConnection:
-        """To the leader of a topic partition. Raises UpstreamUnavailableError when there is none."""
+        """Return the connection to the leader of a partition. Raises UpstreamUnavailableError if there is none."""
         leader = self._leader(topic, partition)
         if leader is None or leader.node_id < 0:
-            raise UpstreamUnavailableError(f"nobody leads {topic}-{partition}")
+            raise UpstreamUnavailableError(f"partition {topic}-{partition} has no leader")
         return self._connections.to(leader.node_id)
 
-    async def while_it_leads(self, topic: str, partition: int, asked: Coroutine[Any, Any, Response]) -> Response:
-        """What the leader was asked. Raises UpstreamUnavailableError, also when it is silent and another one leads."""
-        return await self._cluster.while_it_leads(partial(self._leader, topic, partition), asked)
+    async def while_it_leads(self, topic: str, partition: int, attempt: Coroutine[Any, Any, Response]) -> Response:
+        """Return the leader's response. Raises UpstreamUnavailableError, also if another broker leads meanwhile."""
+        return await self._cluster.while_it_leads(partial(self._leader, topic, partition), attempt)
 
     def _leader(self, topic: str, partition: int) -> Leader | None:
         known = self._cluster.topic(topic)
         return None if known is None else known.leaders.get(partition)
 
     async def refresh(self) -> None:
-        """What is known of the leaders may be old."""
+        """Refresh the metadata, because the known leaders may be outdated."""
         await self._cluster.try_refresh()
 
     def close(self) -> None:
@@ -435,5 +441,5 @@ class _Leaders:
 
 
 def is_retriable(error: type[KafkaError]) -> bool:
-    """Whether the same request may succeed later, as Kafka's own clients see it."""
+    """Return whether the same request may succeed later, as in Kafka's own clients."""
     return bool(error.retriable) or error is CorruptRecordError

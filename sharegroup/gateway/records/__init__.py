@@ -1,1 +1,1 @@
-"""Records as clients get them: read, cached, cut out of batches."""
+"""Records for clients: reading, caching, and slicing of record batches."""

@@ -1,8 +1,8 @@
-"""The record batches that were read of the log, for all members of all groups. No I/O, no clock.
+"""A cache of record batches, shared by all members of all groups. No I/O, no clock.
 
-Members of a share-partition get parts of the same batches, and so do groups that read the same topic. A chunk is what
-one Fetch response told of a topic partition. It keeps the bytes of that response alive, so chunks go as a whole: when
-there are more bytes than allowed, the one that was not looked at for longest, of whatever partition.
+Members of a share-partition get parts of the same batches, and so do groups that read the same topic. A chunk is the
+result of one Fetch response for a topic partition. It keeps the bytes of that response in memory, so chunks are evicted
+as a whole. If the cache is full, the least recently used chunk of any partition is evicted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from uuid import UUID
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
-#: What the objects for one batch take beside its bytes; small batches would else take many times what is counted.
+#: Memory of the objects for one batch besides its bytes. Otherwise small batches would use far more than is counted.
 BATCH_OVERHEAD = 400
 
 
 class CacheKey(NamedTuple):
-    """A topic partition, as consumers of one isolation level see it: which batches are aborted is told only to one."""
+    """A topic partition for one isolation level, because only read_committed fetches report aborted batches."""
 
     topic_id: UUID
     partition: int
@@ -29,10 +29,10 @@ class CacheKey(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What one Fetch response told: the log from first_offset to last_offset, the end of the last of its `batches`.
+    """The log from first_offset to last_offset, the end of the last of its `batches`, as in one Fetch response.
 
-    Offsets in it without a batch do not exist (any more). `size` is that of the bytes object that the batches are views
-    of.
+    Offsets in it without a batch do not exist, or no longer exist. `size` is the size of the bytes object that the
+    batches are views of.
     """
 
     first_offset: int
@@ -42,28 +42,28 @@ class Chunk(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """Part of a log without a hole: what `slice_response` wants to know."""
+    """A part of a log without a hole, as `slice_response` uses it."""
 
     covered: OffsetRange
     batches: Sequence[RecordBatch]
 
 
 class BatchCache:
-    """Chunks of topic partitions, in `max_bytes`; the newest one stays, however big it is, for whoever asked for it."""
+    """Chunks of topic partitions, up to `max_bytes`. The newest one is kept whatever its size, for its reader."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._partitions: dict[CacheKey, list[Chunk]] = {}
-        # Least recently used first. The key beside the first offset names a chunk: no two of a partition begin alike.
+        # Least recently used first. Key and first offset identify a chunk; no two of a partition have the same one.
         self._used: OrderedDict[tuple[CacheKey, int], Chunk] = OrderedDict()
         self.byte_count = 0
 
     def __len__(self) -> int:
-        """The number of chunks."""
+        """Return the number of chunks."""
         return len(self._used)
 
     def insert(self, key: CacheKey, chunk: Chunk) -> None:
-        """Keep a chunk, in place of those that it contains; one that a kept chunk contains is not kept twice.
+        """Add a chunk and remove those that it contains, unless a cached chunk contains it.
 
         Raises ValueError for a chunk that covers no offset.
         """
@@ -77,22 +77,22 @@ class BatchCache:
         low = position - 1 if position and chunks[position - 1].first_offset == chunk.first_offset else position
         high = bisect_right(chunks, chunk.last_offset, lo=low, key=_last_offset)
         for contained in chunks[low:high]:
-            self._forget_use(key, contained)
+            self._discard(key, contained)
         chunks[low:high] = [chunk]
         self._used[key, chunk.first_offset] = chunk
         self.byte_count += _cost(chunk)
         self._evict()
 
     def lookup(self, key: CacheKey, offset: int, max_bytes: int | None = None) -> Sequence[Chunk]:
-        """The chunks that cover the log from `offset` on, without a hole between them; none if it is not here.
+        """Return the chunks that cover the log from `offset`, without a hole; empty if the offset is not cached.
 
-        Given `max_bytes`, the first one and then no more chunks than have as much.
+        With `max_bytes`, return no more chunks after the first than fit.
         """
         chunks = self._partitions.get(key, ())
         found: list[Chunk] = []
         room = max_bytes
         while room is None or room > 0 or not found:
-            # No chunk contains another, so the last one to begin at or before `offset` reaches farthest.
+            # No chunk contains another, so the last one that begins at or before `offset` has the highest end.
             i = bisect_right(chunks, offset, key=_first_offset) - 1
             if i < 0 or chunks[i].last_offset < offset:
                 break
@@ -104,32 +104,32 @@ class BatchCache:
         return found
 
     def last_offset(self, key: CacheKey) -> int:
-        """The last offset that is known of a topic partition; -1 if nothing is."""
+        """Return the last cached offset of a topic partition, or -1."""
         chunks = self._partitions.get(key)
         return chunks[-1].last_offset if chunks else -1
 
     def forget(self, key: CacheKey) -> None:
-        """Drop what was read of a topic partition: its log was truncated, or the topic is gone."""
+        """Remove a topic partition, because its log was truncated or the topic is deleted."""
         for chunk in self._partitions.pop(key, ()):
-            self._forget_use(key, chunk)
+            self._discard(key, chunk)
 
     def _evict(self) -> None:
         while self.byte_count > self._max_bytes and len(self._used) > 1:
             (key, first_offset), _ = next(iter(self._used.items()))
             chunks = self._partitions[key]
-            self._forget_use(key, chunks.pop(bisect_left(chunks, first_offset, key=_first_offset)))
+            self._discard(key, chunks.pop(bisect_left(chunks, first_offset, key=_first_offset)))
             if not chunks:
                 del self._partitions[key]
 
-    def _forget_use(self, key: CacheKey, chunk: Chunk) -> None:
+    def _discard(self, key: CacheKey, chunk: Chunk) -> None:
         del self._used[key, chunk.first_offset]
         self.byte_count -= _cost(chunk)
 
 
 def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPart | None:
-    """The batches from `offset` on, of chunks as `lookup` gives them, until those for clients have `max_bytes`.
+    """Return the batches from `offset`, from chunks as returned by `lookup`, until data batches have `max_bytes`.
 
-    At least one batch, to make progress, if there is any; None without chunks.
+    Contains at least one batch if there is any, to make progress; None without chunks.
     """
     if not chunks:
         return None
@@ -138,7 +138,7 @@ def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPar
     for chunk in chunks:
         start = bisect_left(chunk.batches, position, key=_end_of_batch)
         if batches and start < len(chunk.batches) and chunk.batches[start].base_offset < position:
-            break  # the log was written anew between the two reads: not one part
+            break  # the log was rewritten between the two reads, so this is not one part
         for i in range(start, len(chunk.batches)):
             batch = chunk.batches[i]
             batches.append(batch)

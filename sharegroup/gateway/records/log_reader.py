@@ -1,13 +1,13 @@
-"""Reads record batches from the upstream brokers, undecoded, for all members at once.
+"""Reads record batches from the upstream brokers, undecoded, for all members.
 
-What was read is kept for a while (`BatchCache`): members of a share-partition get parts of the same batches. One read
-of a part of a log is on its way at a time, and whoever needs that part waits for it. A partition with another leader
-epoch is read anew, for its log may have been truncated. Topics are read by their ids, so that one that was made again
-under the name is not taken for the old one; by their names where the broker cannot do that, or has no ids.
+The result is cached (`BatchCache`), because members of a share-partition get parts of the same batches. At most one
+read of a part of a log is in flight, and every caller that needs the part waits for it. A partition with a new leader
+epoch is read again, because its log may have been truncated. Topics are read by id, so that a topic created again under
+the same name is not confused with the old one. They are read by name if the broker does not support ids.
 
-What a broker does not show is not known: an answer without records below the log's end may mean that compaction took
-them all, or that reading remote storage took too long. Such a part is read again, after a pause that grows. It is a
-hole as soon as a batch behind it is seen.
+Missing records prove nothing by themselves. A response without records below the end of the log may mean that
+compaction removed them, or that reading remote storage took too long. Such a part is read again after an increasing
+pause. It is a hole as soon as a later batch is seen.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, list_off
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
 READ_BYTES = 4 * 1_048_576
-#: Fetch names topics by id from the second of these versions on, which a made id must not be.
+#: Fetch identifies topics by id from the second of these versions on; made ids must not be sent.
 NAMES_FETCH_VERSION, IDS_FETCH_VERSION = 12, 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-#: How long a leader may take, in seconds: 4 MiB must come through a slow network within it.
+#: Timeout of a read, in seconds: 4 MiB must arrive through a slow network within it.
 READ_TIMEOUT_S = 10.0
-#: After a read that gave nothing, before the same is tried again; it doubles.
+#: Pauses after a read without a result, before it is retried; they double.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
-#: What is left of a pause counts from here; less is a remainder of the arithmetic, which no timer can wait for.
+#: Smaller remainders of a pause are rounding errors, for which no timer can wait.
 CLOCK_RESOLUTION_S = 0.001
-#: Reads that are remembered for having given nothing.
+#: Maximum number of reads with a pause.
 MAX_PAUSED = 10_000
 
 
 class LogReadError(ShareGroupError):
-    """The broker does not give this part of the log: `code` is its error, `log_start_offset` where the log begins."""
+    """The broker did not return this part of the log: `code` is its error, `log_start_offset` the start of the log."""
 
     def __init__(self, code: int, log_start_offset: int) -> None:
         self.code, self.log_start_offset = code, log_start_offset
-        problem = f"answers a fetch with error {code}" if code else "has nothing to show of this part of the log"
+        problem = f"responded to a fetch with error {code}" if code else "returned no records for this part of the log"
         super().__init__(f"the upstream broker {problem}")
 
 
 class LogPosition(NamedTuple):
-    """Where to read: the partition of a topic, all of it or committed records only."""
+    """A partition of a topic, read completely or only committed records."""
 
     topic: Topic
     partition: int
@@ -64,43 +64,49 @@ class LogPosition(NamedTuple):
 
     @property
     def key(self) -> CacheKey:
-        """The key of its batches in the cache: the same partition, read in the same way."""
+        """The cache key: the same partition with the same isolation level."""
         return CacheKey(self.topic.topic_id, self.partition, self.read_committed)
 
 
 class _Pause(NamedTuple):
-    """No read before `until` (the loop's clock, seconds); `length_s` is how long this pause is."""
+    """No read before `until` (the loop's clock, seconds); `length_s` is the length of this pause."""
 
     until: float
     length_s: float
 
 
 class LogReader:
-    """Reads what is not in the cache yet; who wants the same part waits for the same read. `read` raises LogReadError
-    and UpstreamUnavailableError."""
+    """Reads parts of logs that are not cached; callers that need the same part share a read.
+
+    `read` raises LogReadError and UpstreamUnavailableError.
+    """
 
     def __init__(self, cluster: UpstreamCluster, cache: BatchCache) -> None:
         self._cluster, self._cache = cluster, cache
         self._reading: dict[tuple[CacheKey, int], asyncio.Task[Chunk]] = {}
         self._paused: OrderedDict[tuple[CacheKey, int], _Pause] = OrderedDict()
-        cluster.watch(self._forget)
+        cluster.watch(self._discard)
 
     def cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
-        """The chunks that cover the log from `offset` on without a hole, to `max_bytes`; empty if it was not read."""
+        """Return the chunks that cover the log from `offset` without a hole, up to `max_bytes`; empty if it was not
+        read.
+        """
         return self._cache.lookup(position.key, offset, max_bytes)
 
     def pause_s(self, position: LogPosition, offset: int) -> float:
-        """How long the part of the log that begins at `offset` is not to be read: the last read gave nothing."""
+        """Return how long not to read the part of the log that begins at `offset`, because the last read returned
+        nothing.
+        """
         pause = self._paused.get((position.key, offset))
         left_s = 0.0 if pause is None else pause.until - asyncio.get_running_loop().time()
         return left_s if left_s >= CLOCK_RESOLUTION_S else 0.0
 
     async def read(self, position: LogPosition, offset: int) -> None:
-        """Have the part of the log that begins at `offset` in the cache."""
+        """Read the part of the log that begins at `offset` into the cache."""
         await asyncio.shield(self._task(position, offset))
 
     def read_soon(self, position: LogPosition, offset: int) -> None:
-        """Begin to read what is not here yet; a failure shows when someone waits for it."""
+        """Start reading a part that is not cached; an error is raised to a later caller that waits for it."""
         if not self._cache.lookup(position.key, offset, 1) and not self.pause_s(position, offset):
             self._task(position, offset)
 
@@ -109,11 +115,11 @@ class LogReader:
         task = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.ensure_future(self._read(position, offset))
-            task.add_done_callback(lambda done: self._ended(key, done))
+            task.add_done_callback(lambda done: self._on_ended(key, done))
         return task
 
-    def _ended(self, key: tuple[CacheKey, int], task: asyncio.Task[Chunk]) -> None:
-        """A read has ended: the next one of the same part waits, if this one gave nothing."""
+    def _on_ended(self, key: tuple[CacheKey, int], task: asyncio.Task[Chunk]) -> None:
+        """End a read; the next read of the same part is delayed if this one returned nothing."""
         del self._reading[key]
         last = self._paused.pop(key, None)
         if task.cancelled() or not isinstance(task.exception(), (LogReadError, UpstreamUnavailableError)):
@@ -123,7 +129,7 @@ class LogReader:
         if len(self._paused) > MAX_PAUSED:
             self._paused.popitem(last=False)
 
-    def _forget(self, topic_id: UUID, partition: int) -> None:
+    def _discard(self, topic_id: UUID, partition: int) -> None:
         for read_committed in (False, True):
             self._cache.forget(CacheKey(topic_id, partition, read_committed))
         for key in [key for key in self._paused if key[0][:2] == (topic_id, partition)]:
@@ -133,57 +139,59 @@ class LogReader:
         leader = self._leader(position)
         found = await self._fetch(position, leader, offset)
         if self._cache.last_offset(position.key) >= found.high_watermark:
-            self._forget(position.topic.topic_id, position.partition)  # the log is not the one that was read
+            self._discard(position.topic.topic_id, position.partition)  # the cached log was replaced
         chunk = chunk_of(found, offset, position.read_committed)
         if chunk is None:
             raise LogReadError(int(ErrorCode.NONE), found.log_start_offset)
-        if self._leader(position) == leader:  # else it was told to forget what it read, while this was on its way
+        if self._leader(position) == leader:  # else the leader changed during the read, so the result may be outdated
             self._cache.insert(position.key, chunk)
         return chunk
 
     def _leader(self, position: LogPosition) -> Leader:
-        """Who leads now, whatever was known when the position was made."""
+        """Return the current leader, which may be newer than the position."""
         leader = self._cluster.leader(position.topic.topic_id, position.partition)
         if leader is None:
             raise LogReadError(int(ErrorCode.UNKNOWN_TOPIC_ID), -1)
         return leader
 
     async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> _Fetched:
-        """The broker's answer about the partition."""
+        """Return the broker's response for the partition."""
         request = _fetch_request(position, offset)
         newest = NAMES_FETCH_VERSION if position.topic.has_made_id else IDS_FETCH_VERSION
-        answer = await self._answer(position, leader, request, newest)
-        if answer.error_code:
-            raise LogReadError(answer.error_code, -1)
-        if not answer.responses:  # so a broker answers that throttles us
+        response = await self._request(position, leader, request, newest)
+        if response.error_code:
+            raise LogReadError(response.error_code, -1)
+        if not response.responses:  # the response of a broker that throttles us
             raise LogReadError(int(ErrorCode.NONE), -1)
-        found = answer.responses[0].partitions[0]
+        found = response.responses[0].partitions[0]
         if not found.error_code:
             return found
         log_start_offset = found.log_start_offset
         if found.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._cluster.try_refresh()  # it does not lead the partition, or does not know it
+            await self._cluster.try_refresh()  # the broker does not lead the partition or does not know it
         elif log_start_offset < 0:
             log_start_offset = await self._log_start_offset(position, leader)
         raise LogReadError(found.error_code, log_start_offset)
 
-    async def _answer(self, position: LogPosition, leader: Leader, request: FetchRequest, newest: int) -> FetchResponse:
-        asked = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
-        return await self._cluster.while_it_leads(partial(self._leader, position), asked)
+    async def _request(
+        self, position: LogPosition, leader: Leader, request: FetchRequest, newest: int
+    ) -> FetchResponse:
+        fetch = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
+        return await self._cluster.while_it_leads(partial(self._leader, position), fetch)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
-        """Where the log begins: Kafka's brokers do not say so with OFFSET_OUT_OF_RANGE. -1 if it cannot be told."""
+        """Return the log start offset, which Kafka's brokers do not send with OFFSET_OUT_OF_RANGE; -1 if unknown."""
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
-        answer = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)
-        return listed_offsets(answer).get(partition, -1)
+        response = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)
+        return listed_offsets(response).get(partition, -1)
 
 
 def chunk_of(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:
-    """What one partition of a Fetch response shows of the log from `offset` on; None when it shows nothing."""
+    """Return the chunk of one partition of a Fetch response from `offset`; None if it has no batches."""
     aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
     records = found.records or b""
-    assert not isinstance(records, ApiData)  # kafka-python's, in the records of its own topics of metadata
+    assert not isinstance(records, ApiData)  # kafka-python decodes records only for its own metadata topics
     batches = read_batches(records, offset, aborted if read_committed else ())
     return Chunk(offset, batches[-1].last_offset, tuple(batches), len(records)) if batches else None
 

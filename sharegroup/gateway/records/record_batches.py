@@ -1,8 +1,8 @@
-"""Headers of the record batches in a Fetch response: the offsets each covers, and whether a client may see it. No I/O.
+"""Headers of the record batches in a Fetch response: their offsets, and whether a client may see them. No I/O.
 
-A batch is passed on as it came; of its records only the key of a transaction marker is read. Message sets of magic 0
-and 1, as old logs still hold them, are batches too: each message that is not compressed is one of its own, and a
-compressed one has the offset of the *last* message inside it.
+A batch is forwarded unchanged. Only the key of a transaction marker is read from its records. Message sets of magic 0
+and 1, which old logs still contain, count as batches too. Each uncompressed message is one batch. A compressed one has
+the offset of the *last* message inside it.
 """
 
 from __future__ import annotations
@@ -13,33 +13,26 @@ from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
 
-#: Base offset and length, which the length does not count.
+#: Size of base offset and length, which the length field does not include.
 _LOG_OVERHEAD = 12
-#: Base offset, length, magic: in the same place in all formats.
+#: Base offset, length, magic: at the same position in all formats.
 _PREFIX = struct.Struct(">qi4xb")
 #: Attributes, last offset delta, producer id, number of records; from the start of a batch of magic 2.
 _HEADER = struct.Struct(">21xhi16xq6xi")
 _LEGACY_ATTRIBUTES = _PREFIX.size
-#: Least lengths of a batch or message, by magic, without the log overhead.
-_LEAST_LENGTH = {0: 14, 1: 22, 2: _HEADER.size - _LOG_OVERHEAD}
+#: Minimum lengths of a batch or message, by magic, without the log overhead.
+_MIN_LENGTH = {0: 14, 1: 22, 2: _HEADER.size - _LOG_OVERHEAD}
 
 _CODEC_MASK = 0x07
 _TRANSACTIONAL_MASK = 0x10
 _CONTROL_MASK = 0x20
 #: Type in the key of a control record: int16 version, int16 type.
 _ABORT = 0
-_LONGEST_VARINT = 10
+_MAX_VARINT_BYTES = 10
 
 
 class CorruptRecordBatch(ShareGroupError, ValueError):
-    """The broker sent bytes that are no record batches: neither the client nor this project is at fault."""
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of AbortedTransactions in a Fetch response with isolation level read_committed."""
-
-    producer_id: int
-    first_offset: int
+    """The broker sent bytes that are not record batches; neither the client nor this project is at fault."""
 
 
 class RecordBatch(NamedTuple):
@@ -64,12 +57,12 @@ class RecordBatch(NamedTuple):
 def read_batches(
     records: bytes | memoryview, fetch_offset: int, aborted: Sequence[tuple[int, int]] = ()
 ) -> list[RecordBatch]:
-    """The complete batches of `records`, the answer to a fetch at `fetch_offset`; those wholly below it are left out.
+    """Return the complete batches of `records`, a response to a fetch at `fetch_offset`, without those wholly below it.
 
     `aborted` is the partition's AbortedTransactions, (producer id, first offset) in any order; empty for
-    read_uncommitted. A batch cut off at the end is dropped, as brokers may cut it. Where a compressed message of magic
-    0 or 1 begins cannot be told: it counts from the fetch offset, or from the end of the batch before it.
-    Raises CorruptRecordBatch for lengths, magics and offsets that no broker sends.
+    read_uncommitted. An incomplete batch at the end is dropped, because brokers may truncate it. The first offset of a
+    compressed message of magic 0 or 1 is unknown. It is assumed to be the fetch offset, or the end of the previous
+    batch. Raises CorruptRecordBatch for lengths, magics and offsets that no broker sends.
     """
     view = memoryview(records)
     transactions = _OpenAbortedTransactions(aborted)
@@ -81,7 +74,7 @@ def read_batches(
         else:
             batch = _read_legacy(data, max(fetch_offset, previous_last + 1))
         if batch.base_offset <= previous_last and batch.last_offset >= fetch_offset:
-            raise CorruptRecordBatch(f"Batch at offset {batch.base_offset} comes after offset {previous_last}")
+            raise CorruptRecordBatch(f"Batch at offset {batch.base_offset} follows offset {previous_last}")
         if batch.last_offset >= fetch_offset:
             batches.append(batch)
         previous_last = batch.last_offset
@@ -90,12 +83,12 @@ def read_batches(
 
 
 def _complete_batch(view: memoryview, position: int) -> memoryview | None:
-    """The batch at `position`; None for one that is cut off, or at the end."""
+    """Return the batch at `position`; None if it is incomplete, or at the end."""
     rest = len(view) - position
     if rest < _PREFIX.size:
         return None
     base_offset, length, magic = _PREFIX.unpack_from(view, position)
-    least = _LEAST_LENGTH.get(magic)
+    least = _MIN_LENGTH.get(magic)
     if least is None:
         raise CorruptRecordBatch(f"Unknown magic {magic} of the batch at offset {base_offset}")
     if length < least or base_offset < 0:
@@ -105,7 +98,7 @@ def _complete_batch(view: memoryview, position: int) -> memoryview | None:
 
 
 def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> RecordBatch:
-    """A batch of magic 2."""
+    """Read a batch of magic 2."""
     base_offset = _PREFIX.unpack_from(data)[0]
     attributes, last_offset_delta, producer_id, count = _HEADER.unpack_from(data)
     if last_offset_delta < 0 or count < 0:
@@ -124,7 +117,7 @@ def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> Rec
 
 
 def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
-    """A message of magic 0 or 1; a compressed one may begin anywhere from `first_possible` on."""
+    """Read a message of magic 0 or 1; a compressed one may begin anywhere from `first_possible`."""
     offset = _PREFIX.unpack_from(data)[0]
     is_compressed = data[_LEGACY_ATTRIBUTES] & _CODEC_MASK
     base_offset = min(first_possible, offset) if is_compressed else offset
@@ -132,7 +125,7 @@ def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
 
 
 class _OpenAbortedTransactions:
-    """Whose transactions are open and will be aborted, while the batches go by in log order (the consumer's rule).
+    """The open transactions that will be aborted, while batches are read in log order (the consumer's rule).
 
     A producer enters at the first offset of its transaction and leaves at its abort marker.
     """
@@ -143,16 +136,16 @@ class _OpenAbortedTransactions:
 
     @property
     def any_left(self) -> bool:
-        """Whether one is open or still to come."""
+        """Whether a transaction is open or begins later."""
         return bool(self._ahead or self._open)
 
     def enter(self, last_offset: int) -> None:
-        """The batch up to `last_offset` is next."""
+        """Open the transactions that begin up to `last_offset`, the end of the next batch."""
         while self._ahead and self._ahead[-1][0] <= last_offset:
             self._open.add(self._ahead.pop()[1])
 
     def leave(self, producer_id: int) -> None:
-        """The producer's abort marker was read."""
+        """End the transaction of the producer, whose abort marker was read."""
         self._open.discard(producer_id)
 
     def __contains__(self, producer_id: int) -> bool:
@@ -160,7 +153,7 @@ class _OpenAbortedTransactions:
 
 
 def _control_type(data: memoryview) -> int:
-    """The type in the key of the first record of a control batch, which is never compressed."""
+    """Return the type in the key of the first record of a control batch, which is never compressed."""
     try:
         position = _skip_varint(data, _HEADER.size) + 1  # its length; attributes are one byte
         for _ in ("timestamp delta", "offset delta", "key length"):
@@ -171,8 +164,8 @@ def _control_type(data: memoryview) -> int:
 
 
 def _skip_varint(data: memoryview, position: int) -> int:
-    """The position behind the variable-length number at `position`. Raises IndexError at its end missing."""
-    for end in range(position, position + _LONGEST_VARINT):
+    """Return the position after the variable-length number at `position`. Raises IndexError if its end is missing."""
+    for end in range(position, position + _MAX_VARINT_BYTES):
         if data[end] < 0x80:
             return end + 1
     raise IndexError(position)

@@ -1,8 +1,8 @@
-"""What of a member's acquired records goes into a ShareFetch response: ranges and whole record batches. No I/O.
+"""Selects the acquired ranges and whole record batches that go into a ShareFetch response. No I/O.
 
-A client archives, without a word, each offset of AcquiredRecords that it finds no record for. So an offset is listed
-only if the batch that covers it is sent, and an acquired offset that no record can come for is never listed: the
-gateway acknowledges it as a GAP itself::
+A client silently archives each offset of AcquiredRecords for which it finds no record. So an offset is listed only if
+the batch that covers it is sent. An acquired offset for which no record can arrive is never listed; the gateway itself
+acknowledges it as a GAP::
 
     ranges        AAAAAAAAAAAAAAAAAAAAAAAAAAAAA
     log           [  1  ][  2  ]...[C][  3  ][  4      ... a hole, [C] a control or aborted batch, 4 is not read yet
@@ -10,7 +10,7 @@ gateway acknowledges it as a GAP itself::
     gaps                        gggggg
     left                              LLLLLLLLL        stays in the buffer
 
-The walk stops where the limits say, so its cost grows with the ranges and batches that it passes, never with records.
+The walk stops at the limits, so its cost depends on the number of ranges and batches that it passes, never on records.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from sharegroup.types import AcquiredRange, OffsetRange
 
 
 class Limits(NamedTuple):
-    """What is left for one partition of a ShareFetch response (KIP-932; `is_record_limit` from KIP-1206).
+    """The remaining limits for one partition of a ShareFetch response (KIP-932; `is_record_limit` from KIP-1206).
 
-    `max_records`: strict with `is_record_limit`, else a batch that is begun is finished. `max_bytes`: of record
-    batches; with `must_progress` the first batch is sent however big it is. `batch_size`: an entry of AcquiredRecords
-    that has as many records ends with its batch; no matter with `is_record_limit`.
+    `max_records`: strict with `is_record_limit`; otherwise a batch that has begun is finished. `max_bytes`: of record
+    batches; with `must_progress` the first batch is sent whatever its size. `batch_size`: an entry of AcquiredRecords
+    with at least as many records ends with its batch; unused with `is_record_limit`.
     """
 
     max_records: int
@@ -41,11 +41,11 @@ class Limits(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """One partition of a ShareFetch response; acquired, gaps and left are the ranges that were there, parted in three.
+    """One partition of a ShareFetch response. `acquired`, `gaps` and `left` divide the given ranges into three parts.
 
-    All are ascending and disjoint. `records` are the batches to send, each once; `record_count` is the number of
-    offsets in `acquired`, `byte_count` the size of `records`. `rest_of_batch` is how many offsets the last of the
-    batches has behind the last one acquired.
+    All are ascending and disjoint. `records` are the batches to send, each once. `record_count` is the number of
+    offsets in `acquired`, `byte_count` the size of `records`. `rest_of_batch` is the number of offsets that the last
+    batch has after the last acquired one.
     """
 
     acquired: list[AcquiredRange]
@@ -69,10 +69,10 @@ def alike_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> li
 def slice_response(
     ranges: Sequence[AcquiredRange], batches: Sequence[RecordBatch], covered: OffsetRange | None, limits: Limits
 ) -> Slice:
-    """Part `ranges`, acquired and not sent yet, by the `batches` at hand (both ascending and disjoint) and `limits`.
+    """Divide `ranges`, acquired and not sent yet, by `batches` (both ascending and disjoint) and `limits`.
 
-    `covered` is the part of the log that the reads have certainly shown: what is acquired in it outside of all data
-    batches is a gap. While the first of what is left lies in it, another call with `left` makes progress.
+    `covered` is the part of the log that the reads have covered completely; an acquired offset in it outside of all
+    data batches is a gap. While the first of `left` lies in it, another call with `left` makes progress.
     """
     walk = _Walk(ranges)
     response = _Response(covered, limits)
@@ -82,23 +82,26 @@ def slice_response(
         if not batch.is_data:
             continue
         if walk.first < batch.base_offset:
-            response.pass_over(walk, batch.base_offset - 1)
+            response.skip_to(walk, batch.base_offset - 1)
         if walk.is_done:
             break
         if walk.first > batch.last_offset:
             continue
         if not response.has_room_for(batch):
-            return response.cut(walk)
+            return response.finish(walk)
         response.send(walk, batch)
         if response.is_at_record_limit:
-            return response.cut(walk)
+            return response.finish(walk)
     if covered is not None:
-        response.pass_over(walk, covered.last_offset)
-    return response.cut(walk)
+        response.skip_to(walk, covered.last_offset)
+    return response.finish(walk)
 
 
 class _Walk:
-    """The offsets of `ranges` in order; touching ranges of one delivery count are one. `first` is the next offset."""
+    """Iterates over the offsets of `ranges`, merging adjacent ones of one delivery count.
+
+    `first` is the next offset.
+    """
 
     __slots__ = ("_count", "_last", "_next", "_ranges", "first", "is_done")
 
@@ -109,7 +112,7 @@ class _Walk:
         self._advance()
 
     def take(self, last_offset: int, most: int | None = None) -> Iterator[AcquiredRange]:
-        """Go on to `last_offset`, or by `most` offsets, and give the pieces of ranges on the way."""
+        """Advance to `last_offset`, or by `most` offsets, and yield the pieces of ranges passed."""
         while not self.is_done and self.first <= last_offset and most != 0:
             end = min(self._last, last_offset)
             if most is not None:
@@ -123,7 +126,7 @@ class _Walk:
             yield piece
 
     def rest(self) -> list[AcquiredRange]:
-        """All that was not taken."""
+        """Return the remaining ranges."""
         if self.is_done:
             return []
         return [AcquiredRange(self.first, self._last, self._count), *self._ranges[self._next :]]
@@ -142,7 +145,7 @@ class _Walk:
 
 
 class _Response:
-    """The slice in the making, and whether the limits leave room for more."""
+    """The slice under construction, and whether the limits leave room for more."""
 
     def __init__(self, covered: OffsetRange | None, limits: Limits) -> None:
         self._covered = covered if covered is not None else OffsetRange(0, -1)
@@ -155,11 +158,11 @@ class _Response:
 
     @property
     def is_at_record_limit(self) -> bool:
-        """Whether the strict limit is reached, maybe inside a batch."""
+        """Whether the strict limit is reached, possibly inside a batch."""
         return self._limits.is_record_limit and self._record_count >= self._limits.max_records
 
     def has_room_for(self, batch: RecordBatch) -> bool:
-        """Whether the batch may be begun."""
+        """Return whether the batch may be added."""
         if self._record_count >= self._limits.max_records:
             return False
         if not self._records and self._limits.must_progress:
@@ -167,7 +170,7 @@ class _Response:
         return self._byte_count + len(batch.data) <= self._limits.max_bytes
 
     def send(self, walk: _Walk, batch: RecordBatch) -> None:
-        """Send the batch, with what is acquired of it."""
+        """Add the batch, with the acquired offsets in it."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
         self._last_offset = batch.last_offset
@@ -178,16 +181,16 @@ class _Response:
             self._record_count += piece.last_offset - piece.first_offset + 1
             self._list(piece, splits)
 
-    def pass_over(self, walk: _Walk, last_offset: int) -> None:
-        """Go on to `last_offset`, where no data batch is: gaps as far as the log was read."""
+    def skip_to(self, walk: _Walk, last_offset: int) -> None:
+        """Advance to `last_offset`, before which there is no data batch: offsets in the covered part are gaps."""
         covered_first, covered_last = self._covered
         for first, last, count in walk.take(last_offset):
             self._leave(first, min(last, covered_first - 1), count)
             self._add_gap(max(first, covered_first), min(last, covered_last))
             self._leave(max(first, covered_last + 1, covered_first), last, count)
 
-    def cut(self, walk: _Walk) -> Slice:
-        """End the response here; what the walk has not passed stays with the member."""
+    def finish(self, walk: _Walk) -> Slice:
+        """Return the slice; the ranges that the walk has not passed stay with the member."""
         self._left += walk.rest()
         rest = self._last_offset - self._acquired[-1].last_offset if self._acquired else 0
         return Slice(self._acquired, self._records, self._gaps, self._left, self._record_count, self._byte_count, rest)

@@ -1,1 +1,1 @@
-"""Share sessions and what their members hold, wait for and read ahead."""
+"""Share sessions, with the records that their members hold, wait for and have read ahead."""

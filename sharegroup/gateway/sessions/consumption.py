@@ -1,16 +1,16 @@
-"""How fast a member takes records, when it is the member that sets the pace. No clock: `now_ms` comes in."""
+"""The rate at which a member consumes records when the member itself sets the pace. No clock: `now_ms` is passed in."""
 
 from __future__ import annotations
 
-#: Time to remember, in milliseconds: long enough for many fetches of a fast member.
+#: Length of the averaging period, in milliseconds. It covers many fetches of a fast member.
 MEMORY_MS = 1_000
 
 
 class Consumption:
-    """Records a millisecond, over the time between a hand-out and the member's next fetch, or its last acknowledgement.
+    """Measures records per millisecond between a delivery and the member's next fetch or last acknowledgement.
 
-    The time that the member waits for records is left out: it says how fast the job is. A pause that lasts longer
-    than the last hand-out was worth counts at once, so that the rate of a member that stopped goes down.
+    The time that the member waits for records is excluded, because it depends on the speed of the job. A pause longer
+    than the last delivery accounts for lowers the rate immediately, so the rate of a member that stopped goes down.
     """
 
     def __init__(self) -> None:
@@ -20,12 +20,15 @@ class Consumption:
         self._since_ms: int | None = None
 
     def handed_out(self, records: int, now_ms: int) -> None:
-        """The member was sent `records`, and is busy with them from now on."""
+        """Record that `records` were delivered; the member is busy with them from now on."""
         self.asked(now_ms)
         self._handed_out, self._since_ms = records, now_ms
 
     def asked(self, now_ms: int) -> None:
-        """The member asks for records, or has acknowledged all that it has: it is done with those that it was sent."""
+        """Record that the member has finished its last delivery.
+
+        It has sent a fetch, or has acknowledged all records that it holds.
+        """
         if self._since_ms is None:
             return
         self._records += self._handed_out
@@ -36,7 +39,7 @@ class Consumption:
             self._busy_ms = float(MEMORY_MS)
 
     def rate(self, now_ms: int) -> float | None:
-        """Records a millisecond; None before the member has come back for the first time."""
+        """Return the rate in records per millisecond, or None before the member has finished its first delivery."""
         if not self._records:
             return None
         rate = self._records / max(1.0, self._busy_ms)

@@ -1,16 +1,19 @@
-"""The demands of one member at one share-partition: which stands at the job, and which may still be answered."""
+"""The demands of one member for one share-partition: the standing one, and those that may still get a response."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Lost demands whose answer would still be taken; by then the locks of an older one have long run out.
+#: Lost demands whose response is still accepted. The locks of an older demand have expired by then.
 _MOST_UNANSWERED = 100
 
 
 class Demand(NamedTuple):
-    """A fetch that was sent to the job; `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms` is
-    how long it may wait there for others."""
+    """A fetch request that was sent to the job.
+
+    `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms`: how long it may wait at the job for
+    others.
+    """
 
     id: str
     sent_ms: int
@@ -20,8 +23,10 @@ class Demand(NamedTuple):
 
 
 class Demands:
-    """Lets one demand stand at a time. One that was not answered for `lost_after_ms` is lost; its answer counts when it
-    comes."""
+    """Allows one standing demand at a time.
+
+    A demand without a response for `lost_after_ms` counts as lost. Its response is accepted if it still arrives.
+    """
 
     def __init__(self, lost_after_ms: int) -> None:
         self._lost_after_ms = lost_after_ms
@@ -30,42 +35,42 @@ class Demands:
         self._not_before_ms = 0
 
     def may_send(self, now_ms: int) -> bool:
-        """Whether none stands, and the last one was not refused just now."""
+        """Return whether no demand stands and the pause after a rejected demand is over."""
         is_standing = self._standing is not None and now_ms - self._standing.sent_ms < self._lost_after_ms
         return not is_standing and now_ms >= self._not_before_ms
 
     @property
     def is_standing(self) -> bool:
-        """Whether one stands at the job."""
+        """Whether a demand stands at the job."""
         return self._standing is not None
 
     @property
     def is_ahead(self) -> bool:
-        """Whether one was sent that no fetch of the client waited for."""
+        """Whether the standing demand was sent while no fetch of the client waited."""
         return self._standing is not None and self._standing.is_ahead
 
     def sent(self, demand: Demand) -> None:
-        """The demand is on its way to the job; one stands at a time."""
+        """Add a demand that was sent to the job; it becomes the standing one."""
         self._standing = self._unanswered[demand.id] = demand
         if len(self._unanswered) > _MOST_UNANSWERED:
             del self._unanswered[next(iter(self._unanswered))]
 
     def answered(self, demand_id: str) -> Demand | None:
-        """The demand that is answered; None if it was before, or is not waited for any more."""
+        """Remove and return the demand of a response. None for a repeated or unexpected response."""
         demand = self._unanswered.pop(demand_id, None)
         if demand is not None and demand is self._standing:
             self._standing = None
         return demand
 
     def pause_until(self, ms: int) -> None:
-        """Let none be sent before that time."""
+        """Send no demand before that time."""
         self._not_before_ms = ms
 
     def lost(self) -> None:
-        """The job may know nothing of the one that stands; its answer counts when it comes."""
+        """Treat the standing demand as lost, because the job may not have it; its response is still accepted."""
         self._standing = None
 
     def clear(self) -> None:
-        """No answer to what was asked so far is taken any more."""
+        """Accept no response to the demands sent so far."""
         self._unanswered.clear()
         self._standing = None

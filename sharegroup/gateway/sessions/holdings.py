@@ -1,8 +1,8 @@
-"""What the gateway has handed to a member in its session, of one share-partition. PURE: no clock, no I/O.
+"""The records of one share-partition that the gateway has sent to a member in its session. PURE: no clock, no I/O.
 
-It tells which grants an acknowledgement answers, whether it is in time, and whether it may be answered before the job
-has run it: only when the job cannot but accept it. Costs follow the number of ranges and acknowledgement batches, never
-the number of records.
+The holdings find the acquired ranges that an acknowledgement is for. They decide whether it is in time, and whether it
+may be answered before the job has processed it, which is the case only if the job must accept it. Costs depend on the
+number of ranges and acknowledgement batches, never on the number of records.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from sharegroup.gateway.sessions.read_ahead_buffer import Grant
 from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
+#: Number of ranges at which ranges with expired locks are removed for the first time.
 _MIN_PRUNE_AT = 64
 
 
 class HandedOut(NamedTuple):
-    """How a range was handed out: the end of its lock (milliseconds since the epoch), and its delivery count.
+    """The delivery of a range: the end of its lock (milliseconds since the epoch) and its delivery count.
 
-    `asked` is the id of the newest request about it whose outcome is not known, "" if there is none.
+    `asked` is the id of the newest request about the range whose outcome is not known, "" if there is none.
     """
 
     lock_deadline_ms: int
@@ -30,9 +31,9 @@ class HandedOut(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What an acknowledgement is for: the grants that it answers, merged, and when the first of their locks ends.
+    """The acquired ranges that an acknowledgement is for, merged, and when the first of their locks ends.
 
-    `is_settled`: the outcome of all that was asked about them is known.
+    `is_settled`: no earlier request about them is open.
     """
 
     grants: list[AcquiredRange]
@@ -41,27 +42,29 @@ class Held(NamedTuple):
 
 
 class Holdings:
-    """The ranges that a member was handed, each with its lock and delivery count. What is handed out again takes its
-    new deadline and count."""
+    """The ranges that a member was sent, each with its lock and delivery count.
+
+    A range that is sent again gets its new deadline and count.
+    """
 
     __slots__ = ("_highest", "_prune_at", "_ranges")
 
     def __init__(self) -> None:
         self._ranges: RangeMap[HandedOut] = RangeMap()
-        #: The highest offset that was handed out, -1 before the first.
+        #: The highest offset that was sent, -1 before the first.
         self._highest = -1
         self._prune_at = _MIN_PRUNE_AT
 
     def __len__(self) -> int:
-        """The number of ranges (not of records)."""
+        """Return the number of ranges (not of records)."""
         return len(self._ranges)
 
     def __iter__(self) -> Iterator[tuple[int, int, HandedOut]]:
-        """The ranges in order, as (first offset, last offset, how it was handed out)."""
+        """Iterate over (first offset, last offset, delivery), in order."""
         return iter(self._ranges)
 
     def handed_out(self, grants: Iterable[Grant], now_ms: int) -> None:
-        """These are in the response that is being sent; ranges whose locks have run out are forgotten."""
+        """Add the ranges of the response that is being sent; ranges whose locks have expired may be removed."""
         for first, last, delivery_count, lock_deadline_ms in grants:
             self._ranges.assign(first, last, HandedOut(lock_deadline_ms, delivery_count))
             self._highest = max(self._highest, last)
@@ -70,10 +73,10 @@ class Holdings:
             self._prune_at = max(_MIN_PRUNE_AT, 2 * len(self._ranges))
 
     def held(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Held | None:
-        """What `batches` are for; None unless all of their offsets are held, and their locks are not over.
+        """Return the ranges that `batches` acknowledge; None unless all their offsets are held with valid locks.
 
-        The batches have passed `check_batches`, which lets one begin where another ends: such an
-        offset counts once, and may be refused by the job.
+        The batches have passed `check_batches`, which lets one begin at the offset where another ends. Such an offset
+        counts once, and the job may reject it.
         """
         grants: list[AcquiredRange] = []
         deadlines: list[int] = []
@@ -93,27 +96,27 @@ class Holdings:
         return Held(grants, min(deadlines), is_settled)
 
     def are_past(self, batches: Iterable[AcknowledgementBatch]) -> bool:
-        """Return whether `batches` reach past everything that was handed out to a member that holds something."""
+        """Return whether the member holds records and `batches` reach past all records that it was sent."""
         return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
     def asked(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
-        """The outcome of `batches` is open: until it is known, nothing about their offsets is answered early."""
+        """Record the open request for `batches`. Until it is done, nothing about their offsets is answered early."""
         for first, last, _ in batches:
             for held_first, held_last, held in list(self._ranges.items(first, last)):
                 self._ranges.assign(held_first, held_last, held._replace(asked=request_id))
 
     @property
     def are_asked(self) -> bool:
-        """Whether the member has acknowledged all that it was sent."""
+        """Whether the member has acknowledged all records that it was sent."""
         return all(held.asked for _, _, held in self._ranges)
 
     def accepted(
         self, batches: Iterable[AcknowledgementBatch], request_id: str, renewed_deadline_ms: int | None = None
     ) -> None:
-        """That request is accepted: its offsets are not held any more, except those that it renews.
+        """Remove the offsets of an accepted request, except those that it renews.
 
-        What was handed out, or asked about, since then stays as it is. `renewed_deadline_ms` is when the renewed locks
-        end; None leaves their deadlines as they are.
+        Ranges that were sent or acknowledged again since then stay as they are. `renewed_deadline_ms` is the end of the
+        renewed locks; None keeps their deadlines.
         """
         for batch in batches:
             for first, last, is_renewal in _runs(batch):
@@ -127,18 +130,18 @@ class Holdings:
                     self._ranges.assign(held_first, held_last, HandedOut(deadline_ms, held.delivery_count))
 
     def discard(self, ranges: Iterable[AcquiredRange]) -> None:
-        """These were taken for a response, and are not sent after all."""
+        """Remove ranges that were taken for a response but are not sent."""
         for first, last, _ in ranges:
             self._ranges.discard(first, last)
 
     def clear(self) -> None:
-        """The member holds nothing any more."""
+        """Remove all ranges."""
         self._ranges.clear()
         self._highest = -1
 
 
 def _runs(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, bool]]:
-    """The batch as (first offset, last offset, whether it is renewed)."""
+    """Split the batch into runs of (first offset, last offset, whether it is renewed)."""
     first, last, types = batch
     if len(types) == 1:
         yield first, last, types[0] == AcknowledgeType.RENEW

@@ -1,9 +1,9 @@
-"""Who the members of wire clients are in their groups: `share.client.id.as.instance.id` (ours).
+"""The identity of each client in its group: `share.client.id.as.instance.id`, a config of this project.
 
-A wire client makes itself a member id at each start, and cannot send a group instance id. Where its group has that
-config, its client id is the name of a static member (KIP-345): the id that it sends only says which process it is, and
-the member's own id is the one that the group coordinator has stored for the name, and tells with each answer. So what a
-gateway knows is lost with it, and any other hears it again with the next heartbeat.
+A share consumer generates a new member id at each start and cannot send a group instance id. If its group has this
+config, the client id is the instance id of a static member (KIP-345). The id that the client sends then identifies only
+its incarnation. The member id is the one that the group coordinator stores for the instance id and returns in each
+heartbeat response. So a gateway has no state that can be lost: any other gateway learns the id from the next heartbeat.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.sessions.share_session import SessionKey
 
-#: Processes that are remembered; one that was forgotten waits for its next heartbeat.
+#: Incarnations kept in memory. An evicted one waits for its next heartbeat.
 MAX_REMEMBERED = 100_000
 
 
 class Identity(NamedTuple):
-    """The member's id in its group, and of a static one the process that speaks as it."""
+    """The id of a member in its group, and for a static member the id of its incarnation."""
 
     member_id: str
     incarnation_id: str | None = None
 
     @property
     def is_static(self) -> bool:
-        """Whether it outlives its processes (KIP-345)."""
+        """Whether the membership outlives the client incarnation (KIP-345)."""
         return self.incarnation_id is not None
 
 
 class MemberIdentities:
-    """Which member each process is, by its group and the id that it sends. To be made on the event loop."""
+    """The member identity of each incarnation, by group and sent member id. Must be created on the event loop."""
 
     def __init__(self, group_configs: GroupConfigs) -> None:
         self._group_configs = group_configs
@@ -41,13 +41,13 @@ class MemberIdentities:
         self._news = asyncio.Event()
 
     def name_of(self, group_id: str, client_id: str) -> str | None:
-        """The group instance id of a client; None: a dynamic member, as is one without a client id."""
+        """Return the group instance id of a client. None for a dynamic member, or a client without a client id."""
         if not client_id.strip() or not self._group_configs.group_config(group_id).client_id_as_instance_id:
             return None
         return client_id
 
     def joined(self, process: SessionKey, member_id: str) -> None:
-        """The coordinator has told the id of the static member that a process is."""
+        """Store the member id that the coordinator returned for an incarnation of a static member."""
         self._stored[process.shortened] = member_id
         self._stored.move_to_end(process.shortened)
         if len(self._stored) > MAX_REMEMBERED:
@@ -56,24 +56,24 @@ class MemberIdentities:
         self._news = asyncio.Event()
 
     def left(self, process: SessionKey) -> None:
-        """The process is no member: it has left, or another one has taken its place."""
+        """Remove an incarnation that has left or was replaced by another one."""
         self._stored.pop(process.shortened, None)
 
     def of(self, process: SessionKey) -> Identity:
-        """The member that a process is: a dynamic one by the id that it sends, if nobody has told otherwise."""
+        """Return the identity of an incarnation. Without a stored id, it is a dynamic member with its own id."""
         stored = self._stored.get(process.shortened)
         return Identity(process.member_id) if stored is None else Identity(stored, process.member_id)
 
     async def known(self, process: SessionKey, client_id: str, timeout_s: float) -> None:
-        """Wait until it is known who a client is.
+        """Wait until the identity of a client is known.
 
-        Raises RequestError (SHARE_SESSION_NOT_FOUND: the client opens another session) where it is not, or not any
-        more: no heartbeat of it has been answered here.
+        Raises RequestError (SHARE_SESSION_NOT_FOUND, after which the client opens another session) if it is not known
+        in time, because this gateway has answered no heartbeat of the incarnation or has evicted it.
         """
         try:
             async with asyncio.timeout(timeout_s):
                 while self.name_of(process.group_id, client_id) is not None and process.shortened not in self._stored:
                     await self._news.wait()
         except TimeoutError:
-            problem = f"static member {client_id} has sent no heartbeat as {process.member_id} here"
+            problem = f"static member {client_id} has sent no heartbeat as {process.member_id} to this gateway"
             raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem) from None

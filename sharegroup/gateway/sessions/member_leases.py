@@ -1,7 +1,8 @@
-"""Until when members are known to be in their groups: what early answers to acknowledgements rest on. No clock, no I/O.
+"""The times until which members are known to be in their groups. Early answers depend on them. No clock, no I/O.
 
-The job tells with each answer to a heartbeat until when the member stays one, whatever happens to its next heartbeats.
-When it has left, or was timed out, its records go to others, and nobody may say that its acknowledgements count.
+Each heartbeat response of the job contains the time until which the member stays in its group, whatever happens to its
+next heartbeats. After a member has left or timed out, its records go to others, so its acknowledgements must not be
+confirmed early.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections import OrderedDict
 
 from sharegroup.gateway.wire.short_names import short
 
-#: Members that are remembered; acknowledgements of one that was forgotten are the job's to answer.
+#: Members kept in memory. Acknowledgements of an evicted member are answered by the job.
 MAX_REMEMBERED = 100_000
 
 
 class Lease:
-    """A member's time in its group, from its join to its end. Once it is over it stays so: a new join has another."""
+    """The time of a member in its group. An ended lease stays ended; a new join gets a new lease."""
 
     __slots__ = ("_deadline_ms", "_is_over")
 
@@ -24,32 +25,33 @@ class Lease:
         self._is_over = False
 
     def extend(self, deadline_ms: int) -> None:
-        """The job has said that the member stays until then (milliseconds since the epoch); the newest word counts."""
+        """Set the end of the membership (milliseconds since the epoch); the newest value from the job counts."""
         self._deadline_ms = deadline_ms
 
     def end(self) -> None:
-        """The member has left, or was timed out."""
+        """End the lease, because the member has left or timed out."""
         self._is_over = True
 
     def lasts(self, until_ms: int) -> bool:
-        """Whether the member is certainly in its group at that time."""
+        """Return whether the member is certainly in its group at that time."""
         return not self._is_over and until_ms < self._deadline_ms
 
 
 class MemberLeases:
-    """The leases of all members that this gateway has heard of lately, by group and member."""
+    """The leases of the members that recently sent heartbeats through this gateway, by group and member."""
 
     def __init__(self) -> None:
         self._leases: OrderedDict[tuple[str, str], Lease] = OrderedDict()
 
     def of(self, group_id: str, member_id: str) -> Lease:
-        """The member's lease, which may come to its end later; one that does not last if none is known."""
+        """Return the lease of the member, or an expired one if none is known."""
         return self._leases.get(_key(group_id, member_id)) or Lease()
 
     def begin(self, group_id: str, member_id: str) -> Lease:
-        """The lease that the answer to a heartbeat extends; to be taken before the heartbeat is sent.
+        """Return the lease that a heartbeat response will extend. Call it before the heartbeat is sent.
 
-        What the member's end was overtaken by cannot bring it back: that answer extends a lease that is over.
+        If the member's end overtakes the response, the response extends a lease that has already ended and has no
+        effect.
         """
         key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())
@@ -59,7 +61,7 @@ class MemberLeases:
         return lease
 
     def end(self, group_id: str, member_id: str) -> None:
-        """The member leaves, or has left."""
+        """End the lease of a member that leaves or has left."""
         lease = self._leases.pop(_key(group_id, member_id), None)
         if lease is not None:
             lease.end()

@@ -1,8 +1,9 @@
-"""One member's records of one share-partition, at the node that the member fetches from.
+"""The records of one member in one share-partition, at the node that the member fetches from.
 
-What the job has acquired for the member waits in the read-ahead buffer; what the member was sent is in the holdings,
-which tell what an acknowledgement is for, and whether it may be answered before the job has run it. Both are lost with
-the gateway and not missed: the job knows who holds what, and a new session begins with giving it back.
+Records that the job has acquired for the member wait in the read-ahead buffer. Records that the member was sent are in
+the holdings, which find what an acknowledgement is for and whether it may be answered before the job has processed it.
+Both are lost with the gateway, without harm. The job stores who holds which records, and a new session begins by
+returning them.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from sharegroup.types import (
 
 logger = logging.getLogger(__name__)
 
-#: After a demand that was refused or could not be sent.
+#: Pause after a demand that was rejected or could not be sent.
 RETRY_MS = 1_000
-#: A range whose lock ends so soon is not handed out; a short lock may be over by this part of it.
+#: A range is not sent if its lock ends within this time, or within this part (1/n) of a short lock.
 MIN_LOCK_LEFT_MS = 2_000
 _PART_OF_LOCK = 4
 
@@ -49,11 +50,11 @@ AckResult = tuple[int, str | None]
 
 
 class MemberPartition:
-    """Asks the job for one member's records of one share-partition, hands them out, and acknowledges them. `arrived` is
-    called when there is something new for a waiting fetch. `incarnation_id` is the process that speaks as a static
-    member, None of a dynamic one.
+    """Requests one member's records of one share-partition from the job, delivers them and acknowledges them.
 
-    It may go from one session of the member to another, as the share-partition's leader moves.
+    `arrived` is called when a waiting fetch should check the buffer again. `incarnation_id` identifies the incarnation
+    of a static member; it is None for a dynamic one. When the leader of the share-partition moves, the object moves
+    from one session of the member to another.
     """
 
     def __init__(
@@ -68,8 +69,8 @@ class MemberPartition:
         incarnation_id: str | None = None,
     ) -> None:
         self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
-        #: When the session of a static member was opened (-1: no such session), and the demand that tells the job so.
-        #: It tells it once: a job that comes back from the tables does not know what it has given the member since.
+        #: When the session of a static member was opened (-1: no such session), and the demand that reports it.
+        #: Only one does, because a job that restarts from the tables does not know what the member got since then.
         self._opened_ms, self._opening_id = -1, ""
         self.read_ahead = read_ahead
         self.holdings = Holdings()
@@ -81,19 +82,19 @@ class MemberPartition:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member's next process is to get what this one was sent (KIP-345)."""
+        """Whether the member's next incarnation is to get the records that this one was sent (KIP-345)."""
         return self._incarnation_id is not None
 
     # -- records -----------------------------------------------------------------------------------------------------
 
     def ask(self, now_ms: int, wanted: int) -> None:
-        """Let one demand stand at the job: for `wanted` records, and what is to be read ahead."""
+        """Send a demand for `wanted` records and for read-ahead, unless one stands or nothing is missing."""
         if not self._is_closed:
             self._demand(self.read_ahead.demand(now_ms, wanted), now_ms)
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the member holds or awaits records."""
+        """Whether the member holds or waits for records."""
         return bool(self.read_ahead.is_waiting or self.read_ahead.buffered or self.holdings)
 
     def _demand(self, records: int | None, now_ms: int) -> None:
@@ -119,14 +120,16 @@ class MemberPartition:
         self.read_ahead.refused(demand_id, self._job.now_ms(), RETRY_MS)
 
     def _receive(self, response: Response) -> None:
-        """The job's answer to a demand, on the event loop."""
+        """Handle the job's response to a demand, on the event loop."""
         assert isinstance(response, FetchResponse)
         if self._is_closed:
-            if not self._is_released:  # else the row that closed this told the job what the member was sent: not this
+            if not self._is_released:  # else the release row has returned these records already, as not delivered
                 self.give_back(response.acquired)
             return
         if response.error_code:
-            logger.warning("fetch of %s for member %s: %s", self.key, self.member_id, response.error_message)
+            logger.warning(
+                "%s: fetch for member %s failed, retrying: %s", self.key, self.member_id, response.error_message
+            )
             self._refused(response.id)
             self.arrived()
             return
@@ -140,14 +143,14 @@ class MemberPartition:
         ):
             self.give_back(response.acquired)
         elif response.acquired:
-            self._demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to begin
+            self._demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to start
         self.arrived()
 
     def take(self, taken: Slice, now_ms: int) -> int | None:
-        """What `slice_response` made of the buffer leaves it: records for the member, and gaps.
+        """Move the result of `slice_response` out of the buffer: records for the member, and gaps.
 
-        Offsets that no record can come for the gateway acknowledges itself. Returns when the shortest of the locks ends
-        of what the member is sent, None if that is nothing.
+        The gateway itself acknowledges offsets that have no record. Returns when the first lock of the records for the
+        member ends, or None if there are none.
         """
         self._acknowledge_gaps(taken.gaps)
         sent = self.read_ahead.grants(taken.acquired)
@@ -156,19 +159,21 @@ class MemberPartition:
         return shortest_ms
 
     def awaits_rest(self, taken: Slice, now_ms: int) -> bool:
-        """Whether the rest of the record batch in which the slice ends is to come, which is asked for if need be."""
+        """Return whether to wait for the rest of the record batch in which the slice ends; requests it if needed."""
         records = self.read_ahead.rest_of_batch(taken.acquired, taken.rest_of_batch, now_ms) if taken.acquired else None
         self._demand(records or None, now_ms)
         return records is not None
 
     def withdraw(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
-        """Give back what was taken for a response that took so long to be made that its locks are nearly over.
+        """Return the records of a response to the job if their locks nearly expired while it was made.
 
-        False, and nothing changes, when there is time enough.
+        Returns False and changes nothing if enough time is left.
         """
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
-        logger.info("%s: member %s would have been answered too late: its records go back", self.key, self.member_id)
+        logger.info(
+            "%s: locks nearly expired before responding to member %s; records released", self.key, self.member_id
+        )
         self.holdings.discard(taken.acquired)
         if not self._is_closed:
             self.give_back(taken.acquired)
@@ -182,36 +187,39 @@ class MemberPartition:
                 self._job.append_soon(row)
 
     def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
-        """Ranges that never left the gateway are available again, the delivery attempt given back."""
+        """Unacquire ranges that never left the gateway: available again, and the delivery does not count."""
         for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
             self._job.append_soon(UnacquireRequest(*self._named(), acquired=acquired))
 
     def expire(self, now_ms: int) -> None:
-        """Give back what the member could not use any more: its lock is nearly over."""
+        """Unacquire buffered records whose locks have nearly expired, because the member could not use them."""
         expired = self.read_ahead.expire(now_ms, self._min_lock_left_ms)
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
-            logger.info("%s: %d records for member %s were too late to be sent", self.key, records, self.member_id)
+            logger.info(
+                "%s: %d records for member %s nearly expired; records released", self.key, records, self.member_id
+            )
             self.give_back(expired)
 
     def give_back_uncommitted(self) -> None:
-        """Give back what was granted before the group was altered to read committed records only."""
+        """Unacquire records that were acquired before the group was altered to read committed records only."""
         self.give_back(self.read_ahead.take_uncommitted())
 
     def idle(self) -> None:
-        """Give back what is ahead of the member: it does not come for it."""
+        """Unacquire all read-ahead, because the member does not fetch it."""
         self.give_back(self.read_ahead.idle())
 
     def drain(self) -> None:
-        """Give back what is ahead of the member, and what its demand is answered with still."""
+        """Unacquire all read-ahead, and whatever the standing demand still brings."""
         self.give_back(self.read_ahead.close())
 
     # -- the session -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """A new session: first the job takes back what the member held, whoever gave it to it.
+        """Start a new session; the job first takes back all records that the member held, through any gateway.
 
-        Of a static member that is for its first fetch to say, so that nobody else gets it in between.
+        For a static member, its first fetch request reports the new session, so that no other member gets the records
+        in between.
         """
         if self.is_static:
             self._opened_ms, self._opening_id = self._job.now_ms(), ""
@@ -219,45 +227,45 @@ class MemberPartition:
         self._job.append_soon(ReleaseMemberRequest(*self._named(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
-        """The session is over: what the member was sent is released, what is ahead of it never was delivered."""
+        """End the session: release what the member was sent, and unacquire the read-ahead."""
         if self._is_closed:
             return
         self._is_closed = self._is_released = True
         ahead = self.read_ahead.close()
         delivered = [OffsetRange(first, last) for first, last, _ in self.holdings]
         if len(delivered) > MAX_RANGES_PER_ROW:
-            self.give_back(ahead)  # so that wider ranges may say what was delivered
+            self.give_back(ahead)  # then wider ranges may describe what was delivered
             delivered = _widened(delivered, MAX_RANGES_PER_ROW)
         requester = self._job.reply_to
         self._job.append_soon(ReleaseMemberRequest(*self._named(), delivered=tuple(delivered), requester=requester))
 
     def leave(self) -> None:
-        """The member fetches this share-partition no more: what it was sent stays its own."""
+        """Stop fetching this share-partition; the member keeps what it was sent."""
         if self._is_closed:
             return
         self._is_closed = True
         self.give_back(self.read_ahead.close())
 
     def member_left(self) -> None:
-        """The member has left its group: the job takes back all that it held or was granted until now.
+        """Discard all state of a member that left its group; the job takes back everything that it held.
 
-        What is asked for from now on comes behind that.
+        Later requests are appended after that row.
         """
         self.holdings.clear()
         self.give_back(self.read_ahead.close())
         self.arrived()
 
     def topic_deleted(self) -> None:
-        """There is nothing to give back to."""
+        """Discard everything without returning it, because the topic is deleted."""
         self._is_closed = self._is_released = True
         self.holdings.clear()
         self.read_ahead.close()
         self.arrived()
 
     def drop_before(self, log_start_offset: int) -> bool:
-        """The log begins at this offset now: what is below is lost, and the job will see it by itself.
+        """Discard buffered offsets below the new log start offset, which the job detects by itself.
 
-        Whether anything was.
+        Returns whether there were any.
         """
         lost = [r for r in self.read_ahead.ranges() if r.first_offset < log_start_offset]
         gone = [OffsetRange(first, min(last, log_start_offset - 1)) for first, last, _ in lost]
@@ -269,13 +277,14 @@ class MemberPartition:
     def acknowledge(
         self, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, lease: Lease, now_ms: int, margin_ms: int
     ) -> Awaitable[AckResult]:
-        """(error code, message) of a partition's acknowledgements; their rows are on their way when this returns.
+        """Acknowledge records; the result is (error code, message). The rows are on their way when this returns.
 
-        What the member was not sent in its session, or whose lock is over, is refused, and no row is sent: as in Kafka
-        with INVALID_REQUEST past all that it was sent, else with INVALID_RECORD_STATE. Answered as
-        soon as the rows are durable when the job cannot but accept them: when enough is left of the locks and of the
-        member's `lease`, and nothing else is open about these records. The job counts an acknowledgement from its
-        append, which is known then. Else the job answers.
+        Records that the member was not sent in its session, or whose locks have expired, are rejected without a row. As
+        in Kafka, the error is INVALID_REQUEST for offsets past all that it was sent, else INVALID_RECORD_STATE.
+
+        The answer is sent as soon as the rows are durable if the job must accept them. That requires enough time on the
+        locks and the member's `lease`, and no other open request about these records. The job dates an acknowledgement
+        by its append, whose time is known then. Otherwise the job answers.
         """
         try:
             check_batches(batches, is_renew_ack)
@@ -286,7 +295,9 @@ class MemberPartition:
             if self.holdings.are_past(batches):
                 problem = "the acknowledgement reaches past the records that were delivered"
                 return settled(ErrorCode.INVALID_REQUEST, problem)
-            return settled(ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records (any more)")
+            return settled(
+                ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records, or their locks have expired"
+            )
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
         outcomes: list[Awaitable[AckResult]] = []
@@ -299,7 +310,7 @@ class MemberPartition:
                     outcomes.append(self._early(row, self._job.append(row), held, lease))
                 except JobUnavailableError as error:
                     outcomes.append(settled(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
-                    break  # what follows can be sent again as well
+                    break  # the client can send the rest again as well
             self.holdings.asked(row.batches, row.id)
         if not is_renew_ack and self.holdings.are_asked:
             self.read_ahead.credit.finished(now_ms)
@@ -334,7 +345,7 @@ class MemberPartition:
             append_ms = self._job.now_ms()
         if append_ms > held.deadline_ms:
             return int(ErrorCode.INVALID_RECORD_STATE), "the lock ended before the acknowledgement was in the log"
-        if not lease.lasts(append_ms):  # the job may have taken it, or not
+        if not lease.lasts(append_ms):  # the job may have accepted it or not
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the member may have left its group before that"
         self.holdings.accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
@@ -351,25 +362,25 @@ class MemberPartition:
         return answer.error_code, answer.error_message
 
     def _named(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
-        """What every row of the member begins with."""
+        """Return the first fields of each row about the member."""
         return self._job.new_id(), *self.key, self.member_id, -1, reply_to, self._incarnation_id
 
 
 def settled(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:
-    """A result that nobody has to be asked for."""
+    """Return a result that is already known."""
     outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
     outcome.set_result((int(code), message))
     return outcome
 
 
 async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
-    """All are waited for."""
+    """Wait for all outcomes and return the first error, if any."""
     found = await asyncio.gather(*outcomes)
     return next((outcome for outcome in found if outcome[0]), found[0])
 
 
 def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
-    """`most` ranges at most that cover these, which are ascending."""
+    """Return at most `most` ranges that cover `ranges`, which are ascending."""
     size = -(-len(ranges) // most)
     parts = (ranges[first : first + size] for first in range(0, len(ranges), size))
     return [OffsetRange(part[0].first_offset, part[-1].last_offset) for part in parts]

@@ -26,12 +26,12 @@ from sharegroup.types import AcquiredRange
 
 logger = logging.getLogger(__name__)
 
-#: Of one partition in one response: what is looked at beyond MaxRecords costs time on the event loop.
+#: Limit of one partition in one response, because batches beyond MaxRecords cost time on the event loop.
 MAX_PART_BYTES = 1_048_576
 
 
 class PartRecords(NamedTuple):
-    """One partition's part of a response."""
+    """The records of one partition in a response, and when the first of their locks ends."""
 
     slice: Slice
     lock_deadline_ms: int
@@ -47,8 +47,11 @@ class FetchLimits(NamedTuple):
 
 
 class MemberSession:
-    """Serves the fetches and acknowledgements of one share session; `make` gives a partition's MemberPartition when it
-    is first named. `group_config` returns the group's current config."""
+    """Serves the fetches and acknowledgements of one share session.
+
+    `make` creates the MemberPartition of a partition when it is first used. `group_config` returns the group's current
+    config.
+    """
 
     def __init__(
         self,
@@ -69,20 +72,22 @@ class MemberSession:
     # -- partitions --------------------------------------------------------------------------------------------------
 
     def partition(self, key: TopicIdPartition) -> MemberPartition:
-        """The member's part of a share-partition, made if need be."""
+        """Return the MemberPartition of a share-partition; creates it if needed."""
         found = self._partitions.get(key)
         if found is None:
             found = self._partitions[key] = self._make(key, self._news.set)
         return found
 
     def open(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """The session is new: the job takes back what the member held here."""
+        """Start a new session: the job takes back what the member held in these partitions."""
         for key in partitions:
             self.partition(key).open()
 
     def close(self, owned: Container[TopicIdPartition], is_final: bool = False) -> None:
-        """The session is over: `owned` are the partitions that the member has fetched nowhere else since. What a static
-        member was sent stays its own, unless its client has ended it (`is_final`)."""
+        """End the session; `owned` are the partitions that the member has fetched through no other session since.
+
+        A static member keeps what it was sent, unless its client has ended the session itself (`is_final`).
+        """
         for key, partition in self._partitions.items():
             if key in owned and (is_final or not partition.is_static):
                 partition.close()
@@ -90,39 +95,39 @@ class MemberSession:
                 partition.leave()
 
     def hand_over(self, key: TopicIdPartition) -> MemberPartition:
-        """The member fetches the partition through another session from now on, which takes this over."""
+        """Remove and return a partition that the member now fetches through another session."""
         self._news.set()
         return self._partitions.pop(key)
 
     def take_over(self, key: TopicIdPartition, partition: MemberPartition) -> None:
-        """What the member has of the partition, from another of its sessions."""
+        """Add a partition that another session of the member has removed."""
         partition.arrived = self._news.set
         self._partitions[key] = partition
 
     def topic_deleted(self, topic_id: UUID) -> None:
-        """The job says that the topic is no more."""
+        """Remove the partitions of a topic that the job has reported as deleted."""
         for key in [key for key in self._partitions if key.topic_id == topic_id]:
             self._partitions.pop(key).topic_deleted()
 
     def look_again(self, key: TopicIdPartition) -> None:
-        """The partition's leader is another, or the topic is gone: a fetch that waits for it should know."""
+        """Wake a waiting fetch, because the partition has a new leader or the topic is gone."""
         if key in self._partitions:
             self._news.set()
 
     def new_leader(self) -> None:
-        """The job has started anew: demands that stood may not be known to it, and are sent again."""
+        """Send all standing demands again, because a restarted job may not have them."""
         for partition in self._partitions.values():
             partition.read_ahead.lost()
         self._news.set()
 
     def drain(self) -> None:
-        """The member gets no more records here: what is ahead of it, or comes still, goes back."""
+        """Deliver no more records: unacquire the read-ahead, and whatever still arrives."""
         for partition in self._partitions.values():
             partition.drain()
         self._news.set()
 
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
-        """Give back what is nearly too late, what the member does not fetch any more, and all if it is idle."""
+        """Unacquire records whose locks nearly expired, of partitions no longer fetched, and of an idle member."""
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)
         for key, partition in self._partitions.items():
             if partition.read_ahead.buffered:
@@ -131,41 +136,41 @@ class MemberSession:
                     partition.idle()
 
     def stopped_waiting(self) -> None:
-        """The response is made: no fetch of the member waits any more."""
+        """Record that the response is complete, so no fetch of the member waits."""
         for partition in self._partitions.values():
             partition.read_ahead.stopped_waiting()
 
     def forget(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """Partitions that the member does not fetch any more: what is ahead of it goes back."""
+        """Unacquire the read-ahead of partitions that the member no longer fetches."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
                 self._partitions[key].idle()
 
     @property
     def partitions(self) -> Iterable[TopicIdPartition]:
-        """The partitions that were named so far."""
+        """The partitions used so far."""
         return self._partitions.keys()
 
     @property
     def parts(self) -> Iterable[MemberPartition]:
-        """The member's parts of share-partitions."""
+        """The member's state in each share-partition."""
         return self._partitions.values()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
     def clear_news(self) -> None:
-        """What comes from now on ends the next `wait`."""
+        """Reset the event, so that only later changes end the next `wait`."""
         self._news.clear()
         self._look_again_s = None
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until something came for one of the partitions, or a read may be tried again, for so long at most."""
+        """Wait until a partition has changes or a failed read may be retried, for at most `timeout_s`."""
         again_s = self._look_again_s
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
-        """Whether there is nothing for the member in a partition's buffer; the member's fetch then waits for some."""
+        """Return whether the buffer of a partition is empty; the fetch then counts as waiting for it."""
         buffer = self.partition(key).read_ahead
         if buffer.buffered:
             return False
@@ -173,7 +178,7 @@ class MemberSession:
         return True
 
     def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int) -> None:
-        """Let demands stand at the job."""
+        """Send demands for these partitions to the job, as far as needed."""
         for key in partitions:
             self.partition(key).ask(now_ms, wanted)
 
@@ -186,11 +191,11 @@ class MemberSession:
         now_ms: Callable[[], int],
         may_wait: bool = False,
     ) -> PartRecords | None:
-        """What the buffer has of a partition, within the limits; None if there is nothing to send now.
+        """Take records of a partition from its buffer, within the limits; None if nothing can be sent now.
 
-        `is_first`: nothing else is in the response yet, so that a batch may be larger than MaxBytes. `now_ms`: the
-        brokers' time; reading takes some. `may_wait`: the fetch may wait until a record batch, of which the member has
-        acquired a part, is complete.
+        `is_first`: the response is still empty, so a batch may exceed MaxBytes. `now_ms` returns the brokers' time; it
+        is read again because reading records takes time. `may_wait`: the fetch may wait until a record batch is
+        complete of which the member has acquired a part.
         """
         partition = self.partition(key)
         buffer = partition.read_ahead
@@ -226,12 +231,12 @@ class MemberSession:
                 return None  # no room left in this response
 
     def withdraw(self, key: TopicIdPartition, found: PartRecords, now_ms: int) -> bool:
-        """Whether what was taken is not to be sent any more, its locks being nearly over; it is given back then."""
+        """Return whether records were unacquired instead of sent, because their locks nearly expired."""
         partition = self._partitions.get(key)
         return partition is not None and partition.withdraw(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
-        """Have the log from `offset` on; False if it is not to be had now. The buffer may be another one after this."""
+        """Read the log from `offset`; return False if that is impossible now. The buffer may change meanwhile."""
         if not self._reader.pause_s(position, offset):
             try:
                 await self._reader.read(position, offset)
@@ -247,7 +252,7 @@ class MemberSession:
         return False
 
     def _read_on(self, ranges: Sequence[AcquiredRange], position: LogPosition, covered_to: int) -> None:
-        """Read what the next response will need, before it is asked for."""
+        """Read what the next response will need, before it is requested."""
         for first, last, _ in ranges:
             if last > covered_to:
                 self._reader.read_soon(position, max(first, covered_to + 1))

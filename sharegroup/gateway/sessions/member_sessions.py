@@ -1,8 +1,8 @@
-"""The share sessions of all nodes while they are served: which one a member fetches a partition through, and their end.
+"""The share sessions of all nodes while they are served: the session through which a member fetches each partition.
 
-A member has a session at each node that leads some of its partitions. When a leader moves, its partition goes from one
-session to another, and either may end first: what the member holds by then goes along, so that it outlives the one that
-it has left, and acknowledgements of it are good in either.
+A member has a session at each node that leads some of its partitions. When a leader moves, its partition moves from one
+session to another, and either session may end first. The records that the member holds move along. So they outlive the
+previous session, and the member may acknowledge them through either.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: How long a member's demand for records stands at the job before it is renewed.
+#: How long a demand of a member stands at the job before it is renewed.
 DEMAND_WAIT_MS = 300_000
-#: A demand whose answer is so late was lost with the job; it is sent again.
+#: A demand whose response is this late was lost with the job and is sent again.
 LOST_AFTER_MS = 10_000
-#: What a member will take in this time stays with it when others wait, who have done so for as long: about two
+#: A member keeps the records that it consumes in this time when others have waited for as long. It is about two
 #: micro-batches.
 KEEP_MS = 500
-#: How often the locks of share-partitions are shared out anew.
+#: How often the locks of share-partitions are divided among their members again.
 SHARE_INTERVAL_MS = 500
 
 
 class MemberSessions:
-    """Finds or makes the session that serves a member, and ends sessions."""
+    """Finds or creates the session that serves a member, and ends sessions."""
 
     def __init__(
         self,
@@ -75,31 +75,31 @@ class MemberSessions:
         self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
         self._served: dict[ShareSession, MemberSession] = {}
-        #: The session that a member has fetched a partition through last, which has its part of the share-partition.
+        #: The session through which a member last fetched a partition; it has the MemberPartition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
-        #: Called with a member when one of its sessions has ended.
+        #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
-        #: Whether members get no more records here.
+        #: Whether this gateway delivers no more records.
         self.is_draining = False
         job.on_broadcast(self._heard)
         job.on_wanted(self._wanted_elsewhere)
         cluster.watch(self._leader_changed)
 
     def node(self, node_id: int) -> ShareSessionCache:
-        """The sessions at one node."""
+        """Return the sessions at one node."""
         if node_id not in self._nodes:
             self._nodes[node_id] = ShareSessionCache(self._config.gateway.max_share_sessions)
         return self._nodes[node_id]
 
     def check_open(self, node_id: int, context: FetchContext | AcknowledgeContext) -> None:
-        """Raise RequestError (SHARE_SESSION_NOT_FOUND) when the session has ended since the request came."""
+        """Raise RequestError (SHARE_SESSION_NOT_FOUND) if the session has ended since the request arrived."""
         session = context.session
         if context.kind is not ContextKind.FINAL and self.node(node_id).get(*session.key) is not session:
-            problem = f"the share session of member {session.key.member_id} ended meanwhile"
+            problem = f"the share session of member {session.key.member_id} ended during the request"
             raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
 
     def serve(self, session: ShareSession) -> MemberSession:
-        """The session while it is served, made if need be."""
+        """Return the served session; creates it if needed."""
         if session not in self._served:
             self._served[session] = MemberSession(
                 session,
@@ -110,9 +110,9 @@ class MemberSessions:
         return self._served[session]
 
     def move_to(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
-        """The member fetches these through this session now, which is served.
+        """Assign the partitions to this session, which is served.
 
-        Returns those that came from another of its sessions, with what the member holds of them.
+        Returns the partitions that moved from another session of the member, with the records that it holds.
         """
         moved = set()
         for key in partitions:
@@ -126,19 +126,19 @@ class MemberSessions:
         return moved
 
     def owns(self, session: ShareSession, key: TopicIdPartition) -> bool:
-        """Whether this is the session that the member has fetched the partition through last."""
+        """Return whether the member last fetched the partition through this session."""
         return self._owners.get((session.key, key)) is session
 
     def holder(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
-        """The member's part of a share-partition, in whichever of its sessions it is."""
+        """Return the member's state in a share-partition, from whichever of its sessions has it."""
         owner = self._owners.get((session.key, key), session)
         return self.serve(owner).partition(key)
 
     def end(self, session: ShareSession, is_final: bool = False) -> None:
-        """The session is over: what the member holds through it is released, as by Kafka's leaders.
+        """End a session and release what the member holds through it, as Kafka's leaders do.
 
-        A partition that the member has forgotten, or fetches at another node by now, keeps its locks. So does all of a
-        static member, for its next session, unless its client has ended this one (`is_final`).
+        A partition that the member has forgotten, or now fetches at another node, keeps its locks. A static member
+        keeps everything for its next session, unless its client has ended this one (`is_final`).
         """
         served = self._served.pop(session, None)
         if served is None:
@@ -150,23 +150,23 @@ class MemberSessions:
         self.on_end(session.key)
 
     def disconnected(self, connection_id: int) -> None:
-        """A connection was closed: its sessions end."""
+        """End the sessions of a closed connection."""
         for sessions in self._nodes.values():
             for session in sessions.evict_connection(connection_id):
                 self.end(session)
 
     def drain(self) -> None:
-        """The gateway ends: members get no more records here, and what was acquired ahead of them goes back."""
+        """Deliver no more records and unacquire the read-ahead, because the gateway stops."""
         self.is_draining = True
         for served in self._served.values():
             served.drain()
 
     def holds(self, connection_id: int) -> bool:
-        """Whether members of this connection have records that they may still acknowledge."""
+        """Return whether members of this connection have records that they may still acknowledge."""
         return self._hold(served for served in self._served.values() if served.session.connection_id == connection_id)
 
     def has_records(self, process: SessionKey) -> bool:
-        """Whether a member has records that it may still acknowledge."""
+        """Return whether a member has records that it may still acknowledge."""
         sessions = (cache.get(*process) for cache in self._nodes.values())
         return self._hold(self._served[found] for found in sessions if found is not None and found in self._served)
 
@@ -176,12 +176,12 @@ class MemberSessions:
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
-        """End all sessions: what their members hold goes back."""
+        """End all sessions and return what their members hold."""
         for session in list(self._served):
             self.end(session)
 
     def upkeep(self) -> None:
-        """Give back what was acquired ahead and is not wanted."""
+        """Unacquire read-ahead that members do not use."""
         now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
@@ -212,16 +212,16 @@ class MemberSessions:
 
     @property
     def records_ahead(self) -> int:
-        """Records that were acquired for members, and are not on their way to them."""
+        """The number of records that were acquired for members but not sent to them yet."""
         served = list(self._served.values())
         return sum(part.read_ahead.buffered for member in served for part in list(member.parts))
 
     @property
     def cached_bytes(self) -> int:
-        """Memory of record batches."""
+        """The memory that record batches use."""
         return self._cache.byte_count
 
-    # -- what the job tells everybody ----------------------------------------------------------------------------------
+    # -- broadcasts of the job -----------------------------------------------------------------------------------------
 
     def _heard(self, row: Broadcast) -> None:
         match row:
@@ -234,7 +234,7 @@ class MemberSessions:
                 try:
                     self._topic_deleted(topic_id_of(row.topic_id))
                 except ValueError:
-                    logger.warning("the job tells of a deleted topic with the id %r", row.topic_id)
+                    logger.warning("ignored a topic deletion by the job: invalid topic id %r", row.topic_id)
 
     def _member_left(self, group_id: str, member_id: str) -> None:
         self._leases.end(group_id, member_id)
@@ -255,7 +255,7 @@ class MemberSessions:
             served.look_again(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
-        """Members of another gateway wait: what ours will not have taken soon is for them."""
+        """Unacquire what our members do not consume soon, because members of another gateway wait."""
         now_ms = self._job.now_ms()
         for served in self._served.values():
             for part in served.parts:
@@ -267,9 +267,7 @@ class MemberSessions:
     ) -> MemberPartition:
         topic = self._cluster.topic_by_id(key.topic_id)
         if topic is None:
-            raise RequestError(
-                ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {topic_id_text(key.topic_id)} (any more)"
-            )
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {topic_id_text(key.topic_id)} does not exist")
         group = self._group_configs.group_config(session.key.group_id)
         settings = self._config.gateway
         identity = self._identities.of(session.key)

@@ -1,8 +1,8 @@
-"""Acknowledgements whose outcome is not known yet, by member: a member's leave waits for them.
+"""Acknowledgements whose outcome is not known yet, by member. A member's leave waits for them.
 
-A client may send its last acknowledgements on one connection and leave its group on another one. Kafka's partition
-leaders accept such acknowledgements whether the member is still in its group or not. Here the job releases the records
-of a member that leaves, so the leave must not overtake them.
+A client may send its last acknowledgements on one connection and leave its group on another. Kafka's partition leaders
+accept such acknowledgements whether or not the member is still in its group. Here the job releases the records of a
+member that leaves, so the leave must not overtake them.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import Any
 from sharegroup.gateway.groups.open_outcomes import OpenOutcomes
 from sharegroup.gateway.sessions.share_session import SessionKey
 
-#: How long a leave waits for acknowledgements that have not come.
+#: How long a leave waits for acknowledgements that have not arrived.
 GRACE_S = 0.2
 
 
 class OpenAcknowledgements:
     """The open acknowledgements of all members of this gateway.
 
-    `holds` is whether a member has records that it may acknowledge.
+    `holds` returns whether a member has records that it may acknowledge.
     """
 
     def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
         self._holds = holds
         self._open: OpenOutcomes[SessionKey] = OpenOutcomes()
-        #: Of members that leave and still hold records: done when they acknowledge, or close a share session.
+        #: For members that leave while they hold records. Done when they acknowledge or close a share session.
         self._changes: OpenOutcomes[SessionKey] = OpenOutcomes()
 
     def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
-        """Keep these outcomes until each of them is done."""
+        """Keep these outcomes until each is done."""
         for outcome in outcomes:
             self._open.add(process, outcome)
         self.changed(process)
 
     def changed(self, process: SessionKey) -> None:
-        """The member has acknowledged, or has closed a share session."""
+        """Wake a waiting leave, because the member has acknowledged or has closed a share session."""
         self._changes.end(process)
 
     async def wait(self, process: SessionKey) -> None:
-        """Wait until the outcomes are known. Each ends by itself, at the latest with its timeout.
+        """Wait until the outcomes are known. Each is done by its timeout at the latest.
 
-        The acknowledgements may be on their way on another connection. A member that holds records has `GRACE_S` to
-        send them, or to close its share session.
+        The acknowledgements may still be on their way on another connection. A member that holds records has `GRACE_S`
+        to send them or to close its share session.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):

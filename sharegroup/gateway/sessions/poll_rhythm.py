@@ -1,16 +1,16 @@
-"""How long a member is usually away between its fetches, and whether it has been away for longer. No clock, no I/O."""
+"""The usual time between a member's fetches, and whether it has been away for longer. No clock, no I/O."""
 
 from __future__ import annotations
 
-#: A member that has been away for so many of its own intervals is idle.
+#: A member that has been away for this number of its usual intervals is idle.
 SEVERAL = 4
 
 
 class PollRhythm:
-    """The fetches of one session. A member works on records between two of them; all times are milliseconds.
+    """Measures the fetches of one session, between which the member processes records. All times are milliseconds.
 
-    Only pauses after records count: who got none comes back at once. What is usual rises with one longer pause and
-    falls slowly, and where a member got more records than before it may take as much longer for them.
+    Only pauses after records count, because a member that got none fetches again immediately. The usual pause rises
+    with one longer pause and falls slowly. A member that got more records than before may take longer in proportion.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class PollRhythm:
         self._ms_a_record = 0.0
 
     def came(self, now_ms: int) -> None:
-        """A fetch of the member has begun."""
+        """Record the start of a fetch."""
         self._here += 1
         if self._left_ms is None:
             return
@@ -32,15 +32,16 @@ class PollRhythm:
         self._left_ms = None
 
     def went(self, records: int, now_ms: int) -> None:
-        """A fetch is answered, with so many records."""
+        """Record the end of a fetch, with its number of records."""
         self._here -= 1
         if not self._here:
             self._left_ms, self._handed_out = now_ms, records
 
     def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
-        """Whether the member has been away for several of its own intervals.
+        """Return whether the member has been away for several of its usual intervals.
 
-        Never before `least_ms` are over, always when `most_ms` are: so long waits who has not come back yet at all.
+        Never before `least_ms`, always after `most_ms`. A member that has not fetched again at all becomes idle after
+        `most_ms`.
         """
         if self._left_ms is None:
             return False

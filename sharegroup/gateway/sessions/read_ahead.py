@@ -1,7 +1,6 @@
-"""What is read ahead for one member at one share-partition: the buffer, and the demands that fill it. No I/O, no clock.
+"""The read-ahead for one member in one share-partition: the buffer, and the demands that fill it. No I/O, no clock.
 
-How much there is to be of it is `credit`'s to say. Ranges that leave the buffer other than by `take` are to be given
-back with `unacquire`.
+`credit` decides its size. Ranges that leave the buffer other than by `take` must be returned with `unacquire`.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from sharegroup.gateway.sessions.demands import Demand, Demands
 from sharegroup.gateway.sessions.read_ahead_buffer import BufferPart, Grant, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
-#: Ranges offered to one response: what encoding it may cost, when redelivered records lie scattered.
+#: Ranges offered to one response. It bounds the cost of encoding when redelivered records are scattered.
 MAX_RANGES = 1_000
 
 
 class ReadAhead:
-    """Decides how many records to ask the job for, and when; what has come waits in its buffer.
+    """Decides when to request how many records from the job, and buffers the records that arrive.
 
-    All times are milliseconds; for the arguments see `Credit` and `Demands`.
+    All times are milliseconds. See `Credit` and `Demands` for the arguments.
     """
 
     def __init__(
@@ -31,12 +30,12 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
-        #: The last offset of a part of a record batch whose rest was asked for.
+        #: The last offset of an incomplete record batch whose rest was requested.
         self._rest_behind: int | None = None
 
     @property
     def buffered(self) -> int:
-        """Records that are here to be sent."""
+        """The number of records that are ready to be sent."""
         return len(self._buffer)
 
     @property
@@ -45,7 +44,7 @@ class ReadAhead:
         return self._is_waiting
 
     def has_waited(self, now_ms: int, for_ms: int) -> bool:
-        """Whether a fetch of the client waits, and the client has got nothing here for so long though it asked."""
+        """Return whether a fetch waits and the client has received nothing from this share-partition for `for_ms`."""
         return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
@@ -55,22 +54,22 @@ class ReadAhead:
     # -- the client's side -----------------------------------------------------------------------------------------
 
     def ranges(self, most: int = MAX_RANGES) -> list[AcquiredRange]:
-        """The first ranges of the buffer, ascending."""
+        """Return the first ranges of the buffer, ascending."""
         return self._buffer.ranges(most)
 
     def part(self) -> BufferPart:
-        """The first ranges of the buffer that are to be read alike, for `slice_response`; call `expire` before."""
+        """Return the first ranges with the same isolation level, for `slice_response`; call `expire` before."""
         return self._buffer.part(MAX_RANGES)
 
     def grants(self, ranges: Sequence[Sequence[int]]) -> list[Grant]:
-        """What the buffer has of `ranges`, (first offset, last offset, ...), as it was granted."""
+        """Return the buffered parts of `ranges`, (first offset, last offset, ...), with their locks."""
         return self._buffer.grants(ranges)
 
     def take(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
-        """Remove what `slice_response` made of the buffer: sent to the client, and acknowledged as gaps.
+        """Remove the result of `slice_response` from the buffer: records sent to the client, and gaps.
 
-        Returns the deadline of the shortest lock among the records sent, which the client has to be told; None if
-        there are none.
+        Returns the deadline of the shortest lock among the records sent, which the response must contain; None if there
+        are none.
         """
         self._buffer.take(gaps)
         shortest = self._buffer.take(acquired)
@@ -80,22 +79,22 @@ class ReadAhead:
         return shortest
 
     def client_waits(self, now_ms: int) -> None:
-        """A fetch of the client waits, and the buffer is empty."""
+        """Record that a fetch of the client waits, because the buffer is empty."""
         self._is_waiting = True
         if self._without_since_ms is None:
             self._without_since_ms = now_ms
         self.credit.waits(now_ms, self._demands.is_ahead)
 
     def stopped_waiting(self) -> None:
-        """The fetch was answered without records of this share-partition (MaxWaitMs is over, or others had some)."""
+        """Record that a fetch ended without records of this share-partition (MaxWaitMs expired, or others had some)."""
         self._is_waiting = False
 
     # -- the job's side -----------------------------------------------------------------------------------------
 
     def demand(self, now_ms: int, wanted: int | None = None) -> int | None:
-        """How many records to ask the job for now, or None; follow it with `sent`.
+        """Return how many records to request from the job now, or None; call `sent` afterwards.
 
-        `wanted`: MaxRecords of a fetch; None when it is not one that asks, but records have come.
+        `wanted` is MaxRecords of a fetch. None: the call follows a response of the job instead.
         """
         if wanted is not None:
             self.credit.wants(wanted, now_ms)
@@ -104,10 +103,10 @@ class ReadAhead:
         return self.credit.missing(self.buffered, self._is_in_need, now_ms)
 
     def rest_of_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
-        """How many records to ask for so that the record batch in which `part` ends is complete; `rest` are missing.
+        """Return how many records to request to complete the record batch in which `part` ends; `rest` are missing.
 
-        None: `part` should be sent as it is. 0: it should wait, as the answer to a demand may bring the rest. A rest
-        that others have, or with which the member would be sent too much at once, is not waited for.
+        None: send `part` as it is. 0: wait, because the response to a demand may bring the rest. A rest that other
+        members hold is not waited for, nor one that would exceed what the member may be sent at once.
         """
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
         if self._rest_behind == last_offset:
@@ -121,16 +120,16 @@ class ReadAhead:
         return 0 if self._demands.is_standing else None
 
     def linger_ms(self, now_ms: int) -> int:
-        """How long the demand may wait at the job for others."""
+        """Return how long the demand may wait at the job for others."""
         return 0 if self._is_in_need else self.credit.linger_ms(self.buffered, now_ms)
 
     def sent(self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0) -> None:
-        """The demand is on its way to the job; one stands at a time."""
+        """Record a demand that was sent to the job; one stands at a time."""
         self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need, linger_ms))
         self.credit.sent()
 
     def refused(self, demand_id: str, now_ms: int, retry_ms: int) -> None:
-        """The demand was answered with an error, or could not be sent; the next one goes out after `retry_ms`."""
+        """Delay the next demand by `retry_ms`, because this one got an error or could not be sent."""
         if self._demands.answered(demand_id) is not None:
             self._demands.pause_until(now_ms + retry_ms)
 
@@ -142,9 +141,9 @@ class ReadAhead:
         now_ms: int,
         read_committed: bool = False,
     ) -> bool:
-        """Put what the job acquired into the buffer.
+        """Add the records that the job acquired to the buffer.
 
-        False, and nothing changes, for an answer that came before, or that is not waited for any more.
+        Returns False and changes nothing for a repeated response, or one that is no longer expected.
         """
         demand = self._demands.answered(demand_id)
         if demand is None:
@@ -154,15 +153,16 @@ class ReadAhead:
         return True
 
     def lost(self) -> None:
-        """The job has started anew and may know nothing of the demand; its answer counts when it comes."""
+        """Treat the demand as lost, because the job has restarted; its response is still accepted."""
         self._demands.lost()
 
     # -- giving back -----------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
-        """Drop the ranges whose lock ends within `min_left_ms`, to be given back.
+        """Remove the ranges whose lock ends within `min_left_ms`, to be unacquired.
 
-        Those whose lock has ended are among them: the job took them back, but counts a delivery that never was.
+        They include ranges whose lock has ended. The job has taken those back, but has counted a delivery that did not
+        happen.
         """
         due = self._buffer.take_due(now_ms + min_left_ms)
         if due:
@@ -170,18 +170,18 @@ class ReadAhead:
         return due
 
     def take_uncommitted(self) -> list[AcquiredRange]:
-        """The group reads committed records only by now: all ranges granted before that, to be given back."""
+        """Remove all ranges acquired before the group was altered to read committed records only, to be unacquired."""
         return self._buffer.take_uncommitted()
 
     def idle(self) -> list[AcquiredRange]:
-        """The member does not fetch any more: all ranges, to be given back."""
+        """Remove all ranges of a member that no longer fetches, to be unacquired."""
         self.credit.idle()
         return self._buffer.take_last(self.buffered)
 
     def spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
-        """When others wait: what the member will not have taken in `keep_ms`, to be given back; the highest offsets.
+        """Remove what the member does not consume within `keep_ms`, to be unacquired; the highest offsets.
 
-        There is no read-ahead beyond what is kept for as long.
+        Called when other members wait. For `keep_ms` there is no read-ahead beyond the kept records.
         """
         keep = self.credit.lasting(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
@@ -190,7 +190,7 @@ class ReadAhead:
         return self._buffer.take_last(self.buffered - keep)
 
     def close(self) -> list[AcquiredRange]:
-        """All ranges, to be given back; answers to what was asked so far are not taken any more.
+        """Remove all ranges, to be unacquired, and accept no response to earlier demands.
 
         The member's session has ended, or the job has taken back all that the member held.
         """

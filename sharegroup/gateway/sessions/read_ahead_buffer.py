@@ -1,4 +1,4 @@
-"""Ranges that a member has acquired and was not sent yet, each with the end of its lock. No I/O, no clock."""
+"""Ranges that were acquired for a member but not sent yet, each with the end of its lock. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sharegroup.types import AcquiredRange
 
 
 class Grant(NamedTuple):
-    """A range as the job granted it, and when its lock ends."""
+    """An acquired range, and when its lock ends."""
 
     first_offset: int
     last_offset: int
@@ -21,15 +21,13 @@ class Grant(NamedTuple):
 
 
 class BufferPart(NamedTuple):
-    """The first ranges of a buffer; all of them are to be read as committed records only, or none of them is."""
+    """The first ranges of a buffer. Either all or none of them must be read as committed records only."""
 
     ranges: list[AcquiredRange]
     read_committed: bool
 
 
 class _Delivery(NamedTuple):
-    """What is known of a buffered offset."""
-
     delivery_count: int
     lock_deadline_ms: int
     read_committed: bool
@@ -47,18 +45,18 @@ class ReadAheadBuffer:
         return self._size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Put in what a demand acquired; where it overlaps what is here, the job's newer word counts."""
+        """Add the ranges that a demand acquired. They replace overlapping ranges, because they are newer."""
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
             self._count(lock_deadline_ms, last - first + 1)
 
     def ranges(self, most: int) -> list[AcquiredRange]:
-        """The first `most` ranges, ascending; they stay here until `take`."""
+        """Return the first `most` ranges, ascending; they stay until `take`."""
         return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
 
     def part(self, most: int) -> BufferPart:
-        """The first ranges, `most` of them, as far as they are to be read alike; they stay here until `take`."""
+        """Return the first ranges with the same isolation level, at max_ranges `most`; they stay until `take`."""
         ranges: list[AcquiredRange] = []
         read_committed = False
         for first, last, delivery in islice(self._ranges, most):
@@ -70,7 +68,7 @@ class ReadAheadBuffer:
         return BufferPart(ranges, read_committed)
 
     def grants(self, ranges: Iterable[Sequence[int]]) -> list[Grant]:
-        """What is here of `ranges`, (first offset, last offset, ...), as it was granted."""
+        """Return the buffered parts of `ranges`, (first offset, last offset, ...), with their locks."""
         return [
             Grant(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
             for entry in ranges
@@ -78,7 +76,7 @@ class ReadAheadBuffer:
         ]
 
     def take(self, ranges: Iterable[Sequence[int]]) -> int | None:
-        """Remove ranges, (first offset, last offset, ...); the deadline of the shortest of their locks, if any."""
+        """Remove ranges, (first offset, last offset, ...); return when the shortest of their locks ends, if any."""
         shortest: int | None = None
         for entry in ranges:
             removed = self._remove(entry[0], entry[1])
@@ -86,7 +84,7 @@ class ReadAheadBuffer:
         return shortest
 
     def take_last(self, records: int) -> list[AcquiredRange]:
-        """Remove the `records` highest offsets; ascending."""
+        """Remove and return the `records` highest offsets; ascending."""
         cut: list[AcquiredRange] = []
         for first, last, delivery in reversed(list(self._ranges)):
             if records <= 0:
@@ -98,7 +96,7 @@ class ReadAheadBuffer:
         return cut[::-1]
 
     def take_due(self, deadline_ms: int) -> list[AcquiredRange]:
-        """Remove the ranges whose lock ends by `deadline_ms`; ascending."""
+        """Remove and return the ranges whose lock ends by `deadline_ms`; ascending."""
         shortest = self.shortest_deadline_ms()
         if shortest is None or shortest > deadline_ms:
             return []
@@ -112,7 +110,7 @@ class ReadAheadBuffer:
         return due
 
     def take_uncommitted(self) -> list[AcquiredRange]:
-        """Remove the ranges that were granted to a group that reads uncommitted records; ascending."""
+        """Remove and return the ranges acquired for a group that read uncommitted records; ascending."""
         found = [
             AcquiredRange(first, last, delivery.delivery_count)
             for first, last, delivery in self._ranges
@@ -122,11 +120,11 @@ class ReadAheadBuffer:
         return found
 
     def shortest_deadline_ms(self) -> int | None:
-        """When the first lock of those here ends; None when empty."""
+        """Return when the first lock of the buffered ranges ends; None if the buffer is empty."""
         return min(self._by_deadline, default=None)
 
     def _remove(self, first: int, last: int) -> int | None:
-        """Remove what is here of first..last; the deadline of the shortest lock of it."""
+        """Remove what is buffered of first..last; return the deadline of the shortest of its locks."""
         shortest: int | None = None
         for piece_first, piece_last, delivery in self._ranges.items(first, last):
             deadline_ms = delivery.lock_deadline_ms

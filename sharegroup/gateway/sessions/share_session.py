@@ -1,15 +1,15 @@
 """The share sessions of one gateway node (KIP-932, "Share sessions"). PURE: no clock, no I/O.
 
-A session is what a member fetches from this node, so that its requests name only what changed. It is opened by a fetch
-with epoch 0, and then counted along by fetches and acknowledgements together:
+A session stores what a member fetches from this node, so that requests name only changes. A fetch with epoch 0 opens
+it. Fetches and acknowledgements then share its epoch:
 
     request epoch    ShareFetch                              ShareAcknowledge
     0                opens; an older session is dropped      INVALID_SHARE_SESSION_EPOCH
-    n >= 1           the session's epoch, which goes up      the same
+    n >= 1           the session's epoch, which increases    the same
     -1               acknowledges, releases, closes          the same
 
-A session belongs to the connection of its last request: when that closes, the session goes, and its member's records
-are to be released. It holds nothing durable: a member whose session is gone opens another with epoch 0.
+A session belongs to the connection of its last request. When that closes, the session ends, and the caller releases the
+member's records. Nothing in it is durable: a member whose session is gone opens another one with epoch 0.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
-#: Partitions of one session: more than a broker should lead (Kafka recommends 4,000). Each fetch looks at all of them.
+#: Partitions of one session: more than a broker should lead (Kafka recommends 4,000). Each fetch iterates over all.
 MAX_PARTITIONS = 10_000
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as the share RPCs name it."""
+    """A partition as the share RPCs identify it."""
 
     topic_id: UUID
     partition: int
 
 
 class SessionKey(NamedTuple):
-    """Whose session it is."""
+    """The group and the sent member id of a session."""
 
     group_id: str
     member_id: str
 
     @property
     def shortened(self) -> SessionKey:
-        """The key of what is remembered of members after their requests."""
+        """The key for state that is kept after the requests of a member."""
         if len(self.group_id) + len(self.member_id) <= LONGEST:
             return self
         return SessionKey(short(self.group_id), short(self.member_id))
 
 
 class ContextKind(Enum):
-    """What a request did to its session."""
+    """The effect of a request on its session."""
 
     NEW = "new"
     INCREMENTAL = "incremental"
@@ -64,10 +64,10 @@ class ContextKind(Enum):
 
 @dataclass(eq=False)
 class ShareSession:
-    """One member's session; `epoch` is the one that its next request must have.
+    """The session of one member; `epoch` is the one that its next request must have.
 
-    `unanswered` are the partitions that the next response of the session has an entry for, also without records: as in
-    Kafka, those that had no entry since they were added, and those whose last entry had an error.
+    `unanswered` are the partitions that must have an entry in the next response, even without records. As in Kafka,
+    these are the partitions that had no entry since they were added, and those whose last entry had an error.
     """
 
     key: SessionKey
@@ -83,7 +83,7 @@ class ShareSession:
         return answered
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
-        """The partitions, rotated left by the request's epoch: so each comes first in its turn, and none is starved."""
+        """Return the partitions rotated left by the request's epoch, so that each is first in turn."""
         partitions = list(self.partitions)
         if epoch < 1 or len(partitions) < 2:
             return partitions
@@ -92,10 +92,10 @@ class ShareSession:
 
 
 class FetchContext(NamedTuple):
-    """What a ShareFetch has to do.
+    """The work of a ShareFetch.
 
-    `partitions` are to be read, in this order (none when FINAL); `dropped` is the session that a NEW one replaced.
-    The session of a FINAL context is closed already. Its member's records are to be released, as those of `dropped`.
+    `partitions` are to be read, in this order (none when FINAL). `dropped` is the session that a NEW one replaced. The
+    session of a FINAL context is already closed. The caller releases its member's records, and those of `dropped`.
     """
 
     session: ShareSession
@@ -105,7 +105,7 @@ class FetchContext(NamedTuple):
 
 
 class AcknowledgeContext(NamedTuple):
-    """What a ShareAcknowledge has to do: INCREMENTAL or FINAL, as in FetchContext."""
+    """The work of a ShareAcknowledge: INCREMENTAL or FINAL, as in FetchContext."""
 
     session: ShareSession
     kind: ContextKind
@@ -118,7 +118,7 @@ class ShareSessionCache:
         self._limit = limit
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[int, set[SessionKey]] = {}
-        #: Sessions that have ended with their connection, so far.
+        #: Number of sessions that ended with their connection.
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -126,11 +126,11 @@ class ShareSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """The partitions of all sessions, each session's own."""
+        """The sum of the partitions of all sessions."""
         return sum(len(session.partitions) for session in list(self._sessions.values()))
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
-        """The member's session, if there is one."""
+        """Return the member's session, if there is one."""
         return self._sessions.get(SessionKey(group_id, member_id))
 
     def fetch(
@@ -143,10 +143,10 @@ class ShareSessionCache:
         forget: Iterable[TopicIdPartition] = (),
         has_acks: bool = False,
     ) -> FetchContext:
-        """The context of a ShareFetch with these topics and forgotten topics; `has_acks`: it acknowledges something.
+        """Return the context of a ShareFetch; `has_acks`: it acknowledges records.
 
         Raises RequestError: INVALID_REQUEST (ids, acknowledgements with epoch 0, more than `MAX_PARTITIONS`),
-        SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; nothing has changed then.
+        SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH. Nothing has changed then.
         """
         key = _checked_key(group_id, member_id)
         add, forget = tuple(add), tuple(forget)
@@ -162,10 +162,10 @@ class ShareSessionCache:
     def acknowledge(
         self, group_id: str | None, member_id: str | None, epoch: int, connection_id: int
     ) -> AcknowledgeContext:
-        """The context of a ShareAcknowledge.
+        """Return the context of a ShareAcknowledge.
 
-        Raises RequestError: INVALID_REQUEST (ids), INVALID_SHARE_SESSION_EPOCH (0 too: it cannot open a session),
-        SHARE_SESSION_NOT_FOUND; nothing has changed then.
+        Raises RequestError: INVALID_REQUEST (ids), INVALID_SHARE_SESSION_EPOCH (also for 0, which cannot open a
+        session), SHARE_SESSION_NOT_FOUND. Nothing has changed then.
         """
         key = _checked_key(group_id, member_id)
         if epoch == INITIAL_EPOCH:
@@ -173,7 +173,7 @@ class ShareSessionCache:
         return AcknowledgeContext(*self._continue(key, epoch, connection_id))
 
     def evict_connection(self, connection_id: int) -> list[ShareSession]:
-        """The connection is closed: its sessions end, and are returned for their members' records to be released."""
+        """Remove and return the sessions of a closed connection; the caller releases their members' records."""
         keys = self._by_connection.pop(connection_id, set())
         self.evictions += len(keys)
         return [self._sessions.pop(key) for key in sorted(keys)]
@@ -193,7 +193,9 @@ class ShareSessionCache:
         if has_acks:
             raise RequestError(ErrorCode.INVALID_REQUEST, "a fetch that opens a session cannot acknowledge records")
         if key not in self._sessions and len(self._sessions) >= self._limit:
-            raise RequestError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"there are {self._limit} share sessions already")
+            raise RequestError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"the node has {self._limit} share sessions, its limit"
+            )
         dropped = self._remove(key)
         session = self._sessions[key] = ShareSession(key, connection_id)
         self._by_connection.setdefault(connection_id, set()).add(key)
@@ -203,7 +205,9 @@ class ShareSessionCache:
     def _continue(self, key: SessionKey, epoch: int, connection_id: int) -> tuple[ShareSession, ContextKind]:
         session = self._sessions.get(key)
         if session is None:
-            raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session here")
+            raise RequestError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session at this node"
+            )
         if epoch == FINAL_EPOCH:
             self._remove(key)
             return session, ContextKind.FINAL
@@ -215,7 +219,7 @@ class ShareSessionCache:
         return session, ContextKind.INCREMENTAL
 
     def _move(self, session: ShareSession, connection_id: int) -> None:
-        """A member that has connected anew keeps its session when the end of its old connection is seen late."""
+        """Move the session to a new connection, because the end of the old one may be noticed late."""
         if session.connection_id != connection_id:
             self._leave_connection(session)
             session.connection_id = connection_id
@@ -244,7 +248,7 @@ def _check_size(
 
 
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:
-    """A partition that is both added and forgotten was named only for its acknowledgements."""
+    """Add and remove partitions. One that is both added and forgotten was named only for its acknowledgements."""
     for partition in add:
         if partition not in session.partitions:
             session.partitions[partition] = session.unanswered[partition] = None

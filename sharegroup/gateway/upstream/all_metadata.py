@@ -1,37 +1,85 @@
-"""Metadata of all topics, which the gateway shows to its clients: as bytes, and decoded for the gateway itself."""
+"""Metadata of all topics: as bytes for clients, and decoded for the gateway itself."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.gateway.upstream.decoded_metadata import DecodedMetadata
-from sharegroup.gateway.upstream.large_answers import read
-from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
+from sharegroup.gateway.wire.metadata_bytes import MetadataBytes, TopicPiece, decoded_topics
 from sharegroup.kafka_clients.connections.broker_connections import BrokerConnections, check_knows_brokers
+from sharegroup.kafka_clients.connections.connection import LARGE_BYTES, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.headers import MalformedRequestError
 from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+
+T = TypeVar("T")
+
+_Topic = MetadataResponse.MetadataResponseTopic
+
+
+class DecodedMetadata:
+    """Decodes metadata of all topics. It keeps the last topics and decodes only those whose bytes have changed."""
+
+    def __init__(self) -> None:
+        self._last: tuple[MetadataBytes, MetadataResponse] | None = None
+        self._topics: dict[str, tuple[TopicPiece, _Topic]] = {}
+
+    def decode(self, metadata: MetadataBytes) -> MetadataResponse:
+        """Decode a response. Unchanged topics are the same objects as before. Raises MalformedRequestError."""
+        if self._last is not None and self._last[0] == metadata:
+            return self._last[1]
+        known = self._topics if self._last is not None and self._last[0].version == metadata.version else {}
+        changed = [
+            piece for name, piece in metadata.topics.items() if name not in known or known[name][0].data != piece.data
+        ]
+        new = zip(changed, decoded_topics(changed, metadata.version), strict=True)
+        found = known | {piece.name: (piece, topic) for piece, topic in new}
+        self._topics = {name: found[name] for name in metadata.topics}
+        head = metadata.without_topics
+        response = MetadataResponse(
+            throttle_time_ms=0,
+            brokers=head.brokers,
+            cluster_id=head.cluster_id,
+            controller_id=head.controller_id,
+            topics=[topic for _, topic in self._topics.values()],
+        )
+        self._last = metadata, response
+        return response
 
 
 class AllMetadata:
-    """Asks any broker that answers. Methods raise UpstreamUnavailableError."""
+    """Requests metadata from any broker that responds. Methods raise UpstreamUnavailableError."""
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
         self._decoded = DecodedMetadata()
 
     async def decoded(self) -> MetadataResponse:
-        """The metadata of all topics. Topics that did not change are the same objects as before."""
+        """Return the metadata of all topics. Unchanged topics are the same objects as before."""
         metadata = await self.as_bytes()
-        return await read(len(metadata.body), partial(self._decoded.decode, metadata))
+        return await read_response(len(metadata.body), partial(self._decoded.decode, metadata))
 
     async def as_bytes(self, max_version: int | None = None) -> MetadataBytes:
-        """The metadata of all topics, not decoded, in a version of at most `max_version`."""
+        """Return the metadata of all topics, not decoded, in a version of at most `max_version`."""
         return await self._connections.from_any(partial(_ask, max_version))
 
 
 async def _ask(max_version: int | None, connection: KeptConnection) -> MetadataBytes:
-    asked = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    metadata = await connection.ask(asked, MetadataBytes, max_version)
-    check_knows_brokers(await read(0, lambda: metadata.without_topics))
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    metadata = await connection.ask(request, MetadataBytes, max_version)
+    check_knows_brokers(await read_response(0, lambda: metadata.without_topics))
     return metadata
+
+
+async def read_response(size: int, work: Callable[[], T]) -> T:
+    """Run `work` on a response of `size` bytes; on a thread if that takes milliseconds.
+
+    Raises UpstreamUnavailableError if the response is invalid.
+    """
+    try:
+        return await asyncio.to_thread(work) if size > LARGE_BYTES else work()
+    except MalformedRequestError as error:
+        raise UpstreamUnavailableError(f"a broker's response cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""The upstream cluster as the gateway knows it, and when it asks anew: how old what is known of a topic may be."""
+"""The upstream cluster as the gateway knows it, and the maximum age of its metadata."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ __all__ = ["Leader", "Topic", "UpstreamCluster"]
 
 logger = logging.getLogger(__name__)
 
-#: Asked again at most this often, whatever clients ask for.
+#: Minimum pause between two requests for all metadata, whatever clients request.
 REFRESH_PAUSE_S = 0.2
-#: So long a topic that was seen is taken to be there, and so long whoever must know it waits for the answer.
-SEEN_FOR_S, LOOK_TIMEOUT_S = 1.0, 1.0
-#: After this time without an answer of a partition's leader it is looked up who leads.
+#: How long a topic that was seen is assumed to exist, and the timeout of checking it again.
+SEEN_FOR_S, CHECK_TIMEOUT_S = 1.0, 1.0
+#: Time without a response from a partition's leader after which the metadata is refreshed.
 SLOW_ANSWER_S = 2.0
 
 T = TypeVar("T")
 
 
 class UpstreamCluster:
-    """Known by its bootstrap servers and kafka-python's `settings`. Methods raise UpstreamUnavailableError."""
+    """The cluster at the bootstrap servers of kafka-python's `settings`. Methods raise UpstreamUnavailableError."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._connections = BrokerConnections(settings)
         self._all_metadata = AllMetadata(self._connections)
         self._known = KnownTopics()
-        #: What clients are shown of it.
+        #: The metadata that clients are sent.
         self.snapshots = MetadataSnapshots(self._all_metadata.as_bytes)
         self._refreshed = float("-inf")
-        #: Whether the last look at all metadata was answered.
+        #: Whether the last request for all metadata succeeded.
         self.is_reachable = False
         self._refreshing = asyncio.Lock()
-        #: {topic: when it was asked for last}, by the loop's clock; what was asked before `_doubted_until` is void.
+        #: {topic: time of the last request for it}, by the loop's clock; times before `_doubted_until` do not count.
         self._seen: dict[str, float] = {}
         self._doubted_until = float("-inf")
-        self._looks: dict[str, asyncio.Task[None]] = {}
-        self._next_look: asyncio.Task[None] | None = None
+        self._checks: dict[str, asyncio.Task[None]] = {}
+        self._next_check: asyncio.Task[None] | None = None
         self._next_names: set[str] = set()
-        self._outage = OutageLog(logger, "the metadata of the brokers cannot be read", "the metadata is read again")
-        self._look_outage = OutageLog(logger, "topics cannot be looked up", "topics are looked up again")
+        self._outage = OutageLog(logger, "failed to read the brokers' metadata", "the metadata is read again")
+        self._check_outage = OutageLog(logger, "failed to look up topics", "topics are looked up again")
 
-    # -- what is known ---------------------------------------------------------------------------------------------
+    # -- known state -----------------------------------------------------------------------------------------------
 
     @property
     def node_ids(self) -> list[int]:
@@ -65,38 +65,38 @@ class UpstreamCluster:
         return self._connections.node_ids
 
     def address(self, node_id: int) -> Address:
-        """A broker's (host, port); while it is away, where it was."""
+        """Return a broker's (host, port), or its last known address while it is away."""
         return self._connections.address(node_id)
 
     def topic(self, name: str) -> Topic | None:
-        """A topic by its name, None if it is not known."""
+        """Return a topic by its name, or None if it is unknown."""
         return self._known.by_name.get(name)
 
     def topic_names(self) -> list[str]:
-        """All topics that are known."""
+        """Return the names of all known topics."""
         return list(self._known.by_name)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """A topic by its id, None if it is not known."""
+        """Return a topic by its id, or None if it is unknown."""
         return self._known.by_id(topic_id)
 
     def leader(self, topic_id: uuid.UUID, partition: int) -> Leader | None:
-        """Who leads a topic partition, None if that is not known."""
+        """Return the leader of a topic partition, or None if it is unknown."""
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.leaders.get(partition)
 
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """The broker's id, or the one that is made from the name."""
+        """Return the broker's topic id, or one made from the name if the broker has none."""
         return self._known.id_of(name, from_broker)
 
     def watch(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Have `changed` told of each topic partition (id, index) whose log may not be what it was.
+        """Register a callback for each topic partition (id, index) whose log may have changed.
 
-        It has another leader or leader epoch, so that its end may have been truncated, or it is gone.
+        The partition has another leader or leader epoch, so its end may have been truncated, or it was deleted.
         """
         self._known.watch(changed)
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------
 
     async def ask(
         self,
@@ -106,13 +106,14 @@ class UpstreamCluster:
         max_version: int | None = None,
         timeout_s: float = 30.0,
     ) -> Response:
-        """A request to one broker, in the newest version that both know."""
+        """Send a request to one broker, in the newest version that both sides support."""
         return await self._connections.to(node_id).ask(request, response, max_version, timeout_s)
 
     async def while_it_leads(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
-        """The answer of a partition's leader to what it was `asked`; a silent one is left once another broker leads.
+        """Return the result of `asked`, a request to a partition's leader; stop waiting once another broker leads.
 
-        `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError, also for one that was left.
+        `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError, also if another broker
+        leads.
         """
         task = quiet_task(asked)
         try:
@@ -120,17 +121,17 @@ class UpstreamCluster:
             while not (await asyncio.wait([task], timeout=SLOW_ANSWER_S))[0]:
                 await self.try_refresh()
                 if begun_with is not None and leader() != begun_with:
-                    raise UpstreamUnavailableError(f"broker {begun_with.node_id} does not answer and no longer leads")
+                    raise UpstreamUnavailableError(f"broker {begun_with.node_id} does not respond and no longer leads")
             return task.result()
         finally:
             task.cancel()
 
     async def features(self, node_id: int) -> Features:
-        """Which APIs a broker offers, in which versions."""
+        """Return the APIs of a broker and their versions."""
         return await self._connections.to(node_id).features()
 
     async def refresh(self) -> None:
-        """Ask for all metadata, unless that was just done."""
+        """Request all metadata, unless another call has just done so."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._refreshing:
@@ -150,7 +151,7 @@ class UpstreamCluster:
             self._seen = dict.fromkeys(self._known.by_name, sent)
 
     async def try_refresh(self) -> bool:
-        """The same where it may fail: what was known stays, and False is returned."""
+        """Refresh if possible. On an error, log it, keep the known state and return False."""
         try:
             await self.refresh()
         except UpstreamUnavailableError as error:
@@ -160,7 +161,7 @@ class UpstreamCluster:
         return True
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the named topics that exist; asks when one is not known yet."""
+        """Return those of the named topics that exist; refreshes if one is unknown."""
         wanted = set(names)
         if not wanted <= self._known.by_name.keys():
             await self.refresh()
@@ -168,32 +169,32 @@ class UpstreamCluster:
         return {name: known[name] for name in wanted if name in known}
 
     async def newest_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the named topics that exist now: what was seen more than a second ago is looked at again."""
+        """Return those of the named topics that exist now; topics seen more than a second ago are checked again."""
         wanted = set(names)
-        await asyncio.gather(*(self._look_at(name) for name in wanted if name in self._known.by_name))
+        await asyncio.gather(*(self._check(name) for name in wanted if name in self._known.by_name))
         return await self.topics(wanted)
 
     async def exists(self, topic_id: uuid.UUID) -> bool:
-        """Whether the topic is there: it was seen within the last second, or is looked at now.
+        """Return whether the topic exists: it was seen within the last second, or is checked now.
 
-        Where no broker says within a second, it is as it was.
+        If no broker responds within a second, the last known state counts.
         """
         topic = self.topic_by_id(topic_id)
         if topic is not None:
-            await self._look_at(topic.name)
+            await self._check(topic.name)
         return self.topic_by_id(topic_id) is not None
 
     def doubt(self) -> None:
-        """Topics are being deleted: within the next second nothing that was seen is believed again."""
+        """Check topics again on each use for a second, because topics are being deleted."""
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
-        self._looks.clear()
+        self._checks.clear()
 
     def deleted(self, topic_id: uuid.UUID) -> None:
-        """The job says that the topic is no more, whatever brokers say; one of its name has another id."""
+        """Mark a topic as deleted by the job, whatever brokers report; a new topic of the same name has another id."""
         self._known.deleted(topic_id)
 
     def learn(self, metadata: MetadataResponse) -> None:
-        """Take in a Metadata response about all topics."""
+        """Apply a Metadata response about all topics."""
         self._connections.learn(metadata)
         self._known.learn(metadata)
 
@@ -201,34 +202,34 @@ class UpstreamCluster:
         """Close all connections."""
         self._connections.close()
 
-    async def _look_at(self, name: str) -> None:
+    async def _check(self, name: str) -> None:
         asked = self._seen.get(name, float("-inf"))
         if asked >= self._doubted_until and asyncio.get_running_loop().time() - asked < SEEN_FOR_S:
             return
-        look = self._looks.get(name)
-        if look is None:
-            if self._next_look is None:
-                self._next_look = asyncio.ensure_future(self._look())
+        check = self._checks.get(name)
+        if check is None:
+            if self._next_check is None:
+                self._next_check = asyncio.ensure_future(self._run_check())
             self._next_names.add(name)
-            look = self._looks[name] = self._next_look
-        await asyncio.shield(look)
+            check = self._checks[name] = self._next_check
+        await asyncio.shield(check)
 
-    async def _look(self) -> None:
-        """Ask for the topics that are to be looked at, all in one request."""
-        await asyncio.sleep(0)  # for those that are named in the same moment
-        names, self._next_names, self._next_look = self._next_names, set(), None
-        asked, this_look = asyncio.get_running_loop().time(), asyncio.current_task()
+    async def _run_check(self) -> None:
+        """Request all topics that are to be checked in one request."""
+        await asyncio.sleep(0)  # to include topics of the same loop iteration
+        names, self._next_names, self._next_check = self._next_names, set(), None
+        asked, this_check = asyncio.get_running_loop().time(), asyncio.current_task()
         try:
-            self._known.learn_of(names, await asyncio.wait_for(self._metadata(names), LOOK_TIMEOUT_S))
+            self._known.learn_of(names, await asyncio.wait_for(self._metadata(names), CHECK_TIMEOUT_S))
         except (TimeoutError, UpstreamUnavailableError) as error:
-            self._look_outage.began(error or "no answer")
+            self._check_outage.began(error or "no response")
         else:
-            self._look_outage.ended()
+            self._check_outage.ended()
         finally:
             self._seen |= dict.fromkeys(names, asked)
             for name in names:
-                if self._looks.get(name) is this_look:
-                    del self._looks[name]
+                if self._checks.get(name) is this_check:
+                    del self._checks[name]
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
         if names is None:

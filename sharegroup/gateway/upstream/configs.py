@@ -1,4 +1,4 @@
-"""The upstream's part of requests about configs: other resources than groups, and what is not ours of a group's."""
+"""Config requests to the upstream: resources other than groups, and the configs of groups that the upstream owns."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _Result = DescribeConfigsResponse.DescribeConfigsResult
 
 
 class Named(Protocol):
-    """The part of a request or response that names a resource."""
+    """The part of a request or response that identifies a resource."""
 
     resource_type: int
     resource_name: str
 
 
 class UpstreamConfigs:
-    """Methods raise UpstreamUnavailableError."""
+    """Sends config requests to upstream brokers. Methods raise UpstreamUnavailableError."""
 
     def __init__(self, cluster: UpstreamCluster) -> None:
         self._cluster = cluster
@@ -49,15 +49,15 @@ class UpstreamConfigs:
         request: DescribeConfigsRequest,
         version: int,
     ) -> dict[Resource, _Result]:
-        """{(type, name): DescribeConfigsResult}, with what the client's `request` of `version` asks for."""
+        """Return {(type, name): DescribeConfigsResult}, with the details that the client's `request` asks for."""
         if not resources:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):
             return {resource_of(item): described(resource_of(item), [], *_unsupported()) for item in resources}
-        asked = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
+        message = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
         if version >= 3:
-            asked.include_documentation = request.include_documentation
-        answer = await self._cluster.ask(node_id, asked, DescribeConfigsResponse)
+            message.include_documentation = request.include_documentation
+        answer = await self._cluster.ask(node_id, message, DescribeConfigsResponse)
         return {resource_of(result): result for result in answer.results}
 
     async def alter(
@@ -66,28 +66,28 @@ class UpstreamConfigs:
         resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource],
         validate_only: bool,
     ) -> dict[Resource, ConfigResult]:
-        """{(type, name): (error code, message)}; with `validate_only` nothing is altered."""
-        asked = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        return await self._alter(node_id, asked, IncrementalAlterConfigsResponse)
+        """Alter configs and return {(type, name): (error code, message)}; `validate_only` alters nothing."""
+        message = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        return await self._alter(node_id, message, IncrementalAlterConfigsResponse)
 
     async def replace(
         self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
     ) -> dict[Resource, ConfigResult]:
-        """Alter resources so that they have these configs and no others; the result is that of `alter`."""
-        asked = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        return await self._alter(node_id, asked, AlterConfigsResponse)
+        """Set exactly these configs of each resource; returns the same as `alter`."""
+        message = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        return await self._alter(node_id, message, AlterConfigsResponse)
 
     async def _alter(
-        self, node_id: int, asked: Altering, response: type[IncrementalAlterConfigsResponse | AlterConfigsResponse]
+        self, node_id: int, message: Altering, response: type[IncrementalAlterConfigsResponse | AlterConfigsResponse]
     ) -> dict[Resource, ConfigResult]:
-        if not asked.resources:
+        if not message.resources:
             return {}
-        if not await self._offers(node_id, type(asked)):
-            return {resource_of(item): _unsupported() for item in asked.resources}
-        return results_of(await self._cluster.ask(node_id, asked, response))
+        if not await self._offers(node_id, type(message)):
+            return {resource_of(item): _unsupported() for item in message.resources}
+        return results_of(await self._cluster.ask(node_id, message, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
-        """(error code, resources) of these types; all types when there are none. Old brokers list what they know."""
+        """Return (error code, resources) of these types, or of all types. Old brokers list only what they support."""
         request = ListConfigResourcesRequest
         ranges = (await self._cluster.features(node_id)).ranges
         if request.API_KEY not in ranges:
@@ -95,8 +95,8 @@ class UpstreamConfigs:
         version = ranges[request.API_KEY][1]
         if version < 1 and types and CLIENT_METRICS not in types:
             return 0, []
-        asked = request(resource_types=list(types)) if version >= 1 else request()
-        answer = await self._cluster.ask(node_id, asked, ListConfigResourcesResponse)
+        message = request(resource_types=list(types)) if version >= 1 else request()
+        answer = await self._cluster.ask(node_id, message, ListConfigResourcesResponse)
         if version < 1:
             return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
         return answer.error_code, [resource_of(found) for found in answer.config_resources]
@@ -108,20 +108,20 @@ class UpstreamConfigs:
 def described(
     resource: Resource, entries: list[_Result.DescribeConfigsResourceResult], code: int = 0, message: str | None = None
 ) -> _Result:
-    """The configs of a resource as a DescribeConfigs response has them."""
+    """Return the configs of a resource as in a DescribeConfigs response."""
     kind, name = resource
     return _Result(error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries)
 
 
 def resource_of(item: Named) -> Resource:
-    """What part of a request or response about configs is about."""
+    """Return the (type, name) of an item of a request or response."""
     return item.resource_type, item.resource_name
 
 
 def results_of(response: IncrementalAlterConfigsResponse | AlterConfigsResponse) -> dict[Resource, ConfigResult]:
-    """{(type, name): (error code, message)}"""
+    """Return {(type, name): (error code, message)}."""
     return {resource_of(found): (found.error_code, found.error_message) for found in response.responses}
 
 
 def _unsupported() -> tuple[int, str]:
-    return int(ErrorCode.UNSUPPORTED_VERSION), "The upstream broker has no such API."
+    return int(ErrorCode.UNSUPPORTED_VERSION), "The upstream broker does not support this API."

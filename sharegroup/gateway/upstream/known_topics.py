@@ -1,4 +1,4 @@
-"""The topics of the upstream cluster, as its newest answers tell of them: ids, leaders, and what has changed."""
+"""The topics of the upstream cluster in the newest metadata: ids, leaders, and changes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id
 
-#: Ids of deleted topics that are remembered, so that a broker that does not know it yet does not bring them back.
+#: Ids of deleted topics that are kept, so that outdated metadata of a broker does not bring them back.
 MAX_DELETED = 10_000
 
 
 class Leader(NamedTuple):
-    """Who leads a topic partition; node -1: nobody now."""
+    """The leader of a topic partition; node -1: none now."""
 
     node_id: int
     epoch: int
 
 
 class Topic(NamedTuple):
-    """A topic; `leaders` by partition index. `has_made_id`: the brokers have no ids, and this one is ours."""
+    """A topic; `leaders` by partition index. `has_made_id`: the brokers have no ids, and the gateway made this one."""
 
     name: str
     topic_id: uuid.UUID
@@ -33,7 +33,7 @@ class Topic(NamedTuple):
 
 
 class KnownTopics:
-    """Topics by name and by id. Whoever watches is told of each topic partition whose log may not be what it was."""
+    """Topics by name and by id. Calls watchers for each topic partition whose log may have changed."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
@@ -44,39 +44,39 @@ class KnownTopics:
 
     @property
     def by_name(self) -> Mapping[str, Topic]:
-        """All topics that are known."""
+        """All known topics."""
         return self._by_name
 
     def by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """A topic by its id, None if it is not known."""
+        """Return a topic by its id, or None if it is unknown."""
         name = self._names.get(topic_id)
         return None if name is None else self._by_name.get(name)
 
     def id_of(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
-        """The broker's id, or the one that is made from the name."""
+        """Return the broker's topic id, or one made from the name if the broker has none."""
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
         return made_topic_id(self._cluster_id, name)
 
     def watch(self, changed: Callable[[uuid.UUID, int], None]) -> None:
-        """Have `changed` told of (topic id, partition index)."""
+        """Register a callback for (topic id, partition index) of changed logs."""
         self._watchers.append(changed)
 
     def learn(self, metadata: MetadataResponse) -> None:
-        """Take in a Metadata response about all topics."""
+        """Apply a Metadata response about all topics."""
         self._cluster_id = metadata.cluster_id or self._cluster_id
         self._replace(self._by_name, self._topics_of(metadata))
 
     def learn_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
-        """Take in a Metadata response about these topics. One that has other troubles than being unknown is left."""
+        """Apply a Metadata response about these topics; those with other errors than being unknown stay."""
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        told = found.keys() | absent
-        before = {name: self._by_name[name] for name in names if name in self._by_name and name in told}
+        reported = found.keys() | absent
+        before = {name: self._by_name[name] for name in names if name in self._by_name and name in reported}
         self._replace(before, {name: topic for name, topic in found.items() if name in names})
 
     def deleted(self, topic_id: uuid.UUID) -> None:
-        """The topic is no more, whatever brokers say; one of its name has another id."""
+        """Mark a topic as deleted, whatever brokers report; a new topic of the same name has another id."""
         topic = self.by_id(topic_id)
         self._deleted[topic_id] = None
         if len(self._deleted) > MAX_DELETED:
@@ -91,7 +91,7 @@ class KnownTopics:
                 continue
             topic_id = self.id_of(found.name, found.topic_id)
             has_made_id = topic_id != found.topic_id
-            # A made id comes again with the name, whether the gateway knew the topic when it was deleted or not.
+            # A new topic of the same name gets the same made id, so a made id is never treated as deleted.
             if topic_id in self._deleted and not has_made_id:
                 continue
             leaders = {
@@ -102,7 +102,7 @@ class KnownTopics:
         return topics
 
     def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:
-        """Know `after` in place of `before`, and tell whoever watches."""
+        """Replace the topics `before` with `after`, and call the watchers."""
         self._by_name = {name: topic for name, topic in self._by_name.items() if name not in before} | dict(after)
         for topic in before.values():
             self._names.pop(topic.topic_id, None)

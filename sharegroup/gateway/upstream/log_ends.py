@@ -1,4 +1,4 @@
-"""Where logs end, as their leaders say (ListOffsets): what lags are counted from."""
+"""Log end offsets from the partition leaders (ListOffsets), from which lags are computed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ logger = logging.getLogger(__name__)
 
 
 async def log_end_offsets(cluster: UpstreamCluster, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """{(topic, partition): log end offset} of those whose leaders answer."""
-    found = await _ask_leaders(cluster, wanted)
+    """Return {(topic, partition): log end offset} for the partitions whose leaders respond."""
+    found = await _request_leaders(cluster, wanted)
     missing = [key for key in wanted if key not in found]
-    if missing and await cluster.try_refresh():  # a leader may have moved since it was asked for
-        found |= await _ask_leaders(cluster, missing)
+    if missing and await cluster.try_refresh():  # a leader may have moved since the last refresh
+        found |= await _request_leaders(cluster, missing)
     return found
 
 
 def by_leader(cluster: UpstreamCluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-    """{leader: partitions}, without partitions that have none."""
+    """Return {leader: partitions}, without partitions that have no leader."""
     leaders: dict[int, list[TopicPartition]] = {}
     for partition in wanted:
         topic = cluster.topic(partition.topic)
@@ -36,18 +36,20 @@ def by_leader(cluster: UpstreamCluster, wanted: Iterable[TopicPartition]) -> dic
     return leaders
 
 
-async def _ask_leaders(cluster: UpstreamCluster, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    asked = by_leader(cluster, wanted)
-    answers = await asyncio.gather(*(_ask(cluster, node_id, partitions) for node_id, partitions in asked.items()))
-    return {key: offset for answer in answers for key, offset in answer.items()}
+async def _request_leaders(cluster: UpstreamCluster, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    partitions_by_leader = by_leader(cluster, wanted)
+    responses = await asyncio.gather(
+        *(_list_offsets(cluster, node_id, partitions) for node_id, partitions in partitions_by_leader.items())
+    )
+    return {key: offset for response in responses for key, offset in response.items()}
 
 
-async def _ask(
+async def _list_offsets(
     cluster: UpstreamCluster, node_id: int, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     try:
         request = list_offsets_request(dict.fromkeys(partitions, LATEST))
         return listed_offsets(await cluster.ask(node_id, request, ListOffsetsResponse))
     except UpstreamUnavailableError as error:
-        logger.warning("log end offsets of broker %d: %s", node_id, error)
+        logger.warning("failed to list log end offsets of broker %d: %s", node_id, error)
         return {}

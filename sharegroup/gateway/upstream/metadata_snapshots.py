@@ -1,7 +1,7 @@
-"""Metadata of all topics as bytes, one snapshot for all clients that ask in the same version.
+"""Metadata of all topics as bytes: one snapshot for all clients that request the same version.
 
-However many clients ask, brokers are asked five times a second at most for each version in use (clients have one to
-three of them), and a snapshot whose bytes are those of the last one is the last one, cut already.
+However many clients send requests, brokers get at most five requests a second for each version in use (clients use one
+to three). If the bytes have not changed, the previous snapshot is used again, which is already cut into topics.
 """
 
 from __future__ import annotations
@@ -10,68 +10,71 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from sharegroup.gateway.upstream.large_answers import read
+from sharegroup.gateway.upstream.all_metadata import read_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 
-#: A client that asks anew since it met another leader waits for 0.1 s before (Kafka's `retry.backoff.ms`).
+#: How long a snapshot may be sent. A client that retries after a leader change waits 0.1 s (`retry.backoff.ms`).
 FRESH_S = 0.2
 
 
 class _Snapshot(NamedTuple):
-    """As of when the brokers were asked, by the loop's clock."""
+    """The metadata, and when it was requested, by the loop's clock."""
 
     metadata: MetadataBytes
-    asked: float
+    requested_s: float
 
 
 class MetadataSnapshots:
-    """`ask` gets the metadata of all topics, in that version or the newest that brokers have. On one event loop."""
+    """Caches metadata per version. For one event loop.
+
+    `ask` fetches the metadata of all topics, in that version or the newest that brokers support.
+    """
 
     def __init__(self, ask: Callable[[int | None], Awaitable[MetadataBytes]]) -> None:
-        self._ask = ask
+        self._fetch = ask
         self._newest: dict[int, _Snapshot] = {}
-        self._asking: dict[int, asyncio.Task[MetadataBytes]] = {}
-        self._forgotten = float("-inf")
+        self._fetching: dict[int, asyncio.Task[MetadataBytes]] = {}
+        self._invalidated = float("-inf")
 
     def newest(self, version: int) -> MetadataBytes | None:
-        """The last one, however old it is; None without one."""
+        """Return the last snapshot, however old it is, or None."""
         found = self._newest.get(version)
         return None if found is None else found.metadata
 
     def is_fresh(self, version: int) -> bool:
-        """Whether the last one is so new that it may be shown."""
+        """Return whether the last snapshot may still be sent."""
         found = self._newest.get(version)
         now = asyncio.get_running_loop().time()
-        return found is not None and found.asked > self._forgotten and now - found.asked < FRESH_S
+        return found is not None and found.requested_s > self._invalidated and now - found.requested_s < FRESH_S
 
     def forget(self) -> None:
-        """Topics are being changed: nothing is shown that was asked for before now."""
-        self._forgotten = asyncio.get_running_loop().time()
-        self._asking.clear()
+        """Invalidate all snapshots requested before now, because topics are being changed."""
+        self._invalidated = asyncio.get_running_loop().time()
+        self._fetching.clear()
 
     async def fresh(self, version: int) -> MetadataBytes:
-        """One that may be shown. Raises UpstreamUnavailableError."""
+        """Return a snapshot that may be sent. Raises UpstreamUnavailableError."""
         if self.is_fresh(version):
             return self._newest[version].metadata
-        task = self._asking.get(version)
+        task = self._fetching.get(version)
         if task is None:
-            task = self._asking[version] = asyncio.ensure_future(self._look(version))
-            task.add_done_callback(lambda done: self._looked(version, done))
-        return await asyncio.shield(task)  # one who gives up waiting does not end it for the others
+            task = self._fetching[version] = asyncio.ensure_future(self._update(version))
+            task.add_done_callback(lambda done: self._on_updated(version, done))
+        return await asyncio.shield(task)  # a cancelled caller does not cancel it for the others
 
-    async def _look(self, version: int) -> MetadataBytes:
-        asked = asyncio.get_running_loop().time()
-        metadata = await self._ask(version)
+    async def _update(self, version: int) -> MetadataBytes:
+        requested_s = asyncio.get_running_loop().time()
+        metadata = await self._fetch(version)
         known = self.newest(version)
         if known is not None and known == metadata:
             metadata = known
         else:
-            await read(len(metadata.body), metadata.cut)
-        self._newest[version] = _Snapshot(metadata, asked)
+            await read_response(len(metadata.body), metadata.cut)
+        self._newest[version] = _Snapshot(metadata, requested_s)
         return metadata
 
-    def _looked(self, version: int, task: asyncio.Task[MetadataBytes]) -> None:
-        if self._asking.get(version) is task:
-            del self._asking[version]
+    def _on_updated(self, version: int, task: asyncio.Task[MetadataBytes]) -> None:
+        if self._fetching.get(version) is task:
+            del self._fetching[version]
         if not task.cancelled():
-            task.exception()  # whoever waited has it as well; they may all be gone
+            task.exception()  # marks it as retrieved; the callers have it too, or are gone

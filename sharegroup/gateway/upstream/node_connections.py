@@ -1,4 +1,4 @@
-"""Connections of somebody's own to the brokers of a cluster, one to each."""
+"""Separate connections to the brokers of a cluster, one per broker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
 
 
 class NodeConnections:
-    """To where the cluster has its brokers at the moment; `settings` are kafka-python's."""
+    """Connections to the current addresses of the brokers; `settings` are kafka-python's."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings
         self._connections: dict[int, tuple[Address, KeptConnection]] = {}
 
     def to(self, node_id: int) -> KeptConnection:
-        """The connection to a broker. Raises UpstreamUnavailableError."""
+        """Return the connection to a broker. Raises UpstreamUnavailableError."""
         address = self._cluster.address(node_id)
         kept = self._connections.get(node_id)
         if kept is None or kept[0] != address:

@@ -1,4 +1,4 @@
-"""A client's own link to its upstream broker: requests that are not the gateway's pass through undecoded."""
+"""A client's own connection to its upstream broker, through which other requests pass undecoded."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, 37, 43, 45})
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
-#: Responses that the client has not taken yet, before no more of them are read from the broker. One is always read to
-#: its end, however long it is.
+#: Bytes of responses that the client has not received yet, above which no more are read from the broker. A response is
+#: always read to its end, however long it is.
 MAX_UNTAKEN_BYTES = 1_048_576
 
 
 class Passthrough:
-    """Opened by the first request that passes through, closed with its client.
+    """Connects on the first forwarded request and closes with its client.
 
-    `backoff` is shared by all links to the broker. Each response is to be reported by `taken` once it is sent.
-    `topics_changed` is told the API key when one of TOPIC_CHANGES is answered, before the client has the answer.
+    `backoff` is shared by all connections to the broker. The caller reports each response with `taken` once it is sent.
+    `topics_changed` is called with the API key when one of TOPIC_CHANGES is answered, before the client gets the
+    response.
     """
 
     def __init__(
@@ -47,37 +48,37 @@ class Passthrough:
         self._is_closed = False
 
     async def forward(self, header: RequestHeader, frame: memoryview) -> asyncio.Future[memoryview] | None:
-        """Send a client's frame; a future of the response's frame, None where there is none.
+        """Send a client's frame; return a future of the response's frame, or None if there is no response.
 
-        Raises UpstreamUnavailableError, and MalformedRequestError for a Produce that cannot be one.
+        Raises UpstreamUnavailableError, and MalformedRequestError for an invalid Produce request.
         """
         has_response = expects_response(header, frame)
         connection = self._connection or await self._connect()
-        answer = None
+        response = None
         if has_response:
-            answer = connection.forward(frame, header.correlation_id)
+            response = connection.forward(frame, header.correlation_id)
             if header.api_key in TOPIC_CHANGES:
-                answer.add_done_callback(lambda _: self._topics_changed(header.api_key))
+                response.add_done_callback(lambda _: self._topics_changed(header.api_key))
         else:
             connection.send(frame)
-        await connection.drained()  # until then the frame takes memory here
-        return answer
+        await connection.drained()  # until then the frame uses memory of the gateway
+        return response
 
     async def log_in(self, settings: ClientSettings) -> None:
-        """The client has logged in again, and goes on by these settings. Raises UpstreamUnavailableError."""
+        """Authenticate again with new settings, because the client did. Raises UpstreamUnavailableError."""
         self._settings = settings
         if self._connection is not None:
-            before = self._connection.untaken
+            untaken_before = self._connection.untaken
             await self._connection.log_in(self._address[0], settings)
-            self._connection.untaken = before
+            self._connection.untaken = untaken_before
 
     def taken(self, size: int) -> None:
-        """A response of so many bytes has gone to the client."""
+        """Record that a response of `size` bytes was sent to the client."""
         if self._connection is not None:
             self._connection.taken(size)
 
     def close(self) -> None:
-        """Close the link; one that is being opened closes when it is."""
+        """Close the connection; one that is being opened is closed when it is open."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
@@ -86,7 +87,7 @@ class Passthrough:
         loop = asyncio.get_running_loop()
         pause_s = self._backoff.remaining_s(loop.time())
         if pause_s:
-            await asyncio.sleep(pause_s)  # a client that comes back at once has to wait, too
+            await asyncio.sleep(pause_s)  # a client that retries immediately has to wait too
             raise UpstreamUnavailableError("the last attempt to connect to the upstream broker failed")
         try:
             connection = await _Link.connect(*self._address, self._settings)
@@ -94,30 +95,32 @@ class Passthrough:
             self._backoff.failed(loop.time())
             raise
         self._backoff.succeeded()
-        if self._is_closed:  # the client went while we connected (before Python 3.12, wait_for may swallow that)
+        if (
+            self._is_closed
+        ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
             raise UpstreamUnavailableError("the client is gone")
-        connection.untaken = 0  # not what the login took
+        connection.untaken = 0  # excludes the login
         self._connection = connection
         return connection
 
 
 class _Link(UpstreamConnection):
-    """Reads no more than a client takes; `untaken` counts the bytes that it has not."""
+    """A connection that reads no faster than the client; `untaken` counts the bytes that were not sent yet."""
 
     def __init__(self) -> None:
         super().__init__()
         self.untaken = 0
 
     def frame_received(self, frame: memoryview) -> None:
-        """Hand on a response; while the client is behind, read no more of them."""
+        """Deliver a response; stop reading while the client is behind."""
         super().frame_received(frame)
         self.untaken += len(frame)
         if self.untaken > MAX_UNTAKEN_BYTES:
             self.hold_frames()
 
     def taken(self, size: int) -> None:
-        """The client has taken so many bytes; read on when it has caught up."""
+        """Record that `size` bytes were sent; resume reading when the client has caught up."""
         was_held = self.untaken > MAX_UNTAKEN_BYTES
         self.untaken -= size
         if was_held and self.untaken <= MAX_UNTAKEN_BYTES:
@@ -125,7 +128,7 @@ class _Link(UpstreamConnection):
 
 
 def expects_response(header: RequestHeader, frame: memoryview) -> bool:
-    """False for a Produce with acks=0. Raises MalformedRequestError."""
+    """Return False for a Produce with acks=0, else True. Raises MalformedRequestError."""
     if header.api_key != PRODUCE:
         return True
     position = header.end
@@ -139,5 +142,5 @@ def expects_response(header: RequestHeader, frame: memoryview) -> bool:
             position += _INT16.size + max(0, length)
         (acks,) = _INT16.unpack_from(frame, position)
     except struct.error as error:
-        raise MalformedRequestError(f"no Produce request: {error}") from None
+        raise MalformedRequestError(f"invalid Produce request: {error}") from None
     return bool(acks != 0)

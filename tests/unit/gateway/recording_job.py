@@ -1,4 +1,4 @@
-"""In place of `JobChannel`: the rows that were sent are kept, and a test plays the job."""
+"""A fake `JobChannel` that records the rows, while the test plays the job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ KEY = SharePartitionKey("group", "orders", topic_id_text(TOPIC_ID), 0)
 
 
 class RecordingJob:
-    """The rows that were sent, and the demands to be answered."""
+    """Records the rows that were sent, and delivers responses to demands."""
 
     reply_to = "gateway"
 
     def __init__(self) -> None:
         self.rows: list[SharePartitionRequest] = []
         self.time_ms = 0
-        #: When the next row is appended; None: it cannot be.
+        #: The append time of the next row; None: the append fails.
         self.append_ms: int | None = 0
-        #: Whether it is not known what became of the next row.
+        #: Whether the append of the next row ends with an unknown outcome.
         self.fail_next = False
         self.broadcast: list[Callable[[Broadcast], None]] = []
         self.wanted: list[Callable[[SharePartitionKey], None]] = []
@@ -72,7 +72,7 @@ class RecordingJob:
         self._failed = failed
 
     def fail_last(self) -> None:
-        """The last row that nobody waits for could not be appended."""
+        """Report that the last row of `append_soon` could not be appended."""
         assert self._failed is not None
         self._failed()
 
@@ -83,22 +83,22 @@ class RecordingJob:
         self._subscribers.pop(request_id, None)
 
     def respond(self, response: Response) -> None:
-        """The job's answer to a row, for who has subscribed to it."""
+        """Deliver the job's response to its subscriber."""
         self._subscribers.pop(response.id)(response)
 
     def tell(self, row: Broadcast) -> None:
-        """The job tells everybody."""
+        """Deliver a broadcast of the job."""
         for callback in self.broadcast:
             callback(row)
 
     def acquire(
         self, first: int, last: int, lock_deadline_ms: int, count: int = 1, read_committed: bool = False
     ) -> None:
-        """The job's answer to the last demand: this range."""
+        """Respond to the last demand with this range."""
         self.answer((AcquiredRange(first, last, count),), lock_deadline_ms, read_committed)
 
     def answer(self, acquired: tuple[AcquiredRange, ...], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """The job's answer to the last demand."""
+        """Respond to the last demand with these ranges."""
         demand = next(row for row in reversed(self.rows) if isinstance(row, FetchRequest))
         answer = FetchResponse(
             demand.id, demand.reply_to, *KEY, demand.member_id,

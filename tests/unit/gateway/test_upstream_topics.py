@@ -1,4 +1,4 @@
-"""Whether topics are there: looked at again when that was last seen a while ago, without holding up anybody else."""
+"""Checks whether topics exist: repeated after a while, without delaying other callers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(test: Callable[[KnownCluster], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_what_was_just_seen_is_not_looked_at_again() -> None:
+def test_topic_seen_just_now_is_not_checked_again() -> None:
     async def test(cluster: KnownCluster) -> None:
         assert await cluster.exists(ORDERS)
         assert await cluster.exists(ORDERS)
@@ -36,12 +36,12 @@ def test_what_was_just_seen_is_not_looked_at_again() -> None:
         await cluster.refresh()
         assert await cluster.exists(BILLS)
         assert cluster.asked == [["orders"], None]
-        assert not await cluster.exists(NEW)  # an id that nobody has told of
+        assert not await cluster.exists(NEW)  # an unknown id
 
     run(test)
 
 
-def test_what_was_seen_a_second_ago_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_seen_a_second_ago_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_cluster, "SEEN_FOR_S", 0.0)
 
     async def test(cluster: KnownCluster) -> None:
@@ -52,7 +52,7 @@ def test_what_was_seen_a_second_ago_is_looked_at_again(monkeypatch: pytest.Monke
     run(test)
 
 
-def test_those_who_ask_in_one_moment_ask_once() -> None:
+def test_concurrent_callers_cause_one_request() -> None:
     async def test(cluster: KnownCluster) -> None:
         assert await asyncio.gather(*(cluster.exists(each) for each in (ORDERS, BILLS, ORDERS))) == [True] * 3
         assert cluster.asked == [["bills", "orders"]]
@@ -60,7 +60,7 @@ def test_those_who_ask_in_one_moment_ask_once() -> None:
     run(test)
 
 
-def test_who_comes_while_others_are_looked_at_does_not_wait_for_them() -> None:
+def test_caller_does_not_wait_for_the_checks_of_others() -> None:
     async def test(cluster: KnownCluster) -> None:
         answer = asyncio.Event()
         ask = cluster._metadata
@@ -87,7 +87,7 @@ def test_who_comes_while_others_are_looked_at_does_not_wait_for_them() -> None:
 
 
 @pytest.mark.parametrize("again", [None, NEW], ids=["deleted", "made again"])
-def test_a_topic_that_is_gone_is_known_no_more_and_whoever_watches_is_told(again: UUID | None) -> None:
+def test_deleted_topic_is_removed_and_watchers_are_called(again: UUID | None) -> None:
     async def test(cluster: KnownCluster) -> None:
         told: list[tuple[UUID, int]] = []
         cluster.watch(lambda *changed: told.append(changed))
@@ -105,10 +105,8 @@ def test_a_topic_that_is_gone_is_known_no_more_and_whoever_watches_is_told(again
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-def test_where_nobody_says_it_is_as_it_was_and_the_next_does_not_wait(
-    is_silent: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upstream_cluster, "LOOK_TIMEOUT_S", 0.01)
+def test_silent_brokers_leave_a_topic_unchanged(is_silent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_cluster, "CHECK_TIMEOUT_S", 0.01)
 
     async def test(cluster: KnownCluster) -> None:
         async def never(names: Any = None) -> Any:
@@ -125,8 +123,8 @@ def test_where_nobody_says_it_is_as_it_was_and_the_next_does_not_wait(
     run(test)
 
 
-def test_after_a_deletion_has_passed_nothing_that_was_seen_is_believed() -> None:
-    """Not what was asked before it, and not for a while what was asked after: brokers learn of it one by one."""
+def test_topics_are_checked_again_after_a_deletion_request() -> None:
+    """Neither checks sent before it nor, for a while, those sent after it count: brokers apply it one by one."""
 
     async def test(cluster: KnownCluster) -> None:
         assert await cluster.exists(ORDERS)
@@ -138,7 +136,7 @@ def test_after_a_deletion_has_passed_nothing_that_was_seen_is_believed() -> None
     run(test)
 
 
-def test_what_was_asked_before_a_deletion_has_passed_is_not_waited_for() -> None:
+def test_check_sent_before_a_deletion_request_is_not_used() -> None:
     async def test(cluster: KnownCluster) -> None:
         answers: list[asyncio.Future[None]] = []
         ask = cluster._metadata
@@ -167,7 +165,7 @@ def test_what_was_asked_before_a_deletion_has_passed_is_not_waited_for() -> None
     run(test)
 
 
-def test_what_the_job_says_is_deleted_is_not_brought_back_by_a_broker_that_does_not_know_it_yet() -> None:
+def test_outdated_broker_does_not_bring_back_a_deleted_topic() -> None:
     async def test(cluster: KnownCluster) -> None:
         cluster.deleted(ORDERS)
         assert cluster.topic("orders") is None
@@ -180,7 +178,7 @@ def test_what_the_job_says_is_deleted_is_not_brought_back_by_a_broker_that_does_
     run(test)
 
 
-def test_an_id_that_is_made_from_the_name_comes_again_with_the_name() -> None:
+def test_made_id_is_used_again_for_a_new_topic_of_the_name() -> None:
     async def test(cluster: KnownCluster) -> None:
         cluster.there["orders"] = None, 1
         await cluster.refresh()
@@ -194,7 +192,7 @@ def test_an_id_that_is_made_from_the_name_comes_again_with_the_name() -> None:
     run(test)
 
 
-def test_a_made_id_comes_again_when_the_gateway_had_seen_that_the_topic_is_gone_before_the_job_said_so() -> None:
+def test_made_id_is_used_again_if_the_gateway_saw_the_deletion_first() -> None:
     async def test(cluster: KnownCluster) -> None:
         cluster.there["orders"] = None, 1
         await cluster.refresh()
@@ -210,7 +208,7 @@ def test_a_made_id_comes_again_when_the_gateway_had_seen_that_the_topic_is_gone_
     run(test)
 
 
-def test_the_newest_of_named_topics() -> None:
+def test_newest_topics_are_returned_by_name() -> None:
     async def test(cluster: KnownCluster) -> None:
         cluster.there["orders"] = NEW, 1
         del cluster.there["bills"]

@@ -1,4 +1,4 @@
-"""Who is there, who comes after whom, and whose addresses a client is told."""
+"""The living gateways, their order, and the addresses that each client is sent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.gateway.fleet.fleet import LIVES_MS, Fleet
-from sharegroup.gateway.fleet.known_gateways import KnownGateways
-from sharegroup.gateway.fleet.ring import after, before
+from sharegroup.gateway.fleet.known_gateways import KnownGateways, after, before
 from sharegroup.gateway.fleet.view import View, standby_at
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -27,13 +26,13 @@ def standby(name: str) -> GatewayAddress:
 
 
 def row(name: str, lives_ms: int = LIVES_MS) -> GatewayRow:
-    """Of a gateway before the brokers 1 and 2."""
+    """Return the row of a gateway for the brokers 1 and 2."""
     brokers = {1: GatewayAddress(name, 9193), 2: GatewayAddress(name, 9194)}
     return GatewayRow(standby(name), brokers, lives_ms)
 
 
 def view(name: str, next_one: str | None = None) -> View:
-    """What clients are told who are to use that gateway."""
+    """Return the addresses for clients of that gateway."""
     return View(row(name).brokers, None if next_one is None else standby_at(standby(next_one)))
 
 
@@ -41,7 +40,7 @@ def view(name: str, next_one: str | None = None) -> View:
 
 
 @given(st.sets(ADDRESSES), ADDRESSES)
-def test_who_comes_after_another_has_it_before_itself(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
+def test_next_and_previous_gateway_are_inverse(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
     gateways.add(place)
     following = after(gateways, place)
     if len(gateways) == 1:
@@ -54,7 +53,7 @@ def test_who_comes_after_another_has_it_before_itself(gateways: set[GatewayAddre
 
 
 @given(st.sets(ADDRESSES, min_size=1))
-def test_one_goes_round_all_of_them(gateways: set[GatewayAddress]) -> None:
+def test_ring_contains_all_gateways(gateways: set[GatewayAddress]) -> None:
     place = min(gateways)
     seen = [place]
     while (following := after(gateways, seen[-1])) not in (None, place):
@@ -64,24 +63,24 @@ def test_one_goes_round_all_of_them(gateways: set[GatewayAddress]) -> None:
 
 
 @given(st.sets(ADDRESSES, min_size=1), ADDRESSES)
-def test_a_place_where_no_gateway_is_has_neighbours_too(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
+def test_address_without_a_gateway_has_neighbours(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
     others = gateways - {place}
     assert (after(gateways, place) in others) == bool(others)
     assert (before(gateways, place) in others) == bool(others)
 
 
 @given(st.sets(ADDRESSES))
-def test_standby_ids_are_above_those_of_brokers_and_below_those_of_javas_coordinators(
+def test_standby_ids_are_between_broker_and_coordinator_ids(
     gateways: set[GatewayAddress],
 ) -> None:
     assert all(2**30 <= standby_at(gateway).node_id < 2**30 + 2**28 for gateway in gateways)
     assert standby_at(standby("a")).node_id != standby_at(standby("b")).node_id
 
 
-# -- who is known ------------------------------------------------------------------------------------------------------
+# -- known gateways ----------------------------------------------------------------------------------------------------
 
 
-def test_a_gateway_is_there_as_long_as_its_newest_row_counts() -> None:
+def test_gateway_lives_while_its_newest_row_is_valid() -> None:
     known = KnownGateways()
     assert known.heard(row("a"), 1_000, 1_010)
     assert not known.heard(row("a"), 3_000, 3_010)
@@ -89,47 +88,47 @@ def test_a_gateway_is_there_as_long_as_its_newest_row_counts() -> None:
     assert known.living(3_000 + LIVES_MS) == {}
 
 
-def test_its_newest_row_says_where_its_brokers_are() -> None:
+def test_newest_row_has_the_broker_addresses() -> None:
     known = KnownGateways()
     grown = replace(row("a"), brokers=row("a").brokers | {3: GatewayAddress("a", 9195)})
     known.heard(row("a"), 1_000, 1_000)
     known.heard(grown, 2_000, 2_000)
-    known.heard(row("a"), 1_999, 2_010)  # by another cell, whose topic is read late
+    known.heard(row("a"), 1_999, 2_010)  # from another cell, whose topic is read late
     assert known.living(2_010) == {standby("a"): grown}
 
 
-def test_who_says_that_it_ends_is_gone_at_once_and_older_rows_do_not_bring_it_back() -> None:
+def test_stopped_gateway_is_gone_despite_older_rows() -> None:
     known = KnownGateways()
     known.heard(row("a"), 1_000, 1_000)
     assert known.heard(row("a", lives_ms=0), 2_000, 2_000)
     assert not known.heard(row("a"), 1_990, 2_010)
     assert known.living(2_010) == {}
-    assert known.heard(row("a"), 5_000, 5_000)  # started again
+    assert known.heard(row("a"), 5_000, 5_000)  # restarted
     assert known.living(5_000) == {standby("a"): row("a")}
 
 
-def test_who_cannot_be_reached_is_gone_until_it_is_heard_again() -> None:
+def test_unreachable_gateway_is_gone_until_its_next_row() -> None:
     known = KnownGateways()
     known.heard(row("a"), 1_000, 1_000)
     known.lost(standby("a"), 1_500)
     known.lost(standby("never heard of"), 1_500)
     assert known.living(1_500) == {}
-    assert not known.heard(row("a"), 1_400, 1_510)  # from before that, and read late
+    assert not known.heard(row("a"), 1_400, 1_510)  # an older row that is read late
     assert known.living(1_510) == {}
     assert known.heard(row("a"), 3_000, 3_000)
 
 
-def test_a_row_that_came_too_late_changes_nothing() -> None:
+def test_outdated_row_changes_nothing() -> None:
     known = KnownGateways()
     assert not known.heard(row("a"), 1_000, 1_000 + LIVES_MS)
     assert known.living(1_000 + LIVES_MS) == {}
 
 
-# -- what clients are told ---------------------------------------------------------------------------------------------
+# -- addresses for clients ---------------------------------------------------------------------------------------------
 
 
 class Rows:
-    """The line to the job: what is announced, and what others say."""
+    """The channel to the job: it records announcements and delivers those of others."""
 
     def __init__(self) -> None:
         self.announced: list[GatewayRow] = []
@@ -152,13 +151,13 @@ class Rows:
         return self.time_ms
 
     def hear(self, *said: GatewayRow) -> None:
-        """These rows are appended, and read at once."""
+        """Append these rows and deliver them immediately."""
         for each in said:
             self._hear(each, self.time_ms)
 
 
 class Gateways:
-    """The gateway `b` among others, of which the `unreachable` ones have died without a word."""
+    """The gateway `b` among others; the `unreachable` ones have died without an announcement."""
 
     def __init__(self, is_open: bool = True) -> None:
         self.rows, self.unreachable = Rows(), set[str]()
@@ -175,7 +174,7 @@ class Gateways:
         return address.host not in self.unreachable
 
     async def told(self) -> tuple[View, View]:
-        """What our clients are told, and those of the gateway before."""
+        """Return the addresses for our clients, and for those of the previous gateway."""
         return await self.fleet.view_of(OWN_CLIENT), await self.fleet.view_of(OTHERS_CLIENT)
 
 
@@ -183,7 +182,7 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(test())
 
 
-def test_alone_a_gateway_names_no_other() -> None:
+def test_single_gateway_has_no_standby() -> None:
     async def test() -> None:
         assert await Gateways().told() == (view("b"), view("b", "b"))
         assert await Gateways(is_open=False).told() == (view("b"), view("b"))
@@ -191,8 +190,8 @@ def test_alone_a_gateway_names_no_other() -> None:
     run(test)
 
 
-def test_a_gateway_with_another_listener_stands_in_for_nobody_here() -> None:
-    """Its clients may speak TLS where ours do not, or live in another network."""
+def test_gateway_with_another_listener_is_no_standby() -> None:
+    """Its clients may use TLS while ours do not, or another network."""
 
     async def test() -> None:
         gateways = Gateways()
@@ -202,7 +201,7 @@ def test_a_gateway_with_another_listener_stands_in_for_nobody_here() -> None:
     run(test)
 
 
-def test_our_clients_are_told_the_next_one_and_the_clients_of_the_one_before_stay_there() -> None:
+def test_clients_are_sent_the_next_gateway_as_standby() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"), row("b"), row("c"))
@@ -211,7 +210,7 @@ def test_our_clients_are_told_the_next_one_and_the_clients_of_the_one_before_sta
     run(test)
 
 
-def test_two_stand_by_for_each_other() -> None:
+def test_two_gateways_are_standbys_of_each_other() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -220,12 +219,12 @@ def test_two_stand_by_for_each_other() -> None:
     run(test)
 
 
-def test_the_clients_of_a_gateway_that_died_are_told_ours() -> None:
+def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
         gateways.unreachable.add("a")
-        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps the connection that it has
+        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
         assert await gateways.told() == (view("b"), view("b", "b"))
         assert gateways.looked_at == ["a"]
         gateways.unreachable.clear()
@@ -236,8 +235,8 @@ def test_the_clients_of_a_gateway_that_died_are_told_ours() -> None:
     run(test)
 
 
-def test_of_three_all_clients_of_the_one_that_died_go_to_one_other() -> None:
-    """The clients of the one before it come here too as soon as they have asked anew: all are told the same."""
+def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
+    """The clients of the previous gateway move here too with their next request; all are sent the same."""
 
     async def test() -> None:
         gateways = Gateways()
@@ -249,7 +248,7 @@ def test_of_three_all_clients_of_the_one_that_died_go_to_one_other() -> None:
     run(test)
 
 
-def test_who_has_not_been_heard_of_for_long_is_told_to_nobody() -> None:
+def test_gateway_without_recent_rows_is_not_sent_to_clients() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -260,7 +259,7 @@ def test_who_has_not_been_heard_of_for_long_is_told_to_nobody() -> None:
     run(test)
 
 
-def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -> None:
+def test_stopping_gateway_sends_its_clients_to_the_next_one() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"), row("c"), row("d"))
@@ -274,7 +273,7 @@ def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -
     run(test)
 
 
-def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves() -> None:
+def test_client_with_held_records_stays_with_a_stopping_gateway() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
@@ -284,7 +283,7 @@ def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves(
     run(test)
 
 
-def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
+def test_last_gateway_keeps_its_clients_while_stopping() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.is_there = False
@@ -294,10 +293,10 @@ def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
     run(test)
 
 
-# -- what is announced -------------------------------------------------------------------------------------------------
+# -- announcements -----------------------------------------------------------------------------------------------------
 
 
-def test_a_gateway_announces_itself_once_its_ports_are_open_and_at_once_to_who_is_new() -> None:
+def test_gateway_announces_itself_with_open_ports_and_to_new_ones() -> None:
     async def test() -> None:
         gateways = Gateways(is_open=False)
         gateways.fleet.upkeep()
@@ -316,7 +315,7 @@ def test_a_gateway_announces_itself_once_its_ports_are_open_and_at_once_to_who_i
     run(test)
 
 
-def test_no_row_is_sent_while_the_last_one_is_on_its_way_and_without_topics_it_is_tried_again() -> None:
+def test_announcement_waits_for_the_last_row_and_is_retried() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.is_there = False

@@ -1,4 +1,4 @@
-"""The configs in force for a group, as they are read from the table in the background."""
+"""The configs in force for a group, as read from the table in the background."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def refresh(configs: GroupConfigs) -> None:
     asyncio.run(configs.refresh())
 
 
-def test_what_a_request_has_set_goes_before_the_file() -> None:
+def test_dynamic_config_overrides_the_file() -> None:
     tables = FixedTables(configs={"g": {LOCK: "40000"}, "h": {"share.isolation.level": "read_committed"}})
     configs = GroupConfigs(CONFIG, tables)
     assert configs.group_config("g").record_lock_duration_ms == 25_000
@@ -34,15 +34,15 @@ def test_what_a_request_has_set_goes_before_the_file() -> None:
     assert configs.group_config("g").record_lock_duration_ms == 25_000
 
 
-def test_a_group_is_looked_up_once() -> None:
+def test_effective_config_of_a_group_is_cached() -> None:
     configs = GroupConfigs(CONFIG, FixedTables())
     found = configs.group_config("g")
     refresh(configs)
     assert configs.group_config("g") is found
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_configs, "MAX_REMEMBERED", 2)
+def test_config_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_configs, "MAX_KEPT", 2)
     configs = GroupConfigs(CONFIG, FixedTables())
     first = configs.group_config("g")
     for number in range(3):
@@ -51,14 +51,14 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert configs.group_config("g") == first
 
 
-def test_a_value_outside_the_jobs_frame_is_clamped_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_value_outside_the_jobs_bounds_is_clamped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     configs = GroupConfigs(CONFIG, FixedTables(configs={"g": {LOCK: "1000000"}}))
     refresh(configs)
     assert configs.group_config("g").record_lock_duration_ms == 60_000
     assert [record.getMessage().startswith(f"group g: {LOCK}") for record in caplog.records] == [True]
 
 
-def test_tables_that_cannot_be_read_change_nothing() -> None:
+def test_unreadable_tables_change_nothing() -> None:
     tables = FixedTables(configs={"g": {LOCK: "40000"}})
     configs = GroupConfigs(CONFIG, tables)
     refresh(configs)
@@ -69,7 +69,7 @@ def test_tables_that_cannot_be_read_change_nothing() -> None:
         refresh(configs)
 
 
-def test_where_no_job_has_run_there_is_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_there_are_no_configs_before_a_job_has_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stored = StoredGroups({"": str(tmp_path / "tables")}, lambda _: "")
 
     async def read() -> list[object]:
@@ -82,11 +82,11 @@ def test_where_no_job_has_run_there_is_nothing(tmp_path: Path, caplog: pytest.Lo
 
     assert asyncio.run(read()) == [(), {}, {}, {}]
     assert [record.getMessage() for record in caplog.records] == [
-        f"there are no tables in {tmp_path / 'tables'}: no job has run there yet"
+        f"no tables in {tmp_path / 'tables'}: no job has run yet, or tables.path is wrong"
     ]
 
 
-def test_a_table_that_is_broken_is_no_empty_one(tmp_path: Path) -> None:
+def test_broken_table_does_not_count_as_empty(tmp_path: Path) -> None:
     log = tmp_path / "share_groups" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("not JSON")

@@ -1,4 +1,4 @@
-"""Groups as the tables have them, after leaves that the job has not run."""
+"""Groups as stored in the tables, after leaves that the job has not processed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.gateway.groups.stored_groups import StoredGroups
 
 
 def test_descriptions_and_listings_wait_for_open_leaves(tmp_path: Path) -> None:
-    """Who has closed its consumer finds the group without it."""
+    """After a consumer is closed, the group is described without it."""
 
     async def test() -> None:
         leaves = OpenLeaves()

@@ -82,14 +82,14 @@ NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescrib
         ({}, {}, None),
         ({"g": "Stable"}, NOT_DESCRIBED, "classic"),
         ({"g": "Empty"}, {}, "classic"),
-        ({"g": "Dead"}, NOT_DESCRIBED, None),  # how old brokers say that it is not there
+        ({"g": "Dead"}, NOT_DESCRIBED, None),  # how old brokers report a missing group
         ({"other": "Stable"}, NOT_DESCRIBED, None),
         ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": 0}, "consumer"),
         ({}, {**NOT_DESCRIBED, "StreamsGroupDescribeRequest": 0}, "streams"),
         ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}, None),
     ],
 )
-def test_the_coordinator_says_what_kind_a_group_is(
+def test_coordinator_returns_the_type_of_a_group(
     states: dict[str, str], described: dict[str, int], expected: str | None
 ) -> None:
     upstream = Upstream(states, described)
@@ -98,7 +98,7 @@ def test_the_coordinator_says_what_kind_a_group_is(
     assert {node_id for _, node_id in upstream.asked_at[1:]} == {COORDINATOR}
 
 
-def test_who_cannot_say_is_not_believed_to_have_said_anything() -> None:
+def test_error_of_the_coordinator_is_not_a_group_type() -> None:
     assert kind(Upstream({"g": "Stable"}, coordinator_error=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))) is None
 
     class Away(Upstream):
@@ -108,10 +108,10 @@ def test_who_cannot_say_is_not_believed_to_have_said_anything() -> None:
     assert kind(Away({"g": "Stable"})) is None
 
 
-def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_next_not_at_all(
+def test_silent_coordinator_delays_only_the_first_join(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(upstream_groups, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(upstream_groups, "LOOKUP_TIMEOUT_S", 0.001)
 
     async def test() -> tuple[str | None, str | None, int]:
         upstream = Upstream({"g": "Stable"})
@@ -122,14 +122,14 @@ def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_ne
     assert asyncio.run(test()) == (None, None, 1)
 
 
-def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
+def test_joint_joins_cause_one_query_per_group() -> None:
     async def test() -> tuple[list[str | None], list[str | None], dict[str, int]]:
         upstream = Upstream({"g": "Stable"})
         upstream.until = asyncio.Event()
         groups = upstream_groups_of(upstream)
         waiting = [asyncio.ensure_future(groups.other_kind(OWN, name)) for name in 3 * ["g", "h"]]
         await asyncio.sleep(0)
-        waiting[0].cancel()  # its member has gone
+        waiting[0].cancel()  # its member has left
         await asyncio.sleep(0)
         upstream.until.set()
         answers = await asyncio.gather(*waiting[1:])
@@ -143,7 +143,7 @@ def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
     assert set(counts.values()) == {2}
 
 
-def test_an_answer_is_asked_for_anew_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_is_repeated_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> list[str | None]:
         upstream = Upstream({"g": "Stable"})
         groups = upstream_groups_of(upstream)
@@ -160,7 +160,7 @@ def test_an_answer_is_asked_for_anew_after_a_while(monkeypatch: pytest.MonkeyPat
     assert asyncio.run(test()) == ["classic", "classic", None]
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_kept_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_groups, "MAX_KEPT", 3)
     assert MAX_KEPT > 3
 
@@ -174,17 +174,17 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
-def test_of_a_described_group_only_the_error_code_is_read(code: int) -> None:
+def test_only_the_error_code_of_a_described_group_is_read(code: int) -> None:
     """Correlation id, tagged fields; throttle time, one group, its code, and its members, which may be many."""
     frame = struct.pack(">iB", 7, 0) + struct.pack(">iBh", 0, 2, code) + b"\xff" * 1_000
     assert wire.decode_response(DescribedGroup, 0, memoryview(frame)).error_code == code
 
 
-# -- what becomes of a member that joins -------------------------------------------------------------------------------
+# -- joining members ---------------------------------------------------------------------------------------------------
 
 
 def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[ErrorCode, str] | None:
-    """Why a member may not join the group g."""
+    """Return the error of a member that joins the group g."""
     try:
         asyncio.run(upstream_groups_of(upstream, tables).check_joined(OWN, "g"))
     except RequestError as error:
@@ -192,26 +192,26 @@ def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[Erro
     return None
 
 
-def test_a_group_of_another_kind_is_not_joined() -> None:
+def test_group_of_another_type_is_not_joined() -> None:
     assert refusal(Upstream({"g": "Empty"})) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
 
 
-def test_a_group_that_upstream_does_not_know_is_joined() -> None:
+def test_group_unknown_upstream_is_joined() -> None:
     assert refusal(Upstream({"other": "Stable"})) is None
 
 
-def test_a_share_group_that_is_ours_stays_one() -> None:
+def test_existing_share_group_keeps_its_name() -> None:
     assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"g": "Stable"})) is None
     assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"other": "Stable"})) is not None
 
 
-def test_where_nobody_can_say_whose_the_group_is_the_member_tries_again() -> None:
+def test_join_is_retriable_if_the_tables_and_brokers_are_unavailable() -> None:
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     assert refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
     assert refusal(Upstream(), unreadable) is None
 
 
-# -- which names are share groups alone --------------------------------------------------------------------------------
+# -- names that are only share groups ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,13 +229,13 @@ def test_a_share_groups_name_is_free_only_for_groups_that_exist(
     ("states", "group_id", "expected"),
     [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
 )
-def test_a_share_group_that_was_just_made_is_one(states: dict[str, str], group_id: str, expected: bool) -> None:
+def test_new_share_group_is_found_immediately(states: dict[str, str], group_id: str, expected: bool) -> None:
     described: Any = {"share": None}
     groups = upstream_groups_of(Upstream(states), FixedTables(described=described))
     assert asyncio.run(groups.is_share_group(OWN, group_id)) is expected
 
 
-def test_without_the_tables_a_group_that_the_brokers_do_not_have_may_be_a_share_group() -> None:
+def test_group_unknown_upstream_may_be_a_share_group_without_tables() -> None:
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     groups = upstream_groups_of(Upstream({"classic": "Stable"}), unreadable)
     assert asyncio.run(groups.is_share_group(OWN, "g"))
@@ -243,7 +243,7 @@ def test_without_the_tables_a_group_that_the_brokers_do_not_have_may_be_a_share_
 
 
 class CountedTables(FixedTables):
-    """Counts its reads; after `fail` they raise, and after `hold` they take until `go_on`."""
+    """Tables that count reads. After `fail` reads raise; after `hold` they block until `go_on`."""
 
     def __init__(self) -> None:
         super().__init__(groups={"share": "Empty"})
@@ -260,7 +260,7 @@ class CountedTables(FixedTables):
         return await super().listings()
 
 
-def test_names_of_share_groups_are_read_once_for_all_who_wait() -> None:
+def test_names_of_share_groups_are_read_once_for_all_callers() -> None:
     async def test() -> tuple[list[bool], int]:
         tables: Any = CountedTables()
         names = ShareGroupNames(tables)
@@ -274,7 +274,7 @@ def test_names_of_share_groups_are_read_once_for_all_who_wait() -> None:
 def test_the_last_known_names_count_while_the_tables_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, is_slow: bool
 ) -> None:
-    monkeypatch.setattr(share_group_names, "PATIENCE_S", 0.001)
+    monkeypatch.setattr(share_group_names, "READ_TIMEOUT_S", 0.001)
 
     async def test() -> tuple[list[bool], int]:
         tables: Any = CountedTables()

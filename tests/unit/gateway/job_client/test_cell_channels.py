@@ -1,4 +1,4 @@
-"""One gateway before two cells: which job is asked, and who hears of the answer."""
+"""One gateway with two cells: the job that gets each request, and the callbacks for each response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.gateway.known_cluster import KnownCluster
 
 
 class Appender:
-    """The topics that rows were appended to, by group, and those that a gateway announced itself in."""
+    """Records the topics of appended rows by group, and the topics of announcements."""
 
     def __init__(self) -> None:
         self.appended: list[tuple[str, str]] = []
@@ -44,7 +44,7 @@ class Appender:
 
 
 def channels(appender: Appender) -> tuple[CellChannels, dict[str, CellChannel]]:
-    """Of cells a and b; groups are of the cell that their names begin with."""
+    """Return channels to cells a and b; a group belongs to the cell that its name begins with."""
     of_cells = {
         cell: CellChannel(
             {},
@@ -65,7 +65,7 @@ def fetch(job: CellChannels, group_id: str) -> FetchRequest:
     return FetchRequest(*named, max_records=1, max_wait_ms=1)
 
 
-def test_each_group_is_its_cells() -> None:
+def test_request_goes_to_the_cell_of_its_group() -> None:
     async def main() -> None:
         appender = Appender()
         job, _ = channels(appender)
@@ -78,7 +78,7 @@ def test_each_group_is_its_cells() -> None:
     asyncio.run(main())
 
 
-def test_a_cell_whose_job_has_not_run_yet_holds_up_no_other() -> None:
+def test_cell_without_a_job_does_not_block_the_others() -> None:
     async def main() -> None:
         appender = Appender()
         job, of_cells = channels(appender)
@@ -92,7 +92,7 @@ def test_a_cell_whose_job_has_not_run_yet_holds_up_no_other() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_is_told_once_and_a_broadcast_by_whichever_job() -> None:
+def test_response_is_delivered_once_and_broadcasts_of_each_job() -> None:
     async def main() -> None:
         job, of_cells = channels(Appender())
         told: list[Any] = []
@@ -114,7 +114,7 @@ def test_an_answer_is_told_once_and_a_broadcast_by_whichever_job() -> None:
     asyncio.run(main())
 
 
-def test_a_gateway_announces_itself_in_each_cell_whose_job_has_run() -> None:
+def test_gateway_announces_itself_in_each_cell_with_topics() -> None:
     async def main() -> None:
         appender = Appender()
         job, of_cells = channels(appender)

@@ -1,4 +1,4 @@
-"""Rows of the response topic on their way to whoever waits for them."""
+"""Delivery of rows of the response topic to waiting callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ APPENDED_MS = 7
 
 
 def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
-    """What is told of the rows that a test has come in."""
+    """Record the callbacks for the rows that a test delivers."""
     told: list[Any] = []
 
     async def main() -> None:
@@ -62,7 +62,7 @@ def response(channel: CellChannel, kind: type[FetchResponse | WantedNotice], req
     return row(channel.reply_to, json.dumps(encode_response(found)).encode())
 
 
-def test_all_is_told_in_the_order_of_the_log() -> None:
+def test_rows_are_delivered_in_log_order() -> None:
     left, gone = MemberLeftBroadcast("g", "m", 3), TopicDeletedBroadcast("g", "id")
 
     def test(channel: CellChannel, rows: list[Any]) -> None:
@@ -81,8 +81,8 @@ def test_all_is_told_in_the_order_of_the_log() -> None:
     assert told_responses == ["1"]
 
 
-def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
-    """From the new leader's row on until it answers a request to a group."""
+def test_timeout_reports_whether_the_job_is_loading() -> None:
+    """From the row of a new leader until its first response to a request to a group."""
     told: list[ErrorCode] = []
 
     async def main() -> None:
@@ -113,12 +113,12 @@ def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
     ]
 
 
-def test_what_gateways_announce_is_told_with_its_time() -> None:
+def test_announcement_is_delivered_with_its_append_time() -> None:
     said = GatewayRow(GatewayAddress("a", 9191), {}, 10_000)
     assert run(lambda _, rows: rows.append(row(GATEWAYS, encode_gateway(said)))) == [(said, APPENDED_MS)]
 
 
-def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_row_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     def test(channel: CellChannel, rows: list[Any]) -> None:
         rows += [
             row(EVERYBODY, b"[]"),
@@ -129,4 +129,4 @@ def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFi
 
     with caplog.at_level(logging.WARNING):
         assert run(test) == [NewLeaderBroadcast()]
-    assert len([line for line in caplog.messages if "cannot be read" in line]) == 3
+    assert len([line for line in caplog.messages if "skipped an invalid" in line]) == 3

@@ -1,4 +1,4 @@
-"""The cache of what was read: looked up across chunks, and bounded in bytes across partitions."""
+"""The cache of record batches: lookups across chunks, and the bound in bytes across partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sharegroup.types import OffsetRange
 KEY = CacheKey(UUID(int=1), 0, False)
 OTHER = CacheKey(UUID(int=1), 0, True)
 SIZE = 1_000
-COST = SIZE + BATCH_OVERHEAD  # of a chunk of one batch
+COST = SIZE + BATCH_OVERHEAD  # cost of a chunk with one batch
 
 
 def batch(first: int, last: int, size: int = 10) -> RecordBatch:
@@ -36,7 +36,7 @@ def cache() -> BatchCache:
     return BatchCache(5 * COST)
 
 
-def test_chunks_are_found_as_far_as_they_touch(cache: BatchCache) -> None:
+def test_lookup_returns_adjacent_chunks(cache: BatchCache) -> None:
     for span in [(20, 29), (0, 9), (10, 19), (40, 49)]:
         cache.insert(KEY, chunk(*span))
     assert spans(cache.lookup(KEY, 5)) == [(0, 9), (10, 19), (20, 29)]
@@ -45,7 +45,7 @@ def test_chunks_are_found_as_far_as_they_touch(cache: BatchCache) -> None:
     assert spans(cache.lookup(KEY, 30)) == spans(cache.lookup(KEY, 50)) == spans(cache.lookup(OTHER, 5)) == []
 
 
-def test_no_more_chunks_than_asked_for(cache: BatchCache) -> None:
+def test_lookup_is_limited_in_bytes(cache: BatchCache) -> None:
     for first in range(0, 50, 10):
         cache.insert(KEY, chunk(first, first + 9))
     assert spans(cache.lookup(KEY, 5, 0)) == [(0, 9)]
@@ -64,7 +64,7 @@ def test_a_chunk_inside_another_is_kept_once_whichever_came_first(cache: BatchCa
     assert (len(cache), cache.byte_count) == (1, COST)
 
 
-def test_the_chunk_that_was_not_used_for_longest_goes_whichever_partition_it_is_of(cache: BatchCache) -> None:
+def test_least_recently_used_chunk_of_any_partition_is_evicted(cache: BatchCache) -> None:
     cache.insert(KEY, chunk(0, 9))
     cache.insert(OTHER, chunk(0, 9))
     for first in (10, 20, 30):
@@ -93,7 +93,7 @@ def test_the_newest_chunk_stays_however_big(cache: BatchCache) -> None:
     assert (cache.lookup(KEY, 10), cache.byte_count) == ([], COST)
 
 
-def test_a_forgotten_partition_is_gone_and_no_other(cache: BatchCache) -> None:
+def test_discarding_a_partition_keeps_the_others(cache: BatchCache) -> None:
     for key in (KEY, OTHER):
         cache.insert(key, chunk(0, 9))
         cache.insert(key, chunk(10, 19))
@@ -104,7 +104,7 @@ def test_a_forgotten_partition_is_gone_and_no_other(cache: BatchCache) -> None:
     assert spans(cache.lookup(OTHER, 0)) == [(0, 9), (10, 19)]
 
 
-def test_a_chunk_has_to_cover_something(cache: BatchCache) -> None:
+def test_empty_chunk_is_rejected(cache: BatchCache) -> None:
     with pytest.raises(ValueError, match="Empty chunk"):
         cache.insert(KEY, Chunk(10, 9, (), 0))
 
@@ -119,7 +119,7 @@ def test_batches_from_an_offset_on() -> None:
     assert batches_from([], 6, 10**6) is None
 
 
-def test_batches_of_as_many_bytes_as_wanted_count_only_those_for_clients() -> None:
+def test_byte_limit_counts_only_data_batches() -> None:
     control = batch(3, 3)._replace(is_control=True)
     whole = Chunk(0, 9, (batch(0, 2), control, batch(4, 6), batch(7, 9)), SIZE)
     part = batches_from([whole], 0, 11)
@@ -129,15 +129,15 @@ def test_batches_of_as_many_bytes_as_wanted_count_only_those_for_clients() -> No
     assert part == (OffsetRange(1, 2), [whole.batches[0]])
 
 
-def test_reads_that_do_not_agree_are_not_put_together() -> None:
-    """The log was truncated and written anew between them."""
+def test_inconsistent_reads_are_not_combined() -> None:
+    """The log was truncated and rewritten between the reads."""
     old, new = Chunk(0, 9, (batch(0, 9),), SIZE), Chunk(10, 19, (batch(6, 19),), SIZE)
     assert batches_from([old, new], 0, 10**6) == (OffsetRange(0, 9), [old.batches[0]])
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6), st.booleans()), max_size=30), st.integers(1, 6))
-def test_the_books_are_right_whatever_is_read(reads: list[tuple[int, int, bool]], room: int) -> None:
-    """Against a log of batches of two offsets each; a read is some of them from an offset on."""
+def test_cache_matches_the_log_for_any_reads(reads: list[tuple[int, int, bool]], room: int) -> None:
+    """Compared with a log of batches of two offsets each; a read returns some of them from an offset."""
     cache, log = BatchCache(room * COST), [batch(2 * i, 2 * i + 1) for i in range(20)]
     for start, length, of_other in reads:
         batches = log[start : start + length]

@@ -1,4 +1,4 @@
-"""Reading the upstream log: holes at its end, logs that change, and what a broker says when it has nothing to send."""
+"""Reading the upstream log: holes at its end, replaced logs, and responses without records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_BYTES = 10**6
 
 
 class Cluster(UpstreamCluster):
-    """One topic partition, and the answers of its leader in order."""
+    """One topic partition, with the responses of its leader in order."""
 
     def __init__(self, *answers: Any) -> None:
         super().__init__({"bootstrap_servers": ["127.0.0.1:1"]})
@@ -79,7 +79,7 @@ def reader(cluster: Cluster) -> LogReader:
 
 
 def read(log: LogReader, offset: int, read_committed: bool = False) -> OffsetRange | None:
-    """Read, and tell what part of the log is known from there on."""
+    """Read, and return the part of the log that is cached from there."""
 
     async def run() -> None:
         await log.read(position(read_committed), offset)
@@ -93,7 +93,7 @@ def known(log: LogReader, offset: int, read_committed: bool = False) -> OffsetRa
     return None if part is None else part.covered
 
 
-def test_what_was_read_is_there_with_the_hole_before_it() -> None:
+def test_read_covers_the_hole_before_its_batches() -> None:
     log = reader(Cluster(fetched(log_batches.batch(5, 10), high_watermark=100)))
     assert read(log, 2) == OffsetRange(2, 14)
 
@@ -112,8 +112,8 @@ def nothing_shown() -> list[Any]:
 
 @pytest.mark.parametrize("read_committed", [False, True])
 @pytest.mark.parametrize("answer", nothing_shown(), **EMPTY)
-def test_what_a_broker_does_not_show_is_not_known(answer: Any, read_committed: bool) -> None:
-    """A remote read that took too long looks like a log whose last records compaction has taken."""
+def test_response_without_batches_covers_nothing(answer: Any, read_committed: bool) -> None:
+    """A slow remote read looks like a log whose last records were removed by compaction."""
     log = reader(Cluster(answer))
     with pytest.raises(LogReadError) as error:
         read(log, 10, read_committed)
@@ -121,14 +121,14 @@ def test_what_a_broker_does_not_show_is_not_known(answer: Any, read_committed: b
     assert known(log, 10, read_committed) is None
 
 
-def test_a_hole_is_one_when_a_batch_behind_it_is_seen() -> None:
+def test_hole_is_covered_when_a_later_batch_is_seen() -> None:
     log = reader(Cluster(fetched(high_watermark=1_000), fetched(log_batches.batch(500, 10), high_watermark=1_000)))
     with pytest.raises(LogReadError):
         read(log, 10)
     assert read(log, 10) == OffsetRange(10, 509)
 
 
-def test_a_read_that_gave_nothing_is_not_tried_again_at_once_and_each_pause_is_longer() -> None:
+def test_pauses_after_empty_reads_increase() -> None:
     async def test() -> None:
         answers = [fetched(high_watermark=100) for _ in range(7)]
         cluster = Cluster(*answers, fetched(log_batches.batch(10, 5), high_watermark=100))
@@ -150,7 +150,7 @@ def test_a_read_that_gave_nothing_is_not_tried_again_at_once_and_each_pause_is_l
     asyncio.run(test())
 
 
-def test_the_pause_is_over_when_the_leader_changes() -> None:
+def test_leader_change_ends_the_pause() -> None:
     async def test() -> None:
         cluster = Cluster(fetched(high_watermark=100))
         log = reader(cluster)
@@ -162,7 +162,7 @@ def test_the_pause_is_over_when_the_leader_changes() -> None:
     asyncio.run(test())
 
 
-def test_topics_are_read_by_their_ids_where_brokers_have_them() -> None:
+def test_topics_are_read_by_id_if_brokers_have_ids() -> None:
     cluster = Cluster(fetched(log_batches.batch(0, 10)), fetched(log_batches.batch(0, 10)))
     log = reader(cluster)
     assert read(log, 0) == OffsetRange(0, 9)
@@ -177,7 +177,7 @@ def test_topics_are_read_by_their_ids_where_brokers_have_them() -> None:
     assert cluster.asked == [(TOPIC_ID, 13), (made.topic_id, 12)]
 
 
-def test_a_log_that_ends_before_what_was_read_of_it_is_another_one() -> None:
+def test_log_shorter_than_the_cache_replaces_it() -> None:
     log = reader(Cluster(
         fetched(log_batches.batch(0, 10), high_watermark=30),
         fetched(log_batches.batch(20, 10), high_watermark=30),
@@ -190,14 +190,14 @@ def test_a_log_that_ends_before_what_was_read_of_it_is_another_one() -> None:
 
 
 @pytest.mark.parametrize(("answer", "start"), [(log_start(30), 30), (log_start(-1, error=3), -1)])
-def test_a_broker_that_does_not_say_where_the_log_begins_is_asked(answer: Any, start: int) -> None:
+def test_missing_log_start_offset_is_requested(answer: Any, start: int) -> None:
     log = reader(Cluster(fetched(error=int(ErrorCode.OFFSET_OUT_OF_RANGE), start=-1), answer))
     with pytest.raises(LogReadError) as error:
         read(log, 10)
     assert (error.value.code, error.value.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, start)
 
 
-def test_a_log_with_another_leader_epoch_is_read_anew_from_the_new_leader() -> None:
+def test_log_is_read_again_from_a_new_leader() -> None:
     cluster = Cluster(
         fetched(log_batches.batch(0, 10), high_watermark=10), fetched(log_batches.batch(0, 5), high_watermark=5)
     )
@@ -212,7 +212,7 @@ def test_a_log_with_another_leader_epoch_is_read_anew_from_the_new_leader() -> N
 
 
 @pytest.mark.parametrize("read_committed", [False, True])
-def test_a_topic_that_was_made_anew_is_not_read_from_the_cache(read_committed: bool) -> None:
+def test_recreated_topic_is_not_read_from_the_cache(read_committed: bool) -> None:
     cluster = Cluster(fetched(log_batches.batch(0, 10)))
     log = reader(cluster)
     assert read(log, 0, read_committed) == OffsetRange(0, 9)
@@ -223,7 +223,7 @@ def test_a_topic_that_was_made_anew_is_not_read_from_the_cache(read_committed: b
     assert error.value.code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_what_was_on_its_way_when_the_leader_changed_is_not_kept() -> None:
+def test_read_during_a_leader_change_is_not_cached() -> None:
     def moved(answer: Any) -> Callable[[], Awaitable[Any]]:
         async def late() -> Any:
             cluster.lead(2, 2)
@@ -239,7 +239,7 @@ def test_what_was_on_its_way_when_the_leader_changed_is_not_kept() -> None:
 @pytest.mark.parametrize(
     ("code", "refreshed"), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1), (ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
 )
-def test_a_broker_that_does_not_lead_makes_us_ask_who_does(code: ErrorCode, refreshed: int) -> None:
+def test_not_leader_error_refreshes_the_metadata(code: ErrorCode, refreshed: int) -> None:
     cluster = Cluster(fetched(error=int(code), start=30))
     with pytest.raises(LogReadError) as error:
         read(reader(cluster), 10)

@@ -1,4 +1,4 @@
-"""Batch headers of all formats, which batches are aborted, and bytes that no broker sends."""
+"""Batch headers of all formats, aborted batches, and bytes that no broker sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def offsets(batches: list[RecordBatch]) -> list[tuple[int, int]]:
 
 
 def kinds(batches: list[RecordBatch]) -> str:
-    """One letter for each: data, control, aborted, empty."""
+    """Return one letter per batch: data, control, aborted, empty."""
     letters = []
     for b in batches:
         letters.append("c" if b.is_control else "a" if b.is_aborted else "e" if b.is_empty else "d")
@@ -46,23 +46,23 @@ def test_batches_with_their_bytes_uncopied() -> None:
     assert all(b.data.obj is records for b in batches)
 
 
-def test_batches_below_the_fetch_offset_are_left_out_and_the_one_around_it_stays() -> None:
+def test_batches_below_the_fetch_offset_are_left_out() -> None:
     records = batch(100, 3) + batch(103, 5) + batch(108, 1)
     batches = read_batches(memoryview(records), 105)
     assert offsets(batches) == [(103, 107), (108, 108)]
 
 
 @pytest.mark.parametrize("cut", [1, 12, 16, 17, 30, 60, 61, 100])
-def test_a_batch_that_is_cut_off_is_dropped(cut: int) -> None:
+def test_incomplete_batch_is_dropped(cut: int) -> None:
     records = batch(100, 3) + batch(103, 5)[:cut]
     assert offsets(read_batches(records, 100)) == [(100, 102)]
 
 
-def test_nothing_has_no_batches() -> None:
+def test_empty_response_has_no_batches() -> None:
     assert read_batches(b"", 5) == []
 
 
-def test_an_emptied_batch_has_nothing_for_a_client() -> None:
+def test_emptied_batch_is_not_a_data_batch() -> None:
     batches = read_batches(emptied(batch(100, 50)) + batch(150, 1), 100)
     assert (offsets(batches), kinds(batches)) == ([(100, 149), (150, 150)], "ed")
 
@@ -74,7 +74,7 @@ def test_old_messages_are_batches_of_one(magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_old_compressed_message_ends_at_its_offset_and_begins_where_it_may(magic: int) -> None:
+def test_compressed_message_of_magic_1_covers_offsets_back_to_the_fetch(magic: int) -> None:
     records = (
         messages(magic, range(90, 95), GZIP) + messages(magic, range(95, 110), GZIP) + messages(magic, range(110, 120))
     )
@@ -84,7 +84,7 @@ def test_an_old_compressed_message_ends_at_its_offset_and_begins_where_it_may(ma
 
 
 def transactions() -> bytes:
-    """Of two producers, 1 and 2: one that 1 aborts between two that it commits, and one of 2 that is aborted."""
+    """Return a log of producers 1 and 2: 1 aborts a transaction between two that it commits, 2 aborts its only one."""
     return b"".join(
         [
             batch(0, 2, producer_id=1, transactional=True),
@@ -111,11 +111,11 @@ def test_read_uncommitted_sees_all_but_the_markers() -> None:
 
 
 def test_markers_below_the_fetch_offset_count() -> None:
-    """The response begins with the batch around the fetch offset, and may hold a marker before it."""
+    """The response begins with the batch that contains the fetch offset, and may contain a marker before it."""
     assert kinds(read_batches(transactions(), 11, [(2, 3), (1, 5)])) == "daccd"
 
 
-def test_a_producer_that_aborts_twice() -> None:
+def test_producer_may_abort_twice() -> None:
     records = b"".join(
         part
         for base in (0, 6)
@@ -129,12 +129,12 @@ def test_a_producer_that_aborts_twice() -> None:
     assert kinds(read_batches(records, 0, [(1, 6), (1, 0)])) == "acdcacdc"
 
 
-def test_a_transaction_of_one_record() -> None:
+def test_transaction_may_have_one_record() -> None:
     records = batch(5, 1, producer_id=1, transactional=True) + control_batch(6, 1, ABORT)
     assert kinds(read_batches(records, 0, [(1, 5)])) == "ac"
 
 
-def test_an_emptied_marker_ends_nothing() -> None:
+def test_emptied_marker_does_not_end_a_transaction() -> None:
     records = emptied(control_batch(0, 1, ABORT)) + batch(1, 1, producer_id=1, transactional=True)
     assert kinds(read_batches(records, 0, [(1, 0)])) == "ca"
 
@@ -163,15 +163,15 @@ def test_garbage(records: bytes) -> None:
     assert isinstance(error.value, ValueError)
 
 
-def test_a_marker_without_its_record() -> None:
+def test_marker_without_a_record_is_corrupt() -> None:
     cut = control_batch(0, 1, ABORT)[:63]
     with pytest.raises(CorruptRecordBatch):
         read_batches(patched(cut, 8, ">i", len(cut) - 12), 0, [(1, 0)])
 
 
 @given(st.binary(max_size=200), st.integers(0, 2), st.integers(14, 120))
-def test_random_bytes_are_read_or_refused(noise: bytes, magic: int, length: int) -> None:
-    """Also behind a length and magic that let them pass for a batch."""
+def test_random_bytes_are_read_or_rejected(noise: bytes, magic: int, length: int) -> None:
+    """Also after a length and magic with which they look like a batch."""
     data = bytearray(17) + noise
     data[8:12] = length.to_bytes(4, "big")
     data[16] = magic

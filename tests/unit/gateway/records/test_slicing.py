@@ -1,4 +1,4 @@
-"""Slicing a response: the drawn cases, and that no listed offset is ever without its batch (records would be lost)."""
+"""Slicing a response: the drawn cases, and that every listed offset has its batch (otherwise records are lost)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def control(first: int, last: int | None = None) -> RecordBatch:
 
 
 def read(offset: int, batches: list[RecordBatch]) -> Chunk:
-    """What a Fetch at `offset` has shown."""
+    """Return the part of the log that a Fetch at `offset` returned."""
     return Chunk(offset, batches[-1].last_offset, tuple(batches), sum(len(batch.data) for batch in batches))
 
 
@@ -38,7 +38,7 @@ def parts(cut: Slice) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], lis
 # -- the drawn cases -------------------------------------------------------------------------------------------------
 
 
-def test_as_drawn() -> None:
+def test_slice_as_in_the_drawing() -> None:
     log = [data(0, 6), data(7, 13), control(17, 19), data(20, 26)]
     cut = slice_response([AcquiredRange(0, 28, 1)], log, OffsetRange(0, 26), Limits(14, 10**6, 100))
     assert parts(cut) == ([(0, 13, 1)], [(14, 19)], [(20, 28, 1)])
@@ -46,7 +46,7 @@ def test_as_drawn() -> None:
     assert (cut.record_count, cut.byte_count) == (14, 2 * BATCH_BYTES)
 
 
-def test_a_batch_that_is_begun_is_finished() -> None:
+def test_batch_that_has_begun_is_finished() -> None:
     ranges = [AcquiredRange(0, 3, 1), AcquiredRange(5, 20, 2)]
     cut = slice_response(ranges, [data(0, 9), data(10, 19)], OffsetRange(0, 19), NO_LIMIT._replace(max_records=1))
     assert parts(cut) == ([(0, 3, 1), (5, 9, 2)], [], [(10, 20, 2)])
@@ -62,7 +62,7 @@ def test_a_record_limit_is_exact_and_the_batch_is_sent_again() -> None:
     assert cut.records == [batch.data for batch in log]
 
 
-def test_touching_ranges_of_one_count_are_one_entry_and_others_are_not() -> None:
+def test_adjacent_ranges_of_one_delivery_count_are_one_entry() -> None:
     ranges = [AcquiredRange(0, 3, 1), AcquiredRange(4, 6, 1), AcquiredRange(7, 9, 2), AcquiredRange(11, 12, 2)]
     cut = slice_response(ranges, [data(0, 4), data(5, 19)], OffsetRange(0, 19), NO_LIMIT)
     assert parts(cut) == ([(0, 6, 1), (7, 9, 2), (11, 12, 2)], [], [])
@@ -76,7 +76,7 @@ def test_entries_end_with_a_batch_once_they_have_the_batch_size() -> None:
     assert exact == cut
 
 
-def test_bytes_end_the_response_and_the_first_batch_may_exceed_them() -> None:
+def test_byte_limit_ends_the_response_except_for_the_first_batch() -> None:
     log = [data(0, 4), data(5, 9), data(10, 14)]
     acquired, covered = [AcquiredRange(0, 14, 1)], OffsetRange(0, 14)
     two = slice_response(acquired, log, covered, NO_LIMIT._replace(max_bytes=299))
@@ -99,14 +99,14 @@ def test_last_attempts_are_not_separated_if_the_limit_is_two_or_less() -> None:
     assert alike_attempts(ranges, 2) == ranges
 
 
-def test_what_was_not_read_stays() -> None:
+def test_ranges_that_were_not_read_stay() -> None:
     ranges = [AcquiredRange(0, 2, 1), AcquiredRange(8, 30, 1)]
     cut = slice_response(ranges, [data(10, 19)], OffsetRange(9, 19), NO_LIMIT)
     assert parts(cut) == ([(10, 19, 1)], [(9, 9)], [(0, 2, 1), (8, 8, 1), (20, 30, 1)])
     assert slice_response(ranges, [], None, NO_LIMIT).left == ranges
 
 
-def test_a_hole_that_no_read_is_known_to_cover_stays() -> None:
+def test_hole_that_no_read_covers_stays() -> None:
     cut = slice_response([AcquiredRange(0, 20, 1)], [data(0, 4), data(10, 14)], OffsetRange(0, 6), NO_LIMIT)
     assert parts(cut) == ([(0, 4, 1), (10, 14, 1)], [(5, 6)], [(7, 9, 1), (15, 20, 1)])
 
@@ -122,7 +122,7 @@ def test_a_hole_of_millions_is_one_gap() -> None:
 
 
 class Case(NamedTuple):
-    """`log` are all batches; `batches` are those read, which cover `covered`."""
+    """A random log: `log` are all batches; `batches` are those read, which cover `covered`."""
 
     ranges: list[AcquiredRange]
     log: list[RecordBatch]
@@ -135,7 +135,7 @@ KINDS = st.sampled_from(["data", "data", "data", "control", "aborted", "empty"])
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[RecordBatch]:
-    """Batches with holes between them, some of which are not for clients; each has bytes of its own."""
+    """Generate batches with holes between them, some not for clients; each has its own bytes."""
     batches, offset = [], draw(st.integers(0, 3))
     for kind, hole, length in draw(st.lists(st.tuples(KINDS, st.integers(0, 4), st.integers(1, 8)), max_size=12)):
         first = offset + (hole if hole > 2 else 0)
@@ -190,7 +190,7 @@ def offsets_of(ranges: list[OffsetRange]) -> set[int]:
 
 
 def sent_batches(cut: Slice, batches: list[RecordBatch]) -> list[RecordBatch]:
-    """The batches that were sent, by the identity of their bytes; each once and in order."""
+    """Return the batches that were sent, identified by their bytes; each once and in order."""
     positions = [next(i for i, b in enumerate(batches) if b.data is records) for records in cut.records]
     assert all(a < b for a, b in pairwise(positions))
     return [batches[i] for i in positions]
@@ -270,7 +270,7 @@ def test_entries_have_the_batch_size_or_end_for_a_reason(case: Case, limits: Lim
 def test_in_the_end_each_record_is_listed_once(
     log: list[RecordBatch], ranges: list[AcquiredRange], limits: Limits, batches_a_read: int, cache_bytes: int
 ) -> None:
-    """As `MemberSession.take` does it: what is in the cache, or a read of what comes next, is sliced."""
+    """Slices cached batches, or those of the next read, as `MemberSession.take` does."""
     end = max([0, *(r.last_offset for r in ranges), *(b.last_offset for b in log)]) + 1
     log = [*log, data(end, end)]
     limits = limits._replace(must_progress=True, max_records=max(1, limits.max_records))
@@ -285,7 +285,7 @@ def test_in_the_end_each_record_is_listed_once(
             cache.insert(key, read(offset, [batch for batch in log if batch.last_offset >= offset][:batches_a_read]))
             continue
         cut = slice_response(left, part.batches, part.covered, limits)
-        assert by_offset(cut.left) != by_offset(left)  # each turn is some progress
+        assert by_offset(cut.left) != by_offset(left)  # each iteration makes progress
         listed += [(o, count) for o, count in by_offset(cut.acquired).items()]
         gaps |= offsets_of(cut.gaps)
         left = cut.left

@@ -1,11 +1,11 @@
-"""The rate at which a member takes records, without the time in which it waits for them."""
+"""The rate at which a member consumes records, without the time in which it waits for them."""
 
 from __future__ import annotations
 
 from sharegroup.gateway.sessions.consumption import Consumption
 
 
-def test_unknown_until_the_member_comes_back() -> None:
+def test_rate_is_unknown_before_the_second_fetch() -> None:
     consumption = Consumption()
     consumption.asked(0)
     assert consumption.rate(0) is None
@@ -15,7 +15,7 @@ def test_unknown_until_the_member_comes_back() -> None:
     assert consumption.rate(9_000) == 500 / 8_000
 
 
-def test_waiting_does_not_count() -> None:
+def test_waiting_time_is_not_counted() -> None:
     consumption = Consumption()
     for start in range(0, 50_000, 1_000):  # 5 ms for 500 records, then most of a second without any
         consumption.handed_out(500, start)
@@ -24,7 +24,7 @@ def test_waiting_does_not_count() -> None:
     assert consumption.rate(60_000) == 100
 
 
-def test_hand_outs_in_a_row() -> None:
+def test_consecutive_deliveries_are_averaged() -> None:
     consumption = Consumption()
     for now_ms in range(0, 101, 10):
         consumption.handed_out(20, now_ms)
@@ -42,7 +42,7 @@ def test_a_pause_counts_while_it_lasts() -> None:
     assert 1 <= slow < 1.02
 
 
-def test_what_was_long_ago_is_forgotten() -> None:
+def test_old_measurements_lose_their_weight() -> None:
     consumption = Consumption()
     for now_ms in range(5_000):
         consumption.handed_out(100, now_ms)
@@ -53,7 +53,7 @@ def test_what_was_long_ago_is_forgotten() -> None:
     assert 0.009 < rate < 0.02
 
 
-def test_no_time_at_all_is_a_millisecond() -> None:
+def test_shortest_time_is_one_millisecond() -> None:
     consumption = Consumption()
     consumption.handed_out(500, 7)
     consumption.asked(7)

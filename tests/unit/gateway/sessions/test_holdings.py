@@ -1,4 +1,4 @@
-"""What a member holds, against a plain dict of offsets; and that the work follows the ranges, not the records."""
+"""The ranges that a member holds, compared with a plain dict of offsets; costs depend on ranges, not records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def accept(holdings: Holdings, *batches: AcknowledgementBatch, renewed_ms: int |
     holdings.accepted(batches, "request", renewed_ms)
 
 
-def test_only_what_was_handed_out_is_held() -> None:
+def test_only_delivered_ranges_are_held() -> None:
     holdings = holding((10, 19), (30, 39))
     grants = [AcquiredRange(10, 19, 1), AcquiredRange(30, 36, 1)]
     assert holdings.held([ack(10, 19), ack(30, 35), ack(36, 36)], NOW) == Held(grants, END, True)
@@ -38,7 +38,7 @@ def test_only_what_was_handed_out_is_held() -> None:
     assert holdings.held([ack(10, 12), ack(40, 40)], NOW) is None
 
 
-def test_what_is_held_comes_with_its_delivery_counts() -> None:
+def test_held_ranges_have_their_delivery_counts() -> None:
     holdings = holding((10, 19))
     holdings.handed_out([Grant(13, 15, 2, END + 5), Grant(16, 16, 2, END + 6)], NOW)
     assert holdings.held([ack(12, 14), ack(15, 18)], NOW) == Held(
@@ -54,13 +54,13 @@ def test_an_acknowledgement_counts_once() -> None:
     assert holdings.held([ack(10, 11), ack(15, 19)], NOW) is not None
 
 
-def test_an_offset_that_a_request_names_twice_is_the_jobs_to_judge() -> None:
+def test_offset_named_twice_is_left_to_the_job() -> None:
     holdings = holding((10, 19))
     assert holdings.held([ack(15, 16), ack(16, 17)], NOW) == Held([AcquiredRange(15, 17, 1)], END, False)
     assert holdings.held([ack(16, 16), ack(16, 16)], NOW) == Held([AcquiredRange(16, 16, 1)], END, False)
 
 
-def test_what_is_asked_is_open_until_its_own_answer() -> None:
+def test_offsets_stay_open_until_their_own_response() -> None:
     holdings = holding((10, 19))
     holdings.asked([ack(12, 14)], "a")
     assert holdings.held([ack(10, 12)], NOW) == Held([AcquiredRange(10, 12, 1)], END, False)
@@ -73,7 +73,7 @@ def test_what_is_asked_is_open_until_its_own_answer() -> None:
     ]
 
 
-def test_what_is_handed_out_again_meanwhile_is_not_what_was_asked_about() -> None:
+def test_redelivered_range_is_not_settled_by_an_older_request() -> None:
     holdings = holding((10, 19))
     holdings.asked([ack(10, 19)], "late")
     holdings.handed_out([Grant(10, 14, 2, END + LOCK)], NOW)
@@ -81,13 +81,13 @@ def test_what_is_handed_out_again_meanwhile_is_not_what_was_asked_about() -> Non
     assert list(holdings) == [(10, 14, HandedOut(END + LOCK, 2))]
 
 
-def test_nothing_is_held_when_its_lock_is_over() -> None:
+def test_range_with_expired_lock_is_not_held() -> None:
     holdings = holding((10, 19))
     assert holdings.held([ack(10, 19)], END) is not None
     assert holdings.held([ack(10, 19)], END + 1) is None
 
 
-def test_handing_out_again_starts_a_new_lock() -> None:
+def test_redelivery_starts_a_new_lock() -> None:
     holdings = holding((10, 19))
     holdings.handed_out([Grant(10, 14, 2, END + LOCK)], NOW)
     assert holdings.held([ack(10, 14)], END + 1) == Held([AcquiredRange(10, 14, 2)], END + LOCK, True)
@@ -115,7 +115,7 @@ def test_a_member_that_never_acknowledges_does_not_fill_the_memory() -> None:
     assert holdings.held([ack(10 * 9_990, 10 * 10_000 - 1)], now_ms) is not None
 
 
-def test_ranges_cost_not_records() -> None:
+def test_cost_depends_on_ranges_not_records() -> None:
     holdings = holding((0, 10**12))
     assert holdings.held([ack(0, 10**12)], NOW) is not None
     singles = [ack(offset, offset) for offset in range(0, 1000, 2)]
@@ -136,7 +136,7 @@ grants = st.tuples(st.just("grant"), offset_ranges, st.integers(0, LATEST), st.i
 
 @st.composite
 def acknowledgements(draw: st.DrawFn) -> tuple[object, ...]:
-    """Batches that pass the rules: ascending, one type or one for each offset."""
+    """Generate batches that pass the rules: ascending, one type or one for each offset."""
     bounds = sorted(draw(st.lists(st.integers(0, OFFSETS - 1), min_size=2, max_size=8)))
     batches = []
     for first, last in zip(bounds[::2], bounds[1::2], strict=False):
@@ -170,7 +170,7 @@ def test_against_a_dict_of_offsets(steps: list[tuple[object, ...]], later: int) 
             assert held.deadline_ms == min(model[offset][0] for offset in offsets)
             assert held.is_settled == (len(set(offsets)) == len(offsets))
         if len(set(offsets)) < len(offsets):
-            continue  # such a request is refused
+            continue  # such a request is rejected
         accept(holdings, *batches, renewed_ms=renewed)  # type: ignore[misc, arg-type]
         for offset, acknowledge_type in named:
             if acknowledge_type != AcknowledgeType.RENEW:
@@ -181,7 +181,7 @@ def test_against_a_dict_of_offsets(steps: list[tuple[object, ...]], later: int) 
     assert rest == model
 
 
-def test_an_acknowledgement_reaches_past_what_was_handed_out() -> None:
+def test_acknowledgement_past_all_delivered_offsets_is_detected() -> None:
     assert not Holdings().are_past([ack(0, 9)])
     holdings = holding((10, 19), (30, 39))
     assert holdings.are_past([ack(10, 12), ack(35, 40)])

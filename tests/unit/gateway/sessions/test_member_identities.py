@@ -1,4 +1,4 @@
-"""Which member a process at a gateway is: by the id that it sends, or by its client id."""
+"""The member of each client incarnation at a gateway: by the id that it sends, or by its client id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P1, P2 = SessionKey("named", "p1"), SessionKey("named", "p2")
 
 
 def identities() -> MemberIdentities:
-    """Of a gateway where the group `named` takes client ids for names."""
+    """Return the identities of a gateway where the group `named` uses client ids as instance ids."""
     config = Config().group_config("g")
     named: Any = SimpleNamespace(
         group_config=lambda group_id: dataclasses.replace(config, client_id_as_instance_id=group_id == "named")
@@ -36,11 +36,13 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     ("group_id", "client_id", "name"),
     [("named", "worker-1", "worker-1"), ("named", "", None), ("named", " ", None), ("other", "worker-1", None)],
 )
-def test_a_client_id_is_a_name_where_the_group_says_so(group_id: str, client_id: str, name: str | None) -> None:
+def test_client_id_is_the_instance_id_if_the_group_is_configured_so(
+    group_id: str, client_id: str, name: str | None
+) -> None:
     assert identities().name_of(group_id, client_id) == name
 
 
-def test_two_processes_may_be_one_member() -> None:
+def test_two_incarnations_may_be_one_member() -> None:
     known = identities()
     known.joined(P1, "stored")
     known.joined(P2, "stored")
@@ -49,7 +51,7 @@ def test_two_processes_may_be_one_member() -> None:
     assert (known.of(P1), known.of(P1).is_static, known.of(P2).is_static) == (Identity("p1"), False, True)
 
 
-def test_a_fetch_waits_for_the_heartbeat_that_tells_who_it_is_of() -> None:
+def test_fetch_waits_for_the_heartbeat_with_the_member_id() -> None:
     async def test() -> None:
         known = identities()
         waiting = asyncio.ensure_future(known.known(P1, "worker-1", 120))
@@ -64,16 +66,18 @@ def test_a_fetch_waits_for_the_heartbeat_that_tells_who_it_is_of() -> None:
     run(test)
 
 
-def test_without_a_heartbeat_there_is_no_session() -> None:
+def test_session_requires_a_heartbeat() -> None:
     async def test() -> None:
-        with pytest.raises(RequestError, match="static member worker-1 has sent no heartbeat as p1 here") as refused:
+        with pytest.raises(
+            RequestError, match="static member worker-1 has sent no heartbeat as p1 to this gateway"
+        ) as refused:
             await identities().known(P1, "worker-1", 0.001)
         assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
 
     run(test)
 
 
-def test_a_dynamic_member_need_not_be_known() -> None:
+def test_dynamic_member_needs_no_stored_identity() -> None:
     async def test() -> None:
         await identities().known(P1, "", 0)
         await identities().known(SessionKey("other", "p1"), "worker-1", 0)
@@ -81,7 +85,7 @@ def test_a_dynamic_member_need_not_be_known() -> None:
     run(test)
 
 
-def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_identities, "MAX_REMEMBERED", 2)
     known = identities()
     for process in ("p1", "p2", "p1", "p3"):

@@ -1,4 +1,4 @@
-"""Until when a member is known to be in its group, as heartbeats pass through."""
+"""The times until which members are known to be in their groups, as heartbeats pass through the gateway."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_lease_lasts_until_its_deadline() -> None:
     assert not lease.lasts(50)
 
 
-def test_a_lease_that_is_over_stays_so_and_a_new_one_may_begin() -> None:
+def test_ended_lease_stays_ended_and_a_new_one_may_begin() -> None:
     leases = MemberLeases()
     old = leases.begin("g", "m")
     assert leases.begin("g", "m") is leases.of("g", "m") is old
@@ -49,7 +49,7 @@ def test_a_lease_that_is_over_stays_so_and_a_new_one_may_begin() -> None:
     assert not leases.of("g", "another").lasts(0)
 
 
-def test_only_so_many_members_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_leases_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_leases, "MAX_REMEMBERED", 2)
     leases = MemberLeases()
     held = [leases.begin("g", name) for name in ("a", "b", "a", "c")]
@@ -60,7 +60,7 @@ def test_only_so_many_members_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Heartbeats:
-    """The handler, and what the job answers."""
+    """The handler, with scripted responses of the job."""
 
     def __init__(self) -> None:
         self.job, self.leases = RecordingJob(), MemberLeases()
@@ -96,7 +96,7 @@ class Heartbeats:
         return sent
 
     async def answer(self, number: int, sent: asyncio.Future[Any], **fields: Any) -> None:
-        """The job's answer to one of the heartbeats that were sent."""
+        """Return the job's response to one of the heartbeats that were sent."""
         row = self.job.rows[number]
         answer = HeartbeatResponse(row.id, row.reply_to, "g", member_id="m", **fields)
         if row.id in self.job.answers:
@@ -109,20 +109,20 @@ class Heartbeats:
         return self.leases.of("g", "m").lasts(until_ms)
 
 
-def test_each_answer_to_a_heartbeat_extends_the_lease() -> None:
+def test_each_heartbeat_response_extends_the_lease() -> None:
     async def test() -> None:
         heartbeats = Heartbeats()
         await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
         assert (heartbeats.lasts(99), heartbeats.lasts(100)) == (True, False)
         await heartbeats.answer(1, await heartbeats.send(1), member_epoch=1, session_deadline_ms=200)
         assert heartbeats.lasts(199)
-        await heartbeats.answer(2, await heartbeats.send(1), member_epoch=1)  # a job that does not tell
+        await heartbeats.answer(2, await heartbeats.send(1), member_epoch=1)  # a job that sends no deadline
         assert not heartbeats.lasts(0)
 
     asyncio.run(test())
 
 
-def test_a_leave_ends_the_lease_before_its_row_is_sent_and_no_answer_brings_it_back() -> None:
+def test_leave_ends_the_lease_permanently_before_its_row_is_sent() -> None:
     async def test() -> None:
         heartbeats = Heartbeats()
         await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
@@ -155,7 +155,7 @@ def test_certain_leave_is_answered_before_the_job_and_descriptions_wait() -> Non
     asyncio.run(test())
 
 
-def test_leave_that_cannot_be_appended_is_refused() -> None:
+def test_leave_that_cannot_be_appended_is_rejected() -> None:
     async def test() -> None:
         heartbeats = Heartbeats()
         await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
@@ -167,7 +167,7 @@ def test_leave_that_cannot_be_appended_is_refused() -> None:
     asyncio.run(test())
 
 
-def test_leave_of_a_member_that_may_be_gone_is_the_jobs_to_answer() -> None:
+def test_leave_of_a_possibly_removed_member_is_answered_by_the_job() -> None:
     async def test() -> None:
         heartbeats = Heartbeats()
         await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
@@ -192,7 +192,7 @@ def test_descriptions_wait_for_a_leave_only_for_a_while(monkeypatch: pytest.Monk
     asyncio.run(test())
 
 
-def test_a_heartbeat_that_is_refused_ends_the_lease() -> None:
+def test_rejected_heartbeat_ends_the_lease() -> None:
     async def test() -> None:
         heartbeats = Heartbeats()
         await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)

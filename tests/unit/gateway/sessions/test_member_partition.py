@@ -1,4 +1,4 @@
-"""One member's records of one share-partition: the rows that go to the job."""
+"""One member's records of one share-partition: the rows that are sent to the job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ACCEPT = AcknowledgementBatch(0, 9, (1,))
 
 
 def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition:
-    """A member whose fetch waits for 100 records."""
+    """Return a member whose fetch waits for 100 records."""
     ahead = ReadAhead(2_000, lock_duration_ms, 60_000)
     made = MemberPartition(KEY, "member", job, ahead, lambda: None, 50_000, lock_duration_ms)  # type: ignore[arg-type]
     ahead.client_waits(0)
@@ -42,15 +42,15 @@ def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition
 
 
 def asked(job: RecordingJob) -> list[int]:
-    """How many records each demand is for."""
+    """Return the number of records of each demand."""
     return [row.max_records for row in job.rows if isinstance(row, FetchRequest)]
 
 
-def test_who_reads_on_has_its_next_demand_at_the_job_before_its_records_are_read() -> None:
+def test_next_demand_is_sent_before_the_records_are_read() -> None:
     job = RecordingJob()
     part = member(job)
     job.acquire(0, 9, LOCK_MS)
-    assert asked(job) == [100]  # whether it comes back is not known
+    assert asked(job) == [100]  # whether the member comes back is unknown
     send(part, 0, 9)
     job.time_ms = 10
     part.read_ahead.client_waits(10)
@@ -59,7 +59,7 @@ def test_who_reads_on_has_its_next_demand_at_the_job_before_its_records_are_read
     assert asked(job) == [100, 100, 90]
 
 
-def test_an_answer_without_records_has_nothing_asked_until_the_member_comes_again() -> None:
+def test_empty_response_causes_no_demand_before_the_next_fetch() -> None:
     job = RecordingJob()
     part = member(job)
     job.acquire(0, 9, LOCK_MS)
@@ -71,9 +71,7 @@ def test_an_answer_without_records_has_nothing_asked_until_the_member_comes_agai
 
 
 @pytest.mark.parametrize(("lock_duration_ms", "too_late_ms"), [(30_000, 2_000), (2_000, 500)])
-def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
-    lock_duration_ms: int, too_late_ms: int
-) -> None:
+def test_nearly_expired_range_is_unacquired_and_short_locks_are_usable(lock_duration_ms: int, too_late_ms: int) -> None:
     job = RecordingJob()
     part = member(job, lock_duration_ms)
     job.acquire(0, 99, lock_duration_ms)
@@ -84,7 +82,7 @@ def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
     assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
 
 
-def test_what_was_taken_for_a_response_that_was_long_in_the_making_goes_back_and_is_not_held() -> None:
+def test_records_of_a_slow_response_are_unacquired_and_not_held() -> None:
     job = RecordingJob()
     part = member(job)
     job.acquire(0, 99, LOCK_MS)
@@ -99,18 +97,18 @@ def test_what_was_taken_for_a_response_that_was_long_in_the_making_goes_back_and
 
 
 def given_back(rows: Iterable[SharePartitionRequest]) -> list[AcquiredRange]:
-    """What the rows that give records back name."""
+    """Return the ranges in unacquire rows."""
     return [acquired for row in rows if isinstance(row, UnacquireRequest) for acquired in row.acquired]
 
 
 def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tuple[OffsetRange, ...] = ()) -> None:
-    """These go to the member; `gaps` have no records."""
+    """Return a slice with these ranges for the member; `gaps` have no records."""
     acquired = [AcquiredRange(first, last, count)] if first <= last else []
     part.take(Slice(acquired, [], list(gaps), [], last - first + 1, 0), 0)
 
 
 def sent_ten(job: RecordingJob) -> MemberPartition:
-    """A member that was granted 0..99 and sent 0..9; nothing is noted so far."""
+    """Return a member that acquired 0..99 and was sent 0..9; the rows so far are cleared."""
     part = member(job)
     job.acquire(0, 99, LOCK_MS)
     send(part, 0, 9)
@@ -118,7 +116,7 @@ def sent_ten(job: RecordingJob) -> MemberPartition:
     return part
 
 
-def test_a_member_that_goes_says_what_it_was_sent() -> None:
+def test_release_row_lists_what_the_member_was_sent() -> None:
     job = RecordingJob()
     part = sent_ten(job)
     part.close()
@@ -128,7 +126,7 @@ def test_a_member_that_goes_says_what_it_was_sent() -> None:
     assert (row.type, row.delivered, row.requester) == (RELEASE_MEMBER, (OffsetRange(0, 9),), "gateway")
 
 
-def test_what_is_granted_after_the_end_is_the_jobs_to_take_back() -> None:
+def test_records_acquired_after_the_release_are_left_to_the_job() -> None:
     job = RecordingJob()
     part = member(job)
     part.close()
@@ -145,7 +143,7 @@ def test_a_member_that_fetches_elsewhere_keeps_what_it_was_sent() -> None:
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(10, 99, 1),))
 
 
-def test_what_is_granted_after_it_went_elsewhere_goes_back() -> None:
+def test_records_acquired_after_a_move_are_unacquired() -> None:
     job = RecordingJob()
     part = member(job)
     part.leave()
@@ -154,7 +152,7 @@ def test_what_is_granted_after_it_went_elsewhere_goes_back() -> None:
 
 
 @pytest.mark.parametrize("end", [MemberPartition.close, MemberPartition.leave])
-def test_nothing_is_asked_for_after_the_end(end: Callable[[MemberPartition], None]) -> None:
+def test_no_demand_is_sent_after_the_end(end: Callable[[MemberPartition], None]) -> None:
     job = RecordingJob()
     part = MemberPartition(KEY, "member", job, ReadAhead(9, 9, 9), lambda: None, 9, 9)  # type: ignore[arg-type]
     end(part)
@@ -164,7 +162,7 @@ def test_nothing_is_asked_for_after_the_end(end: Callable[[MemberPartition], Non
     assert job.rows == []
 
 
-def test_many_ranges_go_back_in_rows_of_bounded_size() -> None:
+def test_many_ranges_are_unacquired_in_rows_of_bounded_size() -> None:
     job = RecordingJob()
     part = member(job)
     job.rows.clear()
@@ -194,13 +192,13 @@ def acknowledge(
     lease: Lease | None = None,
     is_renew_ack: bool = False,
 ) -> asyncio.Future[tuple[int, str | None]]:
-    """Acknowledge; the rows are sent now."""
+    """Acknowledge records; the rows are sent immediately."""
     outcome = part.acknowledge(batches, is_renew_ack, lease or a_lease(), now_ms, MARGIN_MS)
     return asyncio.ensure_future(outcome)
 
 
 def answer_last(job: RecordingJob, code: int = 0, lock_deadline_ms: int = -1) -> None:
-    """The job's answer to the last row that somebody waits for."""
+    """Send the job's response to the last row that has a waiting caller."""
     row = job.rows[-1]
     assert row.reply_to == "gateway"
     refused = AcknowledgeResponse(row.id, "gateway", *KEY, "member", code, lock_deadline_ms=lock_deadline_ms)
@@ -208,7 +206,7 @@ def answer_last(job: RecordingJob, code: int = 0, lock_deadline_ms: int = -1) ->
 
 
 def run(test: Callable[[RecordingJob, MemberPartition], Awaitable[None]]) -> None:
-    """A test of a member that was sent 0..9."""
+    """Run a test with a member that was sent 0..9."""
 
     async def main() -> None:
         job = RecordingJob()
@@ -222,17 +220,15 @@ def run(test: Callable[[RecordingJob, MemberPartition], Awaitable[None]]) -> Non
     [
         (LOCK_MS, 0, ErrorCode.NONE),
         (LOCK_MS + 1, 0, NOT_HELD),
-        (-1, LOCK_MS, ErrorCode.NONE),  # a topic that does not keep the time of its appends
+        (-1, LOCK_MS, ErrorCode.NONE),  # a topic without LogAppendTime
         (-1, LOCK_MS + 1, NOT_HELD),
     ],
 )
-def test_an_acknowledgement_is_in_time_when_its_row_was_appended_in_time(
-    append_ms: int, now_ms: int, code: ErrorCode
-) -> None:
+def test_acknowledgement_is_dated_by_the_append_of_its_row(append_ms: int, now_ms: int, code: ErrorCode) -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         job.append_ms, job.time_ms = append_ms, now_ms
         outcome = acknowledge(part, ACCEPT)
-        ((row),) = job.rows  # before anything is waited for
+        ((row),) = job.rows  # before anything is awaited
         assert (row.type, row.reply_to, row.acquired) == (ACKNOWLEDGE, "", (AcquiredRange(0, 9, 1),))
         assert row.lock_deadline_ms == LOCK_MS
         assert (await outcome)[0] == code
@@ -240,7 +236,7 @@ def test_an_acknowledgement_is_in_time_when_its_row_was_appended_in_time(
     run(test)
 
 
-def test_an_acknowledgement_with_little_time_left_is_the_jobs_to_answer() -> None:
+def test_acknowledgement_shortly_before_lock_expiry_is_answered_by_the_job() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         outcome = acknowledge(part, ACCEPT, now_ms=LOCK_MS - MARGIN_MS)
         answer_last(job, NOT_HELD)
@@ -254,9 +250,7 @@ def test_an_acknowledgement_with_little_time_left_is_the_jobs_to_answer() -> Non
     ("batch", "code"),
     [((2, 10), ErrorCode.INVALID_REQUEST), ((10, 19), ErrorCode.INVALID_REQUEST), ((3, 3), NOT_HELD)],
 )
-def test_what_the_member_was_not_sent_or_has_settled_is_refused_as_a_whole_and_the_job_hears_nothing(
-    batch: tuple[int, int], code: ErrorCode
-) -> None:
+def test_acknowledgement_of_records_not_held_is_rejected_without_a_row(batch: tuple[int, int], code: ErrorCode) -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == ErrorCode.NONE
         job.rows.clear()
@@ -267,8 +261,8 @@ def test_what_the_member_was_not_sent_or_has_settled_is_refused_as_a_whole_and_t
     run(test)
 
 
-def test_what_comes_after_its_lock_is_refused_whatever_was_granted_since() -> None:
-    """The lock ends, and the member's own demand that stands at the job is granted the same records again."""
+def test_acknowledgement_after_lock_expiry_is_rejected() -> None:
+    """The lock expires, and the member's own standing demand acquires the same records again."""
 
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         part.idle()
@@ -288,7 +282,7 @@ def test_what_comes_after_its_lock_is_refused_whatever_was_granted_since() -> No
 
 
 @pytest.mark.parametrize("lease_ms", [-1, MARGIN_MS])
-def test_without_a_lease_that_outlasts_the_margin_the_job_answers(lease_ms: int) -> None:
+def test_job_answers_if_the_lease_ends_within_the_margin(lease_ms: int) -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         outcome = acknowledge(part, ACCEPT, lease=a_lease(lease_ms))
         answer_last(job)
@@ -298,7 +292,7 @@ def test_without_a_lease_that_outlasts_the_margin_the_job_answers(lease_ms: int)
 
 
 @pytest.mark.parametrize("has_left", [False, True])
-def test_an_append_after_the_end_of_the_lease_is_no_success(has_left: bool) -> None:
+def test_append_after_the_end_of_the_lease_is_not_confirmed(has_left: bool) -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         lease = a_lease(MARGIN_MS + 1)
         job.append_ms = 0 if has_left else MARGIN_MS + 1
@@ -310,7 +304,7 @@ def test_an_append_after_the_end_of_the_lease_is_no_success(has_left: bool) -> N
     run(test)
 
 
-def test_when_the_member_has_left_nothing_that_it_had_counts() -> None:
+def test_member_that_left_holds_nothing() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         part.member_left()
         assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(10, 99, 1),))]
@@ -319,7 +313,7 @@ def test_when_the_member_has_left_nothing_that_it_had_counts() -> None:
     run(test)
 
 
-def test_a_grant_from_before_the_member_left_goes_back_when_it_comes() -> None:
+def test_records_acquired_before_a_leave_are_unacquired() -> None:
     job = RecordingJob()
     part = member(job)
     part.member_left()
@@ -332,7 +326,7 @@ def test_a_grant_from_before_the_member_left_goes_back_when_it_comes() -> None:
     assert part.read_ahead.ranges() == [AcquiredRange(0, 99, 2)]
 
 
-def test_what_cannot_be_sent_may_be_sent_again() -> None:
+def test_acknowledgement_that_was_not_sent_may_be_retried() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         job.append_ms = None
         assert await acknowledge(part, ACCEPT) == (NOT_KNOWN, "away")
@@ -342,7 +336,7 @@ def test_what_cannot_be_sent_may_be_sent_again() -> None:
     run(test)
 
 
-def test_what_may_be_in_the_log_is_the_jobs_to_answer_when_it_is_sent_again() -> None:
+def test_retry_of_a_possibly_appended_row_is_answered_by_the_job() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         job.fail_next = True
         assert (await acknowledge(part, ACCEPT))[0] == NOT_KNOWN
@@ -353,7 +347,7 @@ def test_what_may_be_in_the_log_is_the_jobs_to_answer_when_it_is_sent_again() ->
     run(test)
 
 
-def test_nothing_is_answered_early_while_the_job_decides_about_the_same_records() -> None:
+def test_no_early_answer_while_the_job_has_a_request_for_the_records() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         first = acknowledge(part, AcknowledgementBatch(0, 4, (RELEASE,)), lease=a_lease(-1))
         second = acknowledge(part, AcknowledgementBatch(4, 5, (1,)))
@@ -363,7 +357,7 @@ def test_nothing_is_answered_early_while_the_job_decides_about_the_same_records(
         answer_last(job)
         assert (await first)[0] == ErrorCode.NONE
         assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == NOT_HELD
-        third = acknowledge(part, AcknowledgementBatch(4, 4, (1,)))  # who holds it depends on the order at the job
+        third = acknowledge(part, AcknowledgementBatch(4, 4, (1,)))  # its holder depends on the order at the job
         answer_last(job, NOT_HELD)
         assert (await third)[0] == NOT_HELD
         assert (await acknowledge(part, AcknowledgementBatch(6, 9, (1,))))[0] == ErrorCode.NONE
@@ -371,7 +365,7 @@ def test_nothing_is_answered_early_while_the_job_decides_about_the_same_records(
     run(test)
 
 
-def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() -> None:
+def test_renewal_contains_its_ranges_and_extends_their_locks() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         outcome = acknowledge(part, AcknowledgementBatch(2, 5, (RENEW,)), is_renew_ack=True)
         assert job.rows[-1].acquired == (AcquiredRange(2, 5, 1),)
@@ -383,7 +377,7 @@ def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() ->
     run(test)
 
 
-def test_gaps_are_acknowledged_with_their_grants() -> None:
+def test_gaps_are_acknowledged_with_their_acquired_ranges() -> None:
     job = RecordingJob()
     part = member(job)
     job.answer((AcquiredRange(10, 49, 1), AcquiredRange(50, 120, 2)), LOCK_MS)
@@ -398,7 +392,7 @@ def test_gaps_are_acknowledged_with_their_grants() -> None:
     assert part.read_ahead.ranges() == [AcquiredRange(60, 99, 2)]
 
 
-def test_an_acknowledgement_that_is_too_large_goes_in_several_rows_with_one_outcome() -> None:
+def test_large_acknowledgement_is_split_into_rows_with_one_outcome() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         offsets = range(1_000, 1_000 + 400_000)
         part.holdings.handed_out([Grant(offsets[0], offsets[-1], 1, LOCK_MS)], 0)
@@ -415,7 +409,7 @@ def test_an_acknowledgement_that_is_too_large_goes_in_several_rows_with_one_outc
     run(test)
 
 
-def test_a_member_that_goes_with_a_great_many_ranges_says_so_in_a_row_that_fits() -> None:
+def test_release_of_many_ranges_fits_into_one_row() -> None:
     job = RecordingJob()
     part = sent_ten(job)
     sent = [Grant(100 + 2 * n, 100 + 2 * n, 1, LOCK_MS) for n in range(2 * MAX_RANGES_PER_ROW)]

@@ -1,4 +1,4 @@
-"""One member's sessions at several nodes: which of them a share-partition belongs to, and what their ends release."""
+"""One member's sessions at several nodes: the session that owns a share-partition, and what is released at its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOCK_MS = 30_000
 
 
 class Nodes:
-    """A gateway's sessions of the member m of group g; a connection has the number of its node."""
+    """The sessions of member m of group g at one gateway; a connection has the number of its node."""
 
     def __init__(self) -> None:
         config = Config()
@@ -60,7 +60,7 @@ class Nodes:
         member: str = "m",
         now_ms: int = 0,
     ) -> FetchContext:
-        """A ShareFetch, as far as `ShareApis` takes it before there are records."""
+        """Process a ShareFetch as `ShareApis` does, up to the point where records are needed."""
         context = self.sessions.node(node).fetch("g", member, epoch, node, add, forget)
         if context.dropped is not None:
             self.sessions.end(context.dropped)
@@ -78,13 +78,13 @@ class Nodes:
         return self.sessions.serve(context.session)
 
     def hand_out(self, context: FetchContext, key: TopicIdPartition, first: int, last: int, sent: int) -> None:
-        """The job grants the last demand first..last, of which the member is sent first..sent."""
+        """Let the last demand acquire first..last, of which the member is sent first..sent."""
         self.job.acquire(first, last, LOCK_MS)
         part = self.served(context).partition(key)
         part.take(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
 
     def acknowledge(self, context: FetchContext, key: TopicIdPartition, first: int, last: int) -> int:
-        """An acknowledgement that comes through this session; the error code of the gateway's own answer."""
+        """Acknowledge through this session; return the error code of the gateway's own answer."""
         lease = self.leases.begin("g", "m")
         lease.extend(LOCK_MS)
         part = self.sessions.holder(context.session, key)
@@ -96,7 +96,7 @@ class Nodes:
         return asyncio.run(settle())
 
     def rows(self) -> list[SharePartitionRequest]:
-        """What was sent since the last time, but for fetches."""
+        """Return the rows sent since the last call, without fetch requests."""
         rows, self.job.rows = self.job.rows, []
         return [row for row in rows if row.type != FETCH]
 
@@ -115,7 +115,7 @@ def test_the_end_of_a_session_releases_its_own_share_partitions(nodes: Nodes) ->
     assert (row.type, row.partition, row.delivered) == (RELEASE_MEMBER, 0, (OffsetRange(0, 3),))
 
 
-def test_a_share_partition_that_moved_to_another_node_stays_with_the_session_there(nodes: Nodes) -> None:
+def test_moved_share_partition_stays_with_the_session_at_the_new_node(nodes: Nodes) -> None:
     """The leader of partition 0 moves from node 1 to node 2; then the connection to node 1 breaks."""
     old = nodes.fetch(1, 0, P0, P1)
     nodes.job.rows = [row for row in nodes.job.rows if row.partition == 0]
@@ -134,7 +134,7 @@ def test_a_share_partition_that_moved_to_another_node_stays_with_the_session_the
     assert not nodes.served(new).parts
 
 
-def test_what_the_member_got_before_the_leader_moved_may_be_acknowledged_through_either_session(nodes: Nodes) -> None:
+def test_after_a_leader_change_either_session_accepts_acknowledgements(nodes: Nodes) -> None:
     old = nodes.fetch(1, 0, P0)
     nodes.hand_out(old, P0, 0, 9, 5)
     new = nodes.fetch(2, 0, P0)
@@ -148,7 +148,7 @@ def test_what_the_member_got_before_the_leader_moved_may_be_acknowledged_through
     assert nodes.acknowledge(new, P0, 4, 5) == ErrorCode.NONE
 
 
-def test_a_share_partition_may_move_there_and_back(nodes: Nodes) -> None:
+def test_share_partition_may_move_back_to_its_first_node(nodes: Nodes) -> None:
     nodes.fetch(1, 0, P0)
     nodes.fetch(2, 0, P0)
     nodes.fetch(1, 1)
@@ -159,7 +159,7 @@ def test_a_share_partition_may_move_there_and_back(nodes: Nodes) -> None:
     assert [row.type for row in nodes.rows()] == [RELEASE_MEMBER]
 
 
-def test_what_a_member_has_forgotten_keeps_its_locks(nodes: Nodes) -> None:
+def test_forgotten_partition_keeps_its_locks(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
@@ -169,7 +169,7 @@ def test_what_a_member_has_forgotten_keeps_its_locks(nodes: Nodes) -> None:
     assert nodes.rows() == []
 
 
-def test_all_sessions_end_with_the_gateway(nodes: Nodes) -> None:
+def test_all_sessions_end_when_the_gateway_stops(nodes: Nodes) -> None:
     nodes.fetch(1, 0, P0)
     nodes.fetch(2, 0, P1)
     nodes.rows()
@@ -178,13 +178,13 @@ def test_all_sessions_end_with_the_gateway(nodes: Nodes) -> None:
     assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 0), (RELEASE_MEMBER, 1)]
 
 
-def test_a_gateway_that_ends_gives_back_what_is_ahead_and_waits_for_what_its_members_hold(nodes: Nodes) -> None:
+def test_drain_unacquires_read_ahead_and_waits_for_held_records(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.fetch(2, 0, P1)
     nodes.sessions.drain()
     assert nodes.sessions.is_draining
-    nodes.job.acquire(20, 29, LOCK_MS)  # asked for before
+    nodes.job.acquire(20, 29, LOCK_MS)  # requested before
     given_back = [row.acquired for row in nodes.rows() if row.type == UNACQUIRE]
     assert given_back == [(AcquiredRange(4, 9, 1),), (AcquiredRange(20, 29, 1),)]
     assert nodes.sessions.holds(1)
@@ -196,7 +196,7 @@ def test_a_gateway_that_ends_gives_back_what_is_ahead_and_waits_for_what_its_mem
     assert not nodes.sessions.has_records(SessionKey("g", "m"))
 
 
-def test_what_can_be_acknowledged_no_more_is_not_waited_for(nodes: Nodes) -> None:
+def test_drain_does_not_wait_for_expired_locks(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 9)
     assert nodes.sessions.holds(1)
@@ -204,7 +204,7 @@ def test_what_can_be_acknowledged_no_more_is_not_waited_for(nodes: Nodes) -> Non
     assert not nodes.sessions.holds(1)
 
 
-def test_a_session_that_ended_while_its_request_waited_is_not_served_again(nodes: Nodes) -> None:
+def test_session_that_ended_during_its_request_is_not_served_again(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.sessions.check_open(1, context)
     nodes.fetch(1, 0, P0)
@@ -214,7 +214,7 @@ def test_a_session_that_ended_while_its_request_waited_is_not_served_again(nodes
     nodes.sessions.check_open(1, final)
 
 
-def test_what_lies_here_unused_goes_to_members_of_another_gateway_that_wait(nodes: Nodes) -> None:
+def test_unused_read_ahead_goes_to_waiting_members_of_other_gateways(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0, P1)
     nodes.job.rows = [row for row in nodes.job.rows if row.partition == 0]
     nodes.hand_out(context, P0, 0, 9, 3)
@@ -236,7 +236,7 @@ def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
     assert [row.type for row in nodes.job.rows].count(FETCH) == 2
 
 
-def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes) -> None:
+def test_member_that_left_holds_nothing_and_has_no_lease(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     lease = nodes.leases.begin("g", "m")
@@ -251,7 +251,7 @@ def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes
     assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_of_a_deleted_topic_nothing_is_left_and_nothing_given_back(nodes: Nodes) -> None:
+def test_state_of_a_deleted_topic_is_discarded_without_rows(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
@@ -265,7 +265,7 @@ def test_of_a_deleted_topic_nothing_is_left_and_nothing_given_back(nodes: Nodes)
     assert nodes.rows() == []
 
 
-def test_what_comes_for_a_forgotten_partition_goes_back_with_the_next_upkeep(nodes: Nodes) -> None:
+def test_records_for_a_forgotten_partition_are_unacquired_by_upkeep(nodes: Nodes) -> None:
     nodes.fetch(1, 0, P0)
     nodes.fetch(1, 1, forget=(P0,))
     nodes.rows()
@@ -276,7 +276,7 @@ def test_what_comes_for_a_forgotten_partition_goes_back_with_the_next_upkeep(nod
 
 
 class Worker:
-    """A member whose polls bring 50 records, of which 100 are always ahead of it."""
+    """A member that polls 50 records, with 100 records of read-ahead."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes, self.context = nodes, nodes.fetch(1, 0, P0)
@@ -285,7 +285,7 @@ class Worker:
         self._offset = 0
 
     def poll(self, now_ms: int) -> None:
-        """The member comes, gets records at once and goes to work."""
+        """Let the member fetch, get records immediately and process them."""
         self.served.rhythm.came(now_ms)
         part = self.served.partition(P0)
         part.read_ahead.idle()
@@ -297,7 +297,7 @@ class Worker:
         self.served.rhythm.went(50, now_ms)
 
     def loses_it_at(self, now_ms: int, until_ms: int) -> int | None:
-        """When what is ahead of the member is given back, if it does not come again until then."""
+        """Return when the read-ahead is unacquired if the member does not fetch again."""
         for at_ms in range(now_ms, until_ms, 100):
             self.nodes.job.time_ms = at_ms
             self.nodes.sessions.upkeep()
@@ -309,8 +309,8 @@ class Worker:
 @pytest.mark.parametrize(
     "pause_ms", [1, 100, 1_000, 5_000, 10_000], ids=["no work", "2 ms", "20 ms", "100 ms", "200 ms"]
 )
-def test_who_works_on_a_poll_of_50_records_keeps_what_is_ahead_of_it(nodes: Nodes, pause_ms: int) -> None:
-    """20 ms a record are 1 s a poll."""
+def test_member_processing_50_records_keeps_its_read_ahead(nodes: Nodes, pause_ms: int) -> None:
+    """20 ms per record are 1 s per poll."""
     worker = Worker(nodes)
     for now_ms in range(0, 8 * pause_ms, pause_ms):
         worker.poll(now_ms)
@@ -318,7 +318,7 @@ def test_who_works_on_a_poll_of_50_records_keeps_what_is_ahead_of_it(nodes: Node
 
 
 @pytest.mark.parametrize(("pause_ms", "idle_ms"), [(1, 500), (100, 500), (1_000, 4_000), (5_000, 12_000)])
-def test_who_stops_is_idle_after_several_of_its_own_intervals_or_two_fifths_of_the_lock(
+def test_member_is_idle_after_several_intervals_or_two_fifths_of_the_lock(
     nodes: Nodes, pause_ms: int, idle_ms: int
 ) -> None:
     worker = Worker(nodes)
@@ -327,13 +327,13 @@ def test_who_stops_is_idle_after_several_of_its_own_intervals_or_two_fifths_of_t
     assert worker.loses_it_at(now_ms, 60_000) == idle_ms
 
 
-def test_who_has_not_come_back_yet_is_idle_after_two_fifths_of_the_lock(nodes: Nodes) -> None:
+def test_new_member_is_idle_after_two_fifths_of_the_lock(nodes: Nodes) -> None:
     worker = Worker(nodes)
     worker.poll(0)
     assert worker.loses_it_at(0, 60_000) == 2 * LOCK_MS // 5
 
 
-def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -> None:
+def test_read_ahead_of_a_slow_member_goes_to_waiting_gateways(nodes: Nodes) -> None:
     worker = Worker(nodes)
     for now_ms in range(0, 8_000, 1_000):
         worker.poll(now_ms)
@@ -341,10 +341,10 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -
     (wanted,) = nodes.job.wanted
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     (row,) = nodes.rows()
-    assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms
+    assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # it consumes 25 within 500 ms
 
 
-def test_what_is_ahead_of_a_slow_worker_goes_to_who_has_waited_at_the_same_gateway(nodes: Nodes) -> None:
+def test_read_ahead_of_a_slow_member_goes_to_waiting_members_here(nodes: Nodes) -> None:
     worker = Worker(nodes)
     for now_ms in range(0, 8_000, 1_000):
         worker.poll(now_ms)
@@ -356,7 +356,7 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_who_has_waited_at_the_same_gatew
         assert [row.type for row in nodes.rows()] == expected
 
 
-def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_ahead(nodes: Nodes) -> None:
+def test_members_share_locks_half_delivered_and_half_read_ahead(nodes: Nodes) -> None:
     contexts = [nodes.fetch(1, 0, P0, member=f"m{number}") for number in range(8)]
     parts = [nodes.served(context).partition(P0).read_ahead for context in contexts]
     for part in parts:
@@ -364,7 +364,7 @@ def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_a
     nodes.sessions.upkeep()
     assert [part.credit.at_once(500, 0) for part in parts] == [500] * 8
     for part in parts[1:]:
-        part.stopped_waiting()  # they have nothing, and want nothing
+        part.stopped_waiting()  # they hold nothing and do not wait
     nodes.job.time_ms += SHARE_INTERVAL_MS
     nodes.sessions.upkeep()
     assert parts[0].credit.at_once(500, 0) == 500
@@ -375,12 +375,12 @@ def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_a
 
 @pytest.fixture
 def named(nodes: Nodes) -> Nodes:
-    """The process m is a static member, whose id is stored."""
+    """Return nodes where the incarnation m is a static member whose id is stored."""
     nodes.identities.joined(SessionKey("g", "m"), "stored")
     return nodes
 
 
-def test_a_static_members_rows_name_it_and_its_process(named: Nodes) -> None:
+def test_rows_of_a_static_member_name_it_and_its_incarnation(named: Nodes) -> None:
     named.job.time_ms = 5
     context = named.fetch(1, 0, P0)
     (fetch,) = named.job.rows
@@ -393,17 +393,17 @@ def test_a_static_members_rows_name_it_and_its_process(named: Nodes) -> None:
     assert (later.id != fetch.id, later.is_static, later.opened_ms) == (True, True, -1)
 
 
-def test_what_a_static_member_was_sent_stays_its_own_when_its_connection_ends(named: Nodes) -> None:
+def test_static_member_keeps_its_records_when_its_connection_closes(named: Nodes) -> None:
     context = named.fetch(1, 0, P0)
     named.hand_out(context, P0, 0, 9, 3)
     named.rows()
     named.sessions.disconnected(1)
-    (row,) = named.rows()  # what it was not sent never was delivered
+    (row,) = named.rows()  # records that were not sent do not count as delivered
     assert isinstance(row, UnacquireRequest)
     assert (row.acquired, row.member_id, row.incarnation_id) == ((AcquiredRange(4, 9, 1),), "stored", "m")
 
 
-def test_what_a_static_member_was_sent_is_released_when_it_ends_its_session(named: Nodes) -> None:
+def test_static_member_releases_its_records_when_it_ends_its_session(named: Nodes) -> None:
     context = named.fetch(1, 0, P0)
     named.hand_out(context, P0, 0, 9, 3)
     named.rows()
@@ -413,7 +413,7 @@ def test_what_a_static_member_was_sent_is_released_when_it_ends_its_session(name
     assert (row.type, row.member_id, row.incarnation_id) == (RELEASE_MEMBER, "stored", "m")
 
 
-def test_a_static_member_that_opens_a_session_anew_asks_for_what_it_held(named: Nodes) -> None:
+def test_static_member_requests_its_records_in_a_new_session(named: Nodes) -> None:
     context = named.fetch(1, 0, P0)
     named.hand_out(context, P0, 0, 3, 3)
     named.rows()
@@ -427,22 +427,22 @@ def opened_ms_of_fetches(nodes: Nodes) -> list[int]:
     return [row.opened_ms for row in nodes.job.rows if isinstance(row, FetchRequest)]
 
 
-def test_a_fetch_that_is_sent_again_does_not_open_the_session_again(named: Nodes) -> None:
-    """A job that comes back from the tables does not know that the first fetch has got records."""
+def test_repeated_fetch_request_does_not_report_the_session_again(named: Nodes) -> None:
+    """A job that restarts from the tables does not know that the first fetch request got records."""
     named.fetch(1, 0, P0)
     named.job.tell(NewLeaderBroadcast())
     named.fetch(1, 1)
     assert opened_ms_of_fetches(named) == [0, -1]
 
 
-def test_a_fetch_that_was_not_appended_is_sent_again_as_the_first_one(named: Nodes) -> None:
+def test_failed_first_fetch_request_is_repeated_as_the_first_one(named: Nodes) -> None:
     named.fetch(1, 0, P0)
     named.job.fail_last()
     named.fetch(1, 1, now_ms=RETRY_MS)
     assert opened_ms_of_fetches(named) == [0, 0]
 
 
-def test_a_static_member_that_has_left_is_known_by_its_own_id(named: Nodes) -> None:
+def test_static_member_that_left_is_identified_by_its_own_id(named: Nodes) -> None:
     context = named.fetch(1, 0, P0)
     named.hand_out(context, P0, 0, 9, 3)
     named.rows()

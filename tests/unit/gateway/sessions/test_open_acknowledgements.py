@@ -30,8 +30,8 @@ def test_wait_ends_when_every_outcome_of_the_member_is_known() -> None:
     asyncio.run(test())
 
 
-def test_leave_waits_for_acknowledgements_that_have_not_come() -> None:
-    """They were sent at the same time, over another connection."""
+def test_leave_waits_for_acknowledgements_that_have_not_arrived() -> None:
+    """They were sent at the same time on another connection."""
 
     async def test() -> None:
         holding = {M}
@@ -51,8 +51,8 @@ def test_leave_waits_for_acknowledgements_that_have_not_come() -> None:
     asyncio.run(test())
 
 
-def test_leave_goes_on_when_the_member_has_closed_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without looking again and again: nothing but the end of the session wakes it, in a moment without a time."""
+def test_leave_continues_when_the_member_has_closed_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the end of the session wakes the leave; it does not poll."""
     monkeypatch.setattr(open_acknowledgements, "GRACE_S", 3_600)
     looks: list[SessionKey] = []
 
@@ -78,8 +78,8 @@ def test_leave_goes_on_when_the_member_has_closed_its_session(monkeypatch: pytes
     asyncio.run(test())
 
 
-def test_two_leaves_of_a_member_both_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that gets no answer sends its leave again."""
+def test_both_of_two_leaves_of_a_member_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that gets no response sends its leave again."""
     monkeypatch.setattr(open_acknowledgements, "GRACE_S", 3_600)
 
     async def test() -> None:
@@ -87,7 +87,7 @@ def test_two_leaves_of_a_member_both_go_on(monkeypatch: pytest.MonkeyPatch) -> N
         acknowledgements = OpenAcknowledgements(holding.__contains__)
         waiting = [asyncio.ensure_future(acknowledgements.wait(M)) for _ in range(2)]
         await asyncio.sleep(0)
-        acknowledgements.changed(M)  # it holds records of another session yet
+        acknowledgements.changed(M)  # it still holds records of another session
         await asyncio.sleep(0)
         holding.clear()
         acknowledgements.changed(M)

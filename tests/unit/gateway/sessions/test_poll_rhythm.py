@@ -1,4 +1,4 @@
-"""When a member is idle: by its own intervals between polls."""
+"""Detection of idle members by their usual intervals between polls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LEAST, MOST = 500, 10_000
 
 
 def polled(*pauses_ms: int, records: int = 50) -> tuple[PollRhythm, int]:
-    """A member that was away for each of these times in turn; and when it left for the last time."""
+    """Return a member that was away for each of these times in turn, and when it left last."""
     rhythm, now_ms = PollRhythm(), 0
     for pause_ms in (*pauses_ms, 0):
         rhythm.came(now_ms)
@@ -18,11 +18,11 @@ def polled(*pauses_ms: int, records: int = 50) -> tuple[PollRhythm, int]:
 
 
 def idle_after(rhythm: PollRhythm, now_ms: int) -> int:
-    """How long it may be away."""
+    """Return how long the member may be away."""
     return next(ms for ms in range(MOST + 1) if rhythm.is_idle(now_ms + ms, LEAST, MOST))
 
 
-def test_nobody_is_idle_who_has_not_left() -> None:
+def test_member_with_an_open_fetch_is_not_idle() -> None:
     rhythm = PollRhythm()
     assert not rhythm.is_idle(10**9, LEAST, MOST)
     rhythm.came(0)
@@ -34,20 +34,20 @@ def test_nobody_is_idle_who_has_not_left() -> None:
     assert rhythm.is_idle(10**9, LEAST, MOST)
 
 
-def test_several_of_its_own_intervals() -> None:
+def test_member_is_idle_after_several_usual_intervals() -> None:
     assert idle_after(*polled()) == MOST
     assert idle_after(*polled(1, 1, 1)) == LEAST
     assert idle_after(*polled(1_000)) == 4_000
     assert idle_after(*polled(5_000, 5_000)) == MOST
 
 
-def test_one_longer_pause_counts_at_once_and_is_forgotten_slowly() -> None:
+def test_longer_pause_counts_immediately_and_decays_slowly() -> None:
     assert idle_after(*polled(200, 200, 200, 2_000)) == 8_000
     assert idle_after(*polled(200, 200, 200, 2_000, 200)) == 4_400
     assert idle_after(*polled(200, 200, 200, 2_000, 200, 200, 200)) == 1_700
 
 
-def test_who_got_nothing_comes_back_at_once_which_says_nothing() -> None:
+def test_pause_after_an_empty_response_is_not_counted() -> None:
     rhythm, now_ms = polled(1_000)
     now_ms += 1_000
     for records in (*[0] * 20, 50):
@@ -56,7 +56,7 @@ def test_who_got_nothing_comes_back_at_once_which_says_nothing() -> None:
     assert idle_after(rhythm, now_ms) == 4_000
 
 
-def test_more_records_than_before_may_take_as_much_longer() -> None:
+def test_more_records_may_take_longer_in_proportion() -> None:
     rhythm, now_ms = polled(1_000)
     rhythm.came(now_ms + 1_000)
     rhythm.went(100, now_ms + 1_000)

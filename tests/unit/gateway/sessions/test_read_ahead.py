@@ -1,4 +1,4 @@
-"""The credit of one member: how it grows and shrinks, and what is given back; then a fast and a slow client."""
+"""The credit of one member: its growth, its reduction and unacquired records; then a fast and a slow client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
 
 WANTED = 500
-FIRST = 125  # what a new member is sent at most
+FIRST = 125  # largest delivery of a new member
 LOCK_MS = 30_000
 LOST_MS = 60_000
 TRIP_MS = 500
@@ -31,13 +31,13 @@ def arrive(ahead: ReadAhead, demand_id: str, first: int, records: int, now_ms: i
 
 
 def take(ahead: ReadAhead, records: int, now_ms: int) -> int | None:
-    """The client's fetch is answered with the next records."""
+    """Send the next records in response to the client's fetch."""
     first = ahead.ranges(1)[0].first_offset
     return ahead.take([AcquiredRange(first, first + records - 1, 1)], [], now_ms)
 
 
 def reading_ahead(now_ms: int = 1_000, linger_ms: int = 0) -> ReadAhead:
-    """A member that took two fetches in 5 ms each, and is waiting since `now_ms`; its demand came back full."""
+    """Return a member that consumed two fetches in 5 ms each, got a full response and waits since `now_ms`."""
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS, linger_ms=linger_ms)
     ahead.client_waits(0)
     ahead.sent("d0", 2 * WANTED, 0)
@@ -52,8 +52,8 @@ def reading_ahead(now_ms: int = 1_000, linger_ms: int = 0) -> ReadAhead:
 # -- demands ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhead) -> None:
-    assert ahead.demand(0, WANTED) is None  # nobody fetches
+def test_first_demand_is_the_fetch_size_and_one_stands(ahead: ReadAhead) -> None:
+    assert ahead.demand(0, WANTED) is None  # no fetch waits
     ahead.client_waits(1)
     assert ahead.demand(1, 50) == 50
     ahead.sent("d", 50, 1)
@@ -62,14 +62,14 @@ def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhe
     assert ahead.buffered == 3
 
 
-def test_not_more_than_may_be_locked() -> None:
+def test_demand_does_not_exceed_the_lock_limit() -> None:
     ahead = ReadAhead(200, LOCK_MS, LOST_MS)
     ahead.credit.handed_out(1, 0)
     ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == 200
 
 
-def test_a_member_that_has_not_come_back_yet_gets_nothing_ahead(ahead: ReadAhead) -> None:
+def test_new_member_has_no_read_ahead(ahead: ReadAhead) -> None:
     ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     arrive(ahead, "d", 0, WANTED, TRIP_MS)
@@ -77,7 +77,7 @@ def test_a_member_that_has_not_come_back_yet_gets_nothing_ahead(ahead: ReadAhead
     assert ahead.demand(TRIP_MS, WANTED) is None
 
 
-def test_a_member_that_works_on_one_record_for_longer_than_two_fifths_of_the_lock_gets_nothing_ahead() -> None:
+def test_very_slow_member_has_no_read_ahead() -> None:
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
     ahead.client_waits(0)
     ahead.sent("d0", 1, 0)
@@ -91,7 +91,7 @@ def test_a_member_that_works_on_one_record_for_longer_than_two_fifths_of_the_loc
     assert ahead.demand(LOCK_MS, WANTED) is None
 
 
-def test_a_members_first_records_are_few() -> None:
+def test_first_delivery_of_a_member_is_small() -> None:
     ahead = ReadAhead(10_000, LOCK_MS, LOST_MS)
     ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == FIRST
@@ -105,8 +105,8 @@ def test_a_members_first_records_are_few() -> None:
     assert ahead.demand(2 * TRIP_MS, WANTED) == WANTED
 
 
-def test_who_shares_a_share_partition_is_sent_half_of_its_share_at_once_and_asks_for_no_more_than_all_of_it() -> None:
-    ahead = reading_ahead()  # would be asked 32 times as much for
+def test_shared_partition_limits_delivery_to_half_of_the_share() -> None:
+    ahead = reading_ahead()  # without the limit, the target would be 32 times as large
     ahead.credit.share_locks(2_000, 4)
     assert ahead.credit.at_once(WANTED, 1_000) == 250
     assert ahead.credit.at_once(10, 1_000) == 10
@@ -136,12 +136,12 @@ def test_a_first_demand_may_be_larger_than_the_fetch() -> None:
     assert ahead.demand(0, WANTED) == 3_000
 
 
-def test_a_target_grows_once_for_each_full_answer() -> None:
+def test_target_grows_once_per_full_response() -> None:
     ahead = reading_ahead()
     assert [ahead.demand(1_000, WANTED), ahead.demand(1_000, WANTED)] == [32 * WANTED] * 2
 
 
-def test_a_target_grows_to_what_the_member_can_take_in_two_fifths_of_the_lock() -> None:
+def test_target_is_limited_to_two_fifths_of_the_lock() -> None:
     ahead = ReadAhead(1_000_000, 120, LOST_MS)
     ahead.client_waits(0)
     ahead.sent("d0", WANTED, 0)
@@ -164,7 +164,7 @@ def test_a_demand_ahead_is_sent_when_less_than_half_is_left() -> None:
     assert ahead.demand(2_002, WANTED) == 251
 
 
-def test_a_buffer_that_ran_dry_behind_a_demand_doubles_the_target_whatever_the_rate_says() -> None:
+def test_empty_buffer_after_a_demand_doubles_the_target() -> None:
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
     now = 0
     ahead.client_waits(now)
@@ -184,7 +184,7 @@ def test_a_buffer_that_ran_dry_behind_a_demand_doubles_the_target_whatever_the_r
     assert ahead.demand(4_400, WANTED) == 2 * WANTED
 
 
-def test_an_answer_less_than_half_full_halves_the_target() -> None:
+def test_response_less_than_half_full_halves_the_target() -> None:
     ahead = reading_ahead()
     ahead.demand(1_000, WANTED)
     for number, (granted, target) in enumerate([(2_000, 16_000), (1_999, 8_000), (0, 4_000), (0, 2_000)]):
@@ -193,7 +193,7 @@ def test_an_answer_less_than_half_full_halves_the_target() -> None:
         assert ahead.credit.target == target
 
 
-def test_an_answer_that_comes_twice_is_taken_once(ahead: ReadAhead) -> None:
+def test_repeated_response_is_applied_once(ahead: ReadAhead) -> None:
     ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     assert arrive(ahead, "d", 0, WANTED, 10)
@@ -203,7 +203,7 @@ def test_an_answer_that_comes_twice_is_taken_once(ahead: ReadAhead) -> None:
     assert ahead.buffered == 0
 
 
-def test_a_lost_demand_is_sent_anew_and_its_late_answer_counts(ahead: ReadAhead) -> None:
+def test_lost_demand_is_repeated_and_its_late_response_accepted(ahead: ReadAhead) -> None:
     ahead.client_waits(0)
     ahead.sent("d0", WANTED, 0)
     assert ahead.demand(LOST_MS - 1, WANTED) is None
@@ -215,7 +215,7 @@ def test_a_lost_demand_is_sent_anew_and_its_late_answer_counts(ahead: ReadAhead)
     assert ahead.buffered == 20
 
 
-def test_a_refused_demand_is_sent_anew_after_a_pause(ahead: ReadAhead) -> None:
+def test_rejected_demand_is_repeated_after_a_pause(ahead: ReadAhead) -> None:
     ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     ahead.refused("d", 5, 100)
@@ -223,7 +223,7 @@ def test_a_refused_demand_is_sent_anew_after_a_pause(ahead: ReadAhead) -> None:
     assert ahead.demand(105, WANTED) == FIRST
 
 
-# -- giving back -----------------------------------------------------------------------------------------------------
+# -- unacquired records ----------------------------------------------------------------------------------------------
 
 
 def buffer_of_three() -> ReadAhead:
@@ -237,7 +237,7 @@ def buffer_of_three() -> ReadAhead:
     return ahead
 
 
-def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answers_count() -> None:
+def test_demand_is_repeated_after_a_job_restart_and_both_responses_count() -> None:
     ahead = ReadAhead(8_000, LOCK_MS, 60_000)
     ahead.client_waits(0)
     ahead.sent("d1", WANTED, 0)
@@ -250,22 +250,22 @@ def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answe
     assert ahead.buffered == 20
 
 
-def test_ranges_whose_locks_are_nearly_over_are_given_back() -> None:
+def test_ranges_with_nearly_expired_locks_are_unacquired() -> None:
     ahead = buffer_of_three()
     assert ahead.expire(799, 200) == []
     assert ahead.expire(800, 200) == [AcquiredRange(0, 9, 1)]
     assert ahead.ranges() == [AcquiredRange(10, 19, 1), AcquiredRange(20, 29, 1)]
 
 
-def test_ranges_whose_locks_are_over_are_given_back_too() -> None:
-    """The job knows by their counts whether it has given them out anew."""
+def test_ranges_with_expired_locks_are_unacquired() -> None:
+    """The job detects by their delivery counts whether it has delivered them again."""
     ahead = buffer_of_three()
     assert ahead.expire(2_000, 500) == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1)]
     assert ahead.ranges() == [AcquiredRange(20, 29, 1)]
     assert ahead.expire(9_000, 500) == [AcquiredRange(20, 29, 1)]
 
 
-def test_locks_that_run_down_halve_the_target() -> None:
+def test_expiring_locks_halve_the_target() -> None:
     ahead = reading_ahead()
     ahead.demand(1_000, WANTED)
     ahead.sent("d1", 4_000, 1_000)
@@ -274,7 +274,7 @@ def test_locks_that_run_down_halve_the_target() -> None:
     assert ahead.credit.target == 8_000
 
 
-def test_a_member_that_is_idle_gives_all_back_and_starts_anew() -> None:
+def test_idle_member_loses_its_read_ahead_and_its_target() -> None:
     ahead = reading_ahead()
     ahead.demand(1_000, WANTED)
     ahead.sent("d1", 4_000, 1_000)
@@ -287,7 +287,7 @@ def test_a_member_that_is_idle_gives_all_back_and_starts_anew() -> None:
     assert ahead.demand(3_700, WANTED) == WANTED
 
 
-def test_what_comes_for_an_idle_member_goes_back_too() -> None:
+def test_records_that_arrive_for_an_idle_member_are_unacquired() -> None:
     ahead = reading_ahead()
     arrive(ahead, "d0", 0, 0, 1_000)
     ahead.sent("d1", WANTED, 1_000)
@@ -297,7 +297,7 @@ def test_what_comes_for_an_idle_member_goes_back_too() -> None:
     assert ahead.idle() == [AcquiredRange(0, WANTED - 1, 1)]
 
 
-def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
+def test_member_keeps_what_it_consumes_soon_while_others_wait() -> None:
     ahead = reading_ahead()
     ahead.sent("d1", 4_000, 1_000)
     arrive(ahead, "d1", 0, 4_000, 1_500)
@@ -306,11 +306,11 @@ def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
     assert ahead.spare(1_500, 20) == [AcquiredRange(2_500, 3_999, 1)]
     assert (ahead.buffered, ahead.credit.target) == (2_000, 2_000)
     take(ahead, 1_500, 1_515)
-    assert ahead.demand(1_519, WANTED) is None  # not at once
+    assert ahead.demand(1_519, WANTED) is None  # not immediately
     assert ahead.demand(1_520, WANTED) == 1_500
 
 
-def test_a_member_that_waits_has_nothing_to_spare() -> None:
+def test_waiting_member_has_nothing_to_spare() -> None:
     ahead = reading_ahead()
     ahead.sent("d1", WANTED, 1_000)
     arrive(ahead, "d1", 0, WANTED, 1_500)
@@ -319,7 +319,7 @@ def test_a_member_that_waits_has_nothing_to_spare() -> None:
     assert ahead.spare(1_500, 0) == [AcquiredRange(0, WANTED - 1, 1)]
 
 
-def test_the_end_of_a_session_gives_all_back_and_takes_nothing_more() -> None:
+def test_end_of_a_session_unacquires_all_and_accepts_no_response() -> None:
     ahead = buffer_of_three()
     ahead.client_waits(10)
     ahead.sent("late", WANTED, 10)
@@ -328,7 +328,7 @@ def test_the_end_of_a_session_gives_all_back_and_takes_nothing_more() -> None:
     assert ahead.buffered == 0
 
 
-def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -> None:
+def test_gaps_leave_the_buffer_and_the_fetch_still_waits(ahead: ReadAhead) -> None:
     ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     arrive(ahead, "d", 0, WANTED, 5)
@@ -338,7 +338,7 @@ def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -
     assert not ahead.is_waiting
 
 
-# -- clients against an job with a round trip of half a second ----------------------------------------------------
+# -- clients and a job with a round trip of half a second -------------------------------------------------------------
 
 
 @dataclass
@@ -408,16 +408,16 @@ def test_demands_of_a_fast_client_linger_and_it_never_waits_for_it() -> None:
     assert run.given_back == 0
 
 
-def test_what_a_client_waits_for_does_not_linger() -> None:
+def test_demand_of_a_waiting_fetch_does_not_linger() -> None:
     ahead = reading_ahead(linger_ms=LINGER_MS)
     ahead.client_waits(1_000)
     assert ahead.linger_ms(1_000) == 0
 
 
-def test_a_demand_lingers_while_there_is_enough_for_the_answer() -> None:
+def test_demand_lingers_while_the_buffer_outlasts_the_response() -> None:
     credit = Credit(1_000_000, LOCK_MS, linger_ms=300)
     credit.answered(Demand("d0", 0, WANTED, is_ahead=False), WANTED, 100)
-    assert credit.linger_ms(WANTED, 100) == 0  # who knows how fast the member is
+    assert credit.linger_ms(WANTED, 100) == 0  # the member's rate is unknown
     credit.handed_out(WANTED, 100)
     credit.waits(200, is_asked_ahead=False)  # 5 a ms
     assert [credit.linger_ms(buffered, 200) for buffered in (0, 1_500, 2_000, 2_500, 5_000)] == [0, 0, 100, 200, 300]
@@ -427,7 +427,7 @@ def test_a_demand_lingers_while_there_is_enough_for_the_answer() -> None:
     ("took_ms", "expected_ms"),
     [(40, 70), (100, 100), (300, 100), (400, 100), (500, 150)],
 )
-def test_a_round_trip_is_learnt_from_what_cannot_be_lingering(took_ms: int, expected_ms: int) -> None:
+def test_round_trip_excludes_lingering(took_ms: int, expected_ms: int) -> None:
     credit = Credit(1_000_000, LOCK_MS, linger_ms=300)
     credit.answered(Demand("d0", 0, WANTED, is_ahead=False), WANTED, 100)
     credit.answered(Demand("d1", 100, WANTED, is_ahead=True, linger_ms=300), WANTED, 100 + took_ms)
@@ -446,29 +446,29 @@ def test_a_slow_client_never_holds_more_than_its_first_demand(wanted: int) -> No
 
 
 @pytest.mark.parametrize("rate", [0.005, 0.01, 0.03])  # 200, 100 and 33 ms a record
-def test_a_slow_client_is_sent_no_more_at_once_than_it_works_off_within_its_locks(rate: float) -> None:
+def test_slow_client_is_sent_what_it_finishes_within_its_locks(rate: float) -> None:
     run = Run(rate=rate).run(300_000)
     assert run.worked_ms[0] == FIRST / rate < LOCK_MS
     assert max(run.worked_ms[1:]) <= 0.4 * LOCK_MS
     assert run.delivered >= 0.95 * rate * 300_000
 
 
-def test_who_acknowledges_all_it_has_and_comes_back_later_is_not_slow() -> None:
+def test_pause_after_all_acknowledgements_does_not_lower_the_rate() -> None:
     credit = Credit(10_000, LOCK_MS)
     credit.handed_out(FIRST, 0)
     credit.finished(250)  # 2 ms a record
     assert credit.at_once(WANTED, 60_000) == WANTED
     credit.handed_out(FIRST, 60_000)
-    assert credit.at_once(WANTED, 120_000) <= 50  # it had 125 for all of that minute, which are 25 in two fifths
+    assert credit.at_once(WANTED, 120_000) <= 50  # 125 in that minute are 25 in two fifths
 
 
-def test_a_client_that_takes_a_fetch_in_a_second_waits_only_at_first() -> None:
+def test_client_with_one_fetch_a_second_waits_only_at_first() -> None:
     run = Run(rate=0.5).run(60_000)
     assert run.dry_ms[-1] < 5_000
     assert run.most_buffered <= 2 * WANTED
 
 
-def test_a_client_that_stops_gives_back_and_another_rate_is_learnt() -> None:
+def test_stopped_client_loses_its_read_ahead_and_its_rate() -> None:
     run = Run(rate=300).run(10_000)
     fast = run.ahead.credit.target
     held = run.ahead.buffered

@@ -1,4 +1,4 @@
-"""Ranges and their locks, against a plain dict of offsets."""
+"""Ranges and their locks, compared with a plain dict of offsets."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def expand(ranges: list[AcquiredRange]) -> dict[int, int]:
 
 
 def buffer_of(*grants: tuple[int, int, int, int]) -> ReadAheadBuffer:
-    """(first offset, last offset, delivery count, deadline) each."""
+    """Return (first offset, last offset, delivery count, deadline) of each range."""
     buffer = ReadAheadBuffer()
     for first, last, count, deadline_ms in grants:
         buffer.add([AcquiredRange(first, last, count)], deadline_ms)
     return buffer
 
 
-def test_ranges_come_in_offset_order_and_as_many_as_asked_for() -> None:
+def test_ranges_are_in_offset_order_and_limited_in_number() -> None:
     buffer = buffer_of((20, 29, 1, 50), (0, 4, 2, 60), (10, 14, 1, 60))
     assert buffer.ranges(9) == [AcquiredRange(0, 4, 2), AcquiredRange(10, 14, 1), AcquiredRange(20, 29, 1)]
     assert buffer.ranges(1) == [AcquiredRange(0, 4, 2)]
     assert (len(buffer), buffer.shortest_deadline_ms()) == (20, 50)
 
 
-def test_taking_tells_the_shortest_lock_of_what_is_taken() -> None:
+def test_removal_returns_the_shortest_lock() -> None:
     buffer = buffer_of((0, 9, 1, 60), (10, 19, 1, 50), (20, 29, 1, 40))
     assert buffer.take([AcquiredRange(5, 14, 1)]) == 50
     assert buffer.take([OffsetRange(0, 4), OffsetRange(100, 110)]) == 60
@@ -37,14 +37,14 @@ def test_taking_tells_the_shortest_lock_of_what_is_taken() -> None:
     assert buffer.ranges(9) == [AcquiredRange(15, 19, 1), AcquiredRange(20, 29, 1)]
 
 
-def test_what_was_acquired_anew_replaces_what_was_here() -> None:
+def test_reacquired_range_replaces_the_old_one() -> None:
     buffer = buffer_of((0, 9, 1, 50), (5, 14, 2, 80))
     assert (len(buffer), buffer.shortest_deadline_ms()) == (15, 50)
     assert buffer.take_due(50) == [AcquiredRange(0, 4, 1)]
     assert buffer.ranges(9) == [AcquiredRange(5, 14, 2)]
 
 
-def test_the_highest_offsets_are_taken_last() -> None:
+def test_highest_offsets_are_removed_from_the_end() -> None:
     buffer = buffer_of((0, 9, 1, 50), (20, 29, 1, 80))
     assert buffer.take_last(13) == [AcquiredRange(7, 9, 1), AcquiredRange(20, 29, 1)]
     assert buffer.take_last(0) == []
@@ -58,7 +58,7 @@ STEPS = st.tuples(
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_the_books_are_right(steps: list[tuple[str, int, int, int]]) -> None:
+def test_buffer_matches_a_dict_of_offsets(steps: list[tuple[str, int, int, int]]) -> None:
     buffer, model = ReadAheadBuffer(), dict[int, tuple[int, int]]()
     for kind, first, length, number in steps:
         span = range(first, first + length)

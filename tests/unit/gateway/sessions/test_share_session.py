@@ -1,4 +1,4 @@
-"""Share sessions: epochs, topic lists, limits and connections, each rule and then all of them against a model."""
+"""Share sessions: epochs, topic lists, limits and connections. Each rule is tested alone, then all with a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = [TopicIdPartition(UUID(int=1 + i // 2), i % 2) for i in range(6)]
 
 
 def opened(limit: int = 10, partitions: int = 3) -> ShareSessionCache:
-    """Sessions with one of member `m` in group `g`, on connection 7; its next epoch is 1."""
+    """Return sessions with one of member `m` in group `g`, on connection 7; its next epoch is 1."""
     sessions = ShareSessionCache(limit)
     sessions.fetch("g", "m", 0, 7, P[:partitions])
     return sessions
@@ -38,7 +38,7 @@ def code_of(error: pytest.ExceptionInfo[RequestError]) -> ErrorCode:
     return error.value.code
 
 
-def test_epoch_0_opens_and_reads_everything_named() -> None:
+def test_epoch_0_opens_a_session_with_all_named_partitions() -> None:
     sessions = ShareSessionCache(1)
     session, kind, partitions, dropped = sessions.fetch("g", "m", 0, 7, [P[2], P[0], P[2]])
     assert (kind, partitions, dropped, session.epoch) == (ContextKind.NEW, [P[2], P[0]], None, 1)
@@ -69,7 +69,7 @@ def test_session_has_a_limited_number_of_partitions() -> None:
     assert the_session(sessions).epoch == 3
 
 
-def test_a_later_epoch_names_only_changes() -> None:
+def test_later_epoch_names_only_changes() -> None:
     sessions = opened(partitions=4)
     context = sessions.fetch("g", "m", 1, 7, add=[P[4]], forget=[P[0], P[5]])
     assert context.kind is ContextKind.INCREMENTAL
@@ -77,7 +77,7 @@ def test_a_later_epoch_names_only_changes() -> None:
     assert context.session.epoch == 2
 
 
-def test_what_is_added_and_forgotten_at_once_is_forgotten() -> None:
+def test_partition_added_and_forgotten_together_is_forgotten() -> None:
     context = opened().fetch("g", "m", 1, 7, add=[P[0], P[4]], forget=[P[0], P[4]])
     assert list(context.session.partitions) == [P[1], P[2]]
 
@@ -88,8 +88,8 @@ def test_each_partition_of_a_session_is_answered_once() -> None:
     assert session.answer([]) == [P[0], P[1]]
     assert session.answer([]) == []
     sessions.fetch("g", "m", 1, 7, add=[P[1], P[2], P[3], P[4]], forget=[P[3]])
-    assert session.answer([P[1], P[3]]) == [P[2], P[4]]  # P[1] was there, and P[3] is not
-    assert session.answer([]) == [P[1]]  # whose error is over
+    assert session.answer([P[1], P[3]]) == [P[2], P[4]]  # P[1] is in the session, P[3] is not
+    assert session.answer([]) == [P[1]]  # its error is over
 
 
 def test_a_partition_that_was_forgotten_is_answered_again() -> None:
@@ -116,7 +116,7 @@ def test_fetch_and_acknowledge_count_one_epoch() -> None:
 
 @pytest.mark.parametrize("call", ["fetch", "acknowledge"])
 @pytest.mark.parametrize("epoch", [2, LAST_EPOCH, -2, -(2**31)])
-def test_any_other_epoch_is_refused_and_changes_nothing(call: str, epoch: int) -> None:
+def test_any_other_epoch_is_rejected_and_changes_nothing(call: str, epoch: int) -> None:
     sessions = opened()
     with pytest.raises(RequestError) as error:
         getattr(sessions, call)("g", "m", epoch, 9)
@@ -126,7 +126,7 @@ def test_any_other_epoch_is_refused_and_changes_nothing(call: str, epoch: int) -
 
 @pytest.mark.parametrize("call", ["fetch", "acknowledge"])
 @pytest.mark.parametrize("epoch", [1, -1, -2])
-def test_there_must_be_a_session(call: str, epoch: int) -> None:
+def test_later_epoch_requires_a_session(call: str, epoch: int) -> None:
     with pytest.raises(RequestError) as error:
         getattr(opened(), call)("g", "another", epoch, 7)
     assert code_of(error) is ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -141,7 +141,7 @@ def test_the_last_epoch_is_followed_by_1(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["fetch", "acknowledge"])
-def test_epoch_minus_1_closes(call: str) -> None:
+def test_epoch_minus_1_closes_the_session(call: str) -> None:
     sessions = opened()
     session = the_session(sessions)
     context = getattr(sessions, call)("g", "m", -1, 7)
@@ -163,7 +163,7 @@ def test_a_fetch_cannot_acknowledge_before_its_session_is_open() -> None:
     assert the_session(sessions) is old
 
 
-def test_an_acknowledge_cannot_open() -> None:
+def test_acknowledge_cannot_open_a_session() -> None:
     with pytest.raises(RequestError) as error:
         opened().acknowledge("g", "m", 0, 7)
     assert code_of(error) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -177,7 +177,7 @@ def test_ids_are_checked(call: str, group: str | None, member: str | None) -> No
     assert code_of(error) is ErrorCode.INVALID_REQUEST
 
 
-def test_the_limit_counts_a_session_that_is_opened_anew_once() -> None:
+def test_reopened_session_counts_once_against_the_limit() -> None:
     sessions = opened(limit=1)
     assert sessions.fetch("g", "m", 0, 7).kind is ContextKind.NEW
     with pytest.raises(RequestError) as error:
@@ -214,7 +214,7 @@ evictions = st.tuples(st.just("evict"), st.sampled_from(CONNECTIONS))
 
 
 class Model:
-    """The rules once more, as one dict: member -> [epoch, partitions, connection]."""
+    """A model of the rules as one dict: member -> [epoch, partitions, connection]."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, list[object]] = {}
@@ -243,7 +243,7 @@ class Model:
 
 
 @given(st.lists(st.one_of(fetches, acknowledgements, evictions), max_size=30))
-def test_against_the_model(steps: list[tuple[object, ...]]) -> None:
+def test_sessions_match_the_model(steps: list[tuple[object, ...]]) -> None:
     sessions, model = ShareSessionCache(LIMIT), Model()
     for call, *rest in steps:
         if call == "evict":

@@ -1,4 +1,4 @@
-"""A port whose own broker is away: what every broker knows is had of another one."""
+"""A port whose own broker is unavailable: other brokers answer what any broker can."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN, OTHER = ALICE.node_id, 2
 
 
 def asked_in_turn(silent: set[int], away: set[int], node_ids: list[int]) -> tuple[list[int], Any]:
-    """Who is asked, at the port of broker 2, and the answer or error. A silent broker is there and never answers."""
+    """Return the brokers queried at the port of broker 2, and the result or error. A silent broker never responds."""
     asked: list[int] = []
 
     async def ask(node_id: int) -> str:
@@ -57,23 +57,23 @@ def asked_in_turn(silent: set[int], away: set[int], node_ids: list[int]) -> tupl
         ({1, 2, 3}, [2, 1, 3], "3 is away"),
     ],
 )
-def test_the_others_are_asked_while_the_port_s_own_broker_is_away(away: set[int], asked: list[int], found: str) -> None:
+def test_other_brokers_are_tried_if_the_ports_own_is_away(away: set[int], asked: list[int], found: str) -> None:
     assert asked_in_turn(set(), away, [1, 2, 3]) == (asked, found)
 
 
-def test_a_broker_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_broker, "PATIENCE_S", 0.001)
+def test_silent_broker_is_left_after_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(any_broker, "TIMEOUT_S", 0.001)
     assert asked_in_turn({1, 2}, set(), [1, 2, 3]) == ([2, 1, 3], "from 3")
 
 
 @pytest.mark.parametrize("node_ids", [[], [2]])
-def test_a_broker_alone_has_all_its_time(monkeypatch: pytest.MonkeyPatch, node_ids: list[int]) -> None:
-    monkeypatch.setattr(any_broker, "PATIENCE_S", 0)
+def test_only_broker_has_no_timeout(monkeypatch: pytest.MonkeyPatch, node_ids: list[int]) -> None:
+    monkeypatch.setattr(any_broker, "TIMEOUT_S", 0)
     assert asked_in_turn(set(), set(), node_ids) == ([2], "from 2")
 
 
 class TwoBrokers(ScriptedUpstream):
-    """The port's own is away."""
+    """The port's own broker is away."""
 
     def __init__(self) -> None:
         brokers = [SimpleNamespace(node_id=OTHER, host="b", port=9092, rack=None)]
@@ -96,7 +96,7 @@ class TwoBrokers(ScriptedUpstream):
 
 
 async def no_new_ports() -> None:
-    """All brokers have their ports."""
+    """Return listeners with a port for each broker."""
 
 
 def cluster_apis() -> ClusterApis:
@@ -106,7 +106,7 @@ def cluster_apis() -> ClusterApis:
     return ClusterApis(TwoBrokers(), listeners, no_new_ports, EVERYTHING_ALLOWED)
 
 
-def test_a_client_that_knows_only_this_port_learns_of_the_other_brokers() -> None:
+def test_client_learns_of_other_brokers_through_one_port() -> None:
     offered = answer(ApiVersions(TwoBrokers()), ApiVersionsRequest(), ApiVersionsResponse, version=3)
     assert PRODUCE in {found.api_key for found in offered.api_keys}
 

@@ -1,4 +1,4 @@
-"""Which address stands for which broker."""
+"""The address that clients are sent for each broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_broker_keeps_its_address_and_a_new_one_is_missing() -> None:
         listeners.address(3)
 
 
-def test_what_is_advertised_is_told_and_the_host_for_the_rest() -> None:
+def test_advertised_address_is_sent_or_else_the_host() -> None:
     listeners = Listeners("10.0.0.7", AdvertisedListeners.parse("2=kafka.example.com:443"))
     listeners.add(1, 9193)
     listeners.add(2, 9194)
@@ -68,6 +68,6 @@ def test_addresses_by_broker(text: str, listener: int | str, address: tuple[str,
         "1=a:1,1=b:2",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_address_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"HOST:PORT|Named twice"):
         AdvertisedListeners.parse(text)

@@ -1,4 +1,4 @@
-"""One snapshot of the metadata for all who ask: how old it may be, and who asks for it."""
+"""One snapshot of the metadata for all callers: its age, and the requests for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from sharegroup.gateway.upstream import metadata_snapshots
-from sharegroup.gateway.upstream.decoded_metadata import DecodedMetadata
+from sharegroup.gateway.upstream.all_metadata import DecodedMetadata
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
@@ -27,7 +27,7 @@ def metadata(*topics: Any, version: int = VERSION) -> MetadataBytes:
 
 
 class Upstream:
-    """Shows `now`, when it is let answer."""
+    """Returns `now` once it is allowed to respond."""
 
     def __init__(self) -> None:
         self.now = metadata(topic("a"))
@@ -52,7 +52,7 @@ def run(test: Callable[[Upstream, MetadataSnapshots], Awaitable[T]]) -> T:
     return asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_those_who_ask_in_one_moment_ask_once() -> None:
+def test_concurrent_callers_cause_one_request() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[int, list[int | None]]:
         found = await asyncio.gather(*(snapshots.fresh(VERSION) for _ in range(50)))
         return len(set(map(id, found))), upstream.asked
@@ -60,7 +60,7 @@ def test_those_who_ask_in_one_moment_ask_once() -> None:
     assert run(test) == (1, [VERSION])
 
 
-def test_each_version_is_asked_for_by_itself() -> None:
+def test_each_version_is_requested_separately() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[int | None]:
         await snapshots.fresh(12)
         await snapshots.fresh(9)
@@ -70,7 +70,7 @@ def test_each_version_is_asked_for_by_itself() -> None:
 
 
 @pytest.mark.parametrize(("fresh_s", "times"), [(60.0, 1), (0.0, 3)])
-def test_a_fresh_one_is_shown_again(monkeypatch: pytest.MonkeyPatch, fresh_s: float, times: int) -> None:
+def test_fresh_snapshot_is_used_again(monkeypatch: pytest.MonkeyPatch, fresh_s: float, times: int) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", fresh_s)
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> int:
@@ -81,7 +81,7 @@ def test_a_fresh_one_is_shown_again(monkeypatch: pytest.MonkeyPatch, fresh_s: fl
     assert run(test) == times
 
 
-def test_the_same_bytes_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_bytes_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 0.0)
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[bool]:
@@ -93,8 +93,8 @@ def test_the_same_bytes_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(test) == [True, False]
 
 
-def test_what_was_asked_for_before_a_change_is_not_shown_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even when it was on its way."""
+def test_snapshot_requested_before_a_change_is_not_used_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if the request was in flight."""
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 60.0)
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[bool, list[str]]:
@@ -114,7 +114,7 @@ def test_what_was_asked_for_before_a_change_is_not_shown_after_it(monkeypatch: p
     assert run(test) == (False, ["b"])
 
 
-def test_who_gives_up_waiting_does_not_end_it_for_others() -> None:
+def test_cancelled_caller_does_not_cancel_the_request() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[str]:
         upstream.may_answer.clear()
         impatient, patient = (asyncio.ensure_future(snapshots.fresh(VERSION)) for _ in range(2))
@@ -127,7 +127,7 @@ def test_who_gives_up_waiting_does_not_end_it_for_others() -> None:
     assert run(test) == ["a"]
 
 
-def test_brokers_that_are_away_are_asked_again_by_the_next_one() -> None:
+def test_next_caller_retries_unavailable_brokers() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[str]:
         upstream.is_away = True
         with pytest.raises(UpstreamUnavailableError):
@@ -138,7 +138,7 @@ def test_brokers_that_are_away_are_asked_again_by_the_next_one() -> None:
     assert run(test) == ["a"]
 
 
-def test_an_answer_that_cannot_be_read_is_the_brokers_fault() -> None:
+def test_unreadable_response_is_reported_as_unavailable() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
         upstream.now = MetadataBytes(VERSION, upstream.now.body[:-20])
         with pytest.raises(UpstreamUnavailableError, match="cannot be read"):
@@ -161,12 +161,12 @@ def test_only_topics_that_have_changed_are_decoded_again() -> None:
     assert second.cluster_id == "c"
 
 
-def test_the_same_answer_is_the_same_response() -> None:
+def test_equal_bytes_give_the_same_response() -> None:
     kept = DecodedMetadata()
     assert kept.decode(metadata(topic("a", 3))) is kept.decode(metadata(topic("a", 3)))
 
 
-def test_another_version_is_decoded_as_such() -> None:
+def test_other_version_is_decoded_separately() -> None:
     kept = DecodedMetadata()
     kept.decode(metadata(topic("a", 3)))
     assert names_and_partitions(kept.decode(metadata(topic("a", 3), version=9))) == {"a": 3}

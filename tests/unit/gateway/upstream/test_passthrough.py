@@ -1,4 +1,4 @@
-"""What passes through: which requests have no response, and a broker that is not there."""
+"""Forwarded requests: those without a response, and an unavailable broker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_only_acks_0_has_no_response(version: int, transactional_id: str | None)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_produce_that_is_cut_off(version: int) -> None:
+def test_truncated_produce_is_malformed(version: int) -> None:
     frame = produce(version, 0, None)
     header = read_header(frame)
     for end in range(header.end, header.end + 2):
@@ -50,7 +50,7 @@ def test_a_produce_that_is_cut_off(version: int) -> None:
 
 
 @given(st.integers(0, 12), st.binary(max_size=30))
-def test_random_bytes_as_produce(version: int, body: bytes) -> None:
+def test_random_bytes_as_produce_are_malformed_or_read(version: int, body: bytes) -> None:
     frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff" + body)
     try:
         assert expects_response(read_header(frame), frame) in (True, False)
@@ -58,12 +58,12 @@ def test_random_bytes_as_produce(version: int, body: bytes) -> None:
         return
 
 
-def test_everything_else_has_one() -> None:
+def test_other_requests_have_a_response() -> None:
     frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")
     assert expects_response(read_header(frame), frame)
 
 
-def test_it_is_told_that_topics_were_changed_before_the_client_is() -> None:
+def test_topic_change_is_reported_before_the_response() -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         told: list[str] = []
@@ -91,7 +91,7 @@ def test_it_is_told_that_topics_were_changed_before_the_client_is() -> None:
     asyncio.run(test())
 
 
-def test_the_pause_between_attempts_doubles_up_to_its_end() -> None:
+def test_pause_between_attempts_doubles_up_to_its_limit() -> None:
     backoff = ConnectBackoff()
     assert backoff.remaining_s(5.0) == 0
     pauses = []
@@ -107,7 +107,7 @@ def test_the_pause_between_attempts_doubles_up_to_its_end() -> None:
 
 
 class HangsUp(asyncio.Protocol):
-    """Whoever connects is hung up on; they are counted."""
+    """Close and count all connections."""
 
     def __init__(self, connections: list[int]) -> None:
         self._connections = connections
@@ -124,7 +124,7 @@ async def hang_up(connections: list[int]) -> tuple[asyncio.Server, tuple[str, in
     return server, (host, port)
 
 
-def test_all_who_ask_share_one_attempt_to_connect() -> None:
+def test_callers_share_one_attempt_to_connect() -> None:
     async def ask() -> tuple[list[BaseException], int, int]:
         connections: list[int] = []
         server, address = await hang_up(connections)
@@ -133,7 +133,7 @@ def test_all_who_ask_share_one_attempt_to_connect() -> None:
         attempts = len(connections)
         hasty = asyncio.ensure_future(kept.features())
         await asyncio.sleep(0)
-        hasty.cancel()  # one who goes does not take the attempt with him
+        hasty.cancel()  # a cancelled caller does not cancel the attempt
         second = await asyncio.gather(*(kept.features() for _ in range(100)), hasty, return_exceptions=True)
         server.close()
         return [*first, *second[:-1]], attempts, len(connections)  # type: ignore[list-item]
@@ -143,7 +143,7 @@ def test_all_who_ask_share_one_attempt_to_connect() -> None:
     assert (attempts, attempts_at_the_end) == (1, 2)
 
 
-def test_a_closed_connection_tells_those_who_wait_for_it() -> None:
+def test_closing_a_connection_fails_its_callers() -> None:
     async def close() -> BaseException | None:
         server, address = await hang_up([])
         kept = KeptConnection(*address, {})
@@ -157,7 +157,7 @@ def test_a_closed_connection_tells_those_who_wait_for_it() -> None:
     assert isinstance(asyncio.run(close()), UpstreamUnavailableError)
 
 
-def test_links_to_a_broker_that_is_away_wait_before_they_try_again() -> None:
+def test_connections_to_an_unavailable_broker_wait_before_a_retry() -> None:
     async def forward() -> tuple[bool, int]:
         connections: list[int] = []
         server, address = await hang_up(connections)
