@@ -1,7 +1,7 @@
-"""APIs of the brokers' access control lists. The job's own topics can be neither named in them nor seen.
+"""Rules for the APIs of the brokers' access control lists. They neither accept nor return the job's internal topics.
 
-An entry or filter for a pattern that covers the job's topics among others, such as every topic, is passed on: it does
-not name them, and only somebody with Alter on the cluster can send it.
+An entry or filter whose pattern covers internal topics among others, such as every topic, is forwarded. It does not
+name an internal topic, and sending it requires Alter on the cluster.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import add
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error
 
-#: Resource types of a filter that can mean a topic.
+#: Resource types of a filter that match topics.
 ANY, TOPIC = 1, 2
 
 
@@ -49,7 +48,7 @@ def _delete(case: Case) -> None:
 
 
 def _refuse_all(case: Case, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]) -> None:
-    """Refuse every entry when one is refused: responses have no names, so each result must keep its place."""
+    """Reject all entries if one is rejected. Responses have no names, so each result must keep its position."""
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.refusal(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
     if code is not None:
@@ -58,7 +57,7 @@ def _refuse_all(case: Case, named: list[tuple[int, str | None]], answered: str, 
 
 
 def _hidden(rights: Rights, resource_type: int, name: str | None) -> ErrorCode | None:
-    """Why a pattern is refused: it names one of the job's own topics."""
+    """Return the error of a pattern that names an internal topic of the job, else None."""
     return rights.hidden(name) if resource_type in (ANY, TOPIC) and name is not None else None
 
 

@@ -1,4 +1,4 @@
-"""APIs about the brokers and the cluster, most of which are allowed or refused as a whole."""
+"""Rules for the APIs of brokers and the cluster. Most of them allow or reject the request as a whole."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, split
 from sharegroup.gateway.passing.rights import Need, Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error, whole
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error, whole
 from sharegroup.protocol import messages
 
 _MOVED = TopicLists(admin.AlterPartitionReassignmentsResponse, answered="responses")
@@ -32,7 +31,7 @@ _MOVED_DIRS = TopicLists(admin.AlterReplicaLogDirsResponse, index="", answered="
 
 
 def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: Case) -> None:
-    """One right for all entries of the request, and an error for each in the response."""
+    """Require one right for all entries; if it is missing, the response has an error for each entry."""
     code = case.rights.refusal(need)
     if code is None:
         return
@@ -43,7 +42,7 @@ def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], c
 
 
 def _with_topics(need: Need, lists: TopicLists, case: Case) -> None:
-    """One right for the response as a whole; topics of the job's own are refused one by one."""
+    """Require one right for the whole request, and reject internal topics of the job one by one."""
     code = case.rights.refusal(need)
     if code is not None:
         answers = lists.answers(getattr(case.body, lists.asked) or (), code)
@@ -53,7 +52,7 @@ def _with_topics(need: Need, lists: TopicLists, case: Case) -> None:
 
 
 def _elect(case: Case) -> None:
-    """Without topics it is about all, and the response names them."""
+    """A request without topics concerns all topics, so the response is filtered."""
     _with_topics(needs.ALTER_CLUSTER, _ELECTED, case)
     if case.passes and case.body.topic_partitions is None:
         case.change(lambda response: _show_elections(response, case.rights))
@@ -113,7 +112,7 @@ def _alter_scram(case: Case) -> None:
 
 
 def _altered_quota(entry: Any) -> Any:
-    """The entity as it was named."""
+    """Return a result that names the same entity as the request's entry."""
     altered = admin.AlterClientQuotasResponse.EntryData
     named = altered.EntityData
     entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]

@@ -1,4 +1,4 @@
-"""APIs of the offsets of consumer groups."""
+"""Rules for the APIs of consumer group offsets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, split, topic_name
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error
 
-#: The first versions of OffsetFetch whose response has an error of its own, and with many groups.
+#: The first versions of OffsetFetch whose response has a top-level error, and that support several groups.
 ERROR_VERSION, GROUPS_VERSION = 2, 8
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -63,7 +62,10 @@ def _fetch(case: Case) -> None:
 
 
 def _fetch_of_groups(case: Case) -> None:
-    """Each group has a list of its own. One that keeps no topic is not asked for: without any it would mean all."""
+    """Authorize the topics of each group separately.
+
+    A group whose topics are all rejected is not forwarded: without topics, the broker would return all of them.
+    """
     found = OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
     passed, answers, merged = [], [], {}
@@ -99,7 +101,7 @@ def _merge(
 
 
 def _leave_out(group: Any, version: int, rights: Rights) -> None:
-    """Who asks for all topics gets those that he may see."""
+    """Remove topics that the caller may not describe from a response for all topics."""
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC
     group.topics = [topic for topic, name in names if name is not None and rights.would_allow(seen, name)]

@@ -1,8 +1,8 @@
-"""Requests that would create a group at the brokers under the name of a share group: which they are, and their refusal.
+"""Rejection of requests that would create another kind of group at the brokers under the name of a share group.
 
-Kafka has one group for a name. The brokers do not know the gateway's share groups, so the gateway refuses these
-requests with the errors of Kafka 4.3. Requests of members that have joined create no group and pass: the brokers refuse
-them as those of a group that does not exist.
+In Kafka a name belongs to one group. The brokers do not know the gateway's share groups, so the gateway rejects these
+requests with the errors of Kafka 4.3. Requests of members that have joined create no group and are forwarded: the
+brokers reject them because the group does not exist.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing.entries import TopicLists, add
 from sharegroup.gateway.passing.passage import Passage, judge
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Judge
+from sharegroup.gateway.passing.rule import Case, Judge, set_error
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.passing.whole import set_error
 from sharegroup.gateway.wire.request_decoding import leading_strings
 from sharegroup.kafka_clients.connections.headers import RequestHeader
 
@@ -31,7 +30,7 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 
 @dataclass(frozen=True)
 class _Creation:
-    """An API that can create a group. `refuse` answers it.
+    """An API that can create a group; `refuse` builds its rejection.
 
     The request begins with `strings` strings, of which number `group` is the group id. From version `since` on, an
     int32 follows after `gap` bytes: the request creates a group only if `creates` accepts this number.
@@ -63,7 +62,9 @@ def created_group(header: RequestHeader, frame: memoryview) -> str | None:
 
 
 def refused(passage: Passage, header: RequestHeader, rights: Rights) -> Passage:
-    """Answer a request that creates a group: the name is a share group's. `passage` is what access control left of it.
+    """Reject a request that would create a group under the name of a share group.
+
+    `passage` is the result of access control for the request.
 
     Raises MalformedRequestError.
     """
@@ -112,7 +113,7 @@ _CREATIONS: Final[Mapping[int, _Creation]] = {
     CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "consumer"), _is_join, strings=2),
     STREAMS_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "streams"), _is_join, strings=2),
     OFFSET_COMMIT: _Creation(partial(_refuse_offsets, TopicLists(OffsetCommitResponse)), _is_without_member),
-    # The producer's id and epoch are in front of the generation.
+    # The producer's id and epoch come before the generation.
     TXN_OFFSET_COMMIT: _Creation(
         partial(_refuse_offsets, TopicLists(TxnOffsetCommitResponse)),
         _is_without_member,

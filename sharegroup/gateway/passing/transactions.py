@@ -1,4 +1,4 @@
-"""APIs of idempotent and transactional producers, and of those who look after transactions."""
+"""Rules for the APIs of idempotent and transactional producers, and of transaction administration."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, element, refuse_entries, split
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import first_refusal, whole
+from sharegroup.gateway.passing.rule import Case, Rule, first_refusal, rule, whole
 
-#: The newest version of AddPartitionsToTxn for clients: brokers send newer ones, to each other.
+#: The newest version of AddPartitionsToTxn that clients use; newer versions are for brokers.
 CLIENTS_VERSION = 3
 
 _COMMITTED = TopicLists(TxnOffsetCommitResponse)
@@ -46,7 +45,7 @@ _ADDED = TopicLists(
 
 
 def _init_producer_id(case: Case) -> None:
-    """Whoever may write to any topic may do so idempotently (KIP-679)."""
+    """Allow idempotent writes to callers that may write to any topic (KIP-679)."""
     if case.body.transactional_id is not None:
         code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
     elif case.rights.would_allow_any(needs.WRITE_TOPIC):
@@ -62,7 +61,7 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 
 
 def _add_partitions(case: Case) -> None:
-    """All partitions are added, or none: where one is refused, the others are not attempted."""
+    """Add all partitions or none: if one is rejected, the others get OPERATION_NOT_ATTEMPTED."""
     topics = case.body.v3_and_below_topics
     code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:
@@ -87,7 +86,7 @@ def _commit_offsets(case: Case) -> None:
 
 
 def _write_markers(case: Case) -> None:
-    """An administrator who ends a transaction that hangs (KIP-664) sends these; Kafka asks for either right."""
+    """Authorize an administrator who ends a hanging transaction (KIP-664). Kafka accepts either of two rights."""
     marker_class = element(WriteTxnMarkersResponse, "markers")
     markers = TopicLists(marker_class, partitions="partition_indexes", index="")
     code = None if case.rights.would_allow(needs.CLUSTER_ACTION) else case.rights.refusal(needs.ALTER_CLUSTER)
