@@ -28,8 +28,8 @@ class Passage(NamedTuple):
     """What to forward to the broker and what to respond to the client.
 
     `frame` is sent to the broker, None to send nothing. Then `response` is the complete response, framed.
-    `convert_response` converts the broker's response (a frame without its length) to the framed response for the client. If it
-    is None, the broker's response is forwarded unchanged.
+    `convert_response` converts the broker's response (a frame without its length) to the framed response for the
+    client. If it is None, the broker's response is forwarded unchanged.
     """
 
     frame: memoryview | None

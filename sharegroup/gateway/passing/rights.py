@@ -21,7 +21,7 @@ class Need(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The topics that the gateway knows: `name_by_id` returns the name of an id or None, `all_names` returns all names."""
+    """The topics that the gateway knows. `name_by_id` returns None for an unknown id."""
 
     of_id: Callable[[uuid.UUID], str | None]
     all: Callable[[], list[str]]

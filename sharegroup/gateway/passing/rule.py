@@ -16,9 +16,9 @@ from sharegroup.security.acl import CLUSTER_NAME, Resource
 class Case:
     """One request while its rule is applied, with the caller's rights and the result so far.
 
-    A rule removes rejected entries from `body` and adds their errors to `changes`. If `is_forwarded`, the request is sent to
-    the broker, re-encoded if `is_changed`. `changes` are applied to the broker's response, or to an empty response if
-    nothing is sent.
+    A rule removes rejected entries from `body` and adds their errors to `changes`. If `is_forwarded`, the request is
+    sent to the broker, re-encoded if `is_changed`. `changes` are applied to the broker's response, or to an empty
+    response if nothing is sent.
     """
 
     def __init__(self, body: Any, version: int, rights: Rights, is_changed: bool = False) -> None:

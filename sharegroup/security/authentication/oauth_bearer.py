@@ -53,7 +53,7 @@ class OAuthBearerExchange:
         accepted = self._check(token)
         self.claimed = accepted.user
         if authorization_id not in ("", accepted.user):
-            raise LoginRefusedError(_REFUSED, "it would act in another user's name")
+            raise LoginRefusedError(_REFUSED, "the authorization id is not the user")
         return accepted
 
 

@@ -28,7 +28,7 @@ class PlainExchange:
             raise LoginRefusedError(_REFUSED, _MALFORMED)
         self.claimed, password = rest
         if authorization_id not in ("", self.claimed):
-            raise LoginRefusedError(_REFUSED, "it would act in another user's name")
+            raise LoginRefusedError(_REFUSED, "the authorization id is not the user")
         if not self._credentials.credential(self.claimed).proves(password):
             raise LoginRefusedError(_REFUSED)
         return Answer(b"", self.claimed)

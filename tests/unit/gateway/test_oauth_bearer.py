@@ -58,7 +58,7 @@ def test_in_another_user_s_name() -> None:
     server = new_server()
     server.authenticate(bearer("good", "bob"), NOW_MS)
     server.authenticate(b"\x01", NOW_MS)
-    assert (server.refusal, server.claimed) == ("it would act in another user's name", "alice")
+    assert (server.refusal, server.claimed) == ("the authorization id is not the user", "alice")
 
 
 @pytest.mark.parametrize(
