@@ -411,11 +411,11 @@ def test_each_login_has_a_line_and_no_secret_is_anywhere(
     assert lines == [
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
         "login outcome=refused claimed=alice address=127.0.0.1 mechanism=PLAIN"
-        ' reason="the user is not known, or the password is wrong"',
+        ' reason="the user is unknown or the password is wrong"',
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=OAUTHBEARER",
         "login outcome=refused address=127.0.0.1 mechanism=OAUTHBEARER"
-        ' reason="the token is refused (ExpiredSignatureError)"',
+        ' reason="the token is invalid (ExpiredSignatureError)"',
     ]
     stored = yaml.safe_load((tmp_path / "users.yaml").read_text())["alice"]
     secrets = [PASSWORD, GUESSED, token, forged, token.rpartition(".")[2]]

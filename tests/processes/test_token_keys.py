@@ -62,6 +62,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[DrippingServer]:
 )
 def test_answer_that_drips_in_is_given_up(server: DrippingServer, scheme: str) -> None:
     """Each byte comes within the time of a read; the connection is closed, so that the server sees an end as well."""
-    with pytest.raises(InvalidConfigError, match=r"no whole answer within 0\.3 s"):
+    with pytest.raises(InvalidConfigError, match=r"no complete response within 0\.3 s"):
         fetch_keys(f"{scheme}://127.0.0.1:{server.port}/keys", timeout_s=0.3)
     server.thread.join()

@@ -30,9 +30,7 @@ def check_settings(config: Config) -> None:
     gateway, protocol = config.gateway, config.job.kafka.get("security.protocol", "PLAINTEXT")
     problems = []
     if not protocol.startswith("SASL"):
-        problems.append(
-            f"security.protocol of the brokers is {protocol}; forwarding logins requires SASL"
-        )
+        problems.append(f"security.protocol of the brokers is {protocol}; forwarding logins requires SASL")
     others = {
         "gateway.sasl.users.location": gateway.sasl_users,
         "gateway.sasl.oauthbearer.jwks.endpoint.url": gateway.token_keys,
@@ -42,9 +40,7 @@ def check_settings(config: Config) -> None:
         f"remove {key}, because the brokers authenticate and authorize clients" for key, set_ in others.items() if set_
     ]
     wrong = [name for name in gateway.sasl_mechanisms if name not in PASSED_ON]
-    problems += [
-        f"remove {name} from gateway.sasl.enabled.mechanisms; it cannot be forwarded" for name in wrong
-    ]
+    problems += [f"remove {name} from gateway.sasl.enabled.mechanisms; it cannot be forwarded" for name in wrong]
     if problems:
         raise InvalidConfigError("gateway", [f"gateway.upstream.identity is client: {problem}" for problem in problems])
 
@@ -111,7 +107,10 @@ class ActingLogins:
         raise UpstreamUnavailableError(f"no broker is available to verify a login: {problem}")
 
     def join(self, login: PassedOnLogin, names: Iterable[Key] = ()) -> ClientRights:
-        """Return the rights of a user, which its connections share. Each must call `release_rights`. `names` are needed, too."""
+        """Return the rights of a user, which its connections share and release with `release_rights`.
+
+        `names` are queried, too.
+        """
         rights, count = self._users.get(login, (None, 0))
         if rights is None:
             rights = ClientRights(ClientBrokers(self.cluster, self.settings_of(login)), self._share_groups)
