@@ -235,12 +235,12 @@ def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog: pytest.Lo
         for _ in range(3):
             await client.offsets({P1: LATEST})
         assert len(caplog.messages) == 1
-        assert caplog.messages[0].startswith("broker 2 does not answer: ")
+        assert caplog.messages[0].startswith("broker 2 does not respond: ")
         cluster.brokers[2].is_silent = False
         while not await client.offsets({P1: LATEST}):
             pass  # each look asks the other brokers who leads, and the client tries the silent one meanwhile
         assert len(caplog.messages) == 2
-        assert caplog.messages[1].startswith("broker 2 answers again after ")
+        assert caplog.messages[1].startswith("broker 2 responds again after ")
 
     run(test)
 

@@ -188,7 +188,7 @@ def test_no_broker_answers() -> None:
     async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
         cluster = cluster_of(brokers[0])
         brokers[0].hangs = True
-        with pytest.raises(UpstreamUnavailableError, match=f"gave no metadata within {METADATA_TIMEOUT_S:g} s"):
+        with pytest.raises(UpstreamUnavailableError, match=f"returned no metadata within {METADATA_TIMEOUT_S:g} s"):
             await refresh_past(brokers[0], cluster, METADATA_TIMEOUT_S)
         brokers[0].answer_all()
         await cluster.refresh()

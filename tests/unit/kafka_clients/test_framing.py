@@ -103,7 +103,7 @@ def test_a_changed_limit_holds_for_the_next_length() -> None:
     protocol.receive(framed(bytes(20)))
     assert list(map(len, protocol.frames)) == [10, 20]
     protocol.receive(framed(bytes(21)))
-    assert protocol.errors == ["a frame of 21 bytes; allowed: up to 20"]
+    assert protocol.errors == ["frame of 21 bytes; the limit is 20"]
 
 
 class Wary(Frames):

@@ -53,7 +53,7 @@ def test_a_client_id_may_be_null() -> None:
     ids=["nothing", "cut off", "length -2", "client id cut off", "client id no UTF-8"],
 )
 def test_what_is_no_header(frame: bytes) -> None:
-    with pytest.raises(MalformedRequestError, match="no request header"):
+    with pytest.raises(MalformedRequestError, match="invalid request header"):
         read_header(view(frame))
 
 

@@ -42,7 +42,7 @@ def test_so_many_lines_of_each_message_in_a_while(clock: list[float], lines: pyt
     other("again")
     clock[0] += WINDOW_S
     garbage("b")
-    assert lines.messages == ["client a is gone (5 such lines were left out before)", "again", "client b is gone"]
+    assert lines.messages == ["client a is gone (5 such lines were suppressed before)", "again", "client b is gone"]
 
 
 def test_nobody_writes_lines_of_his_own(lines: pytest.LogCaptureFixture) -> None:

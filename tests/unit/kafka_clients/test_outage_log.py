@@ -22,7 +22,7 @@ def test_an_outage_is_a_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogC
     outage.ended()
     outage.ended()
     assert caplog.messages == [
-        "rows cannot be read, will try again: no answer",
+        "rows cannot be read; retrying: no answer",
         "rows are read again after 7.5 s",
     ]
 
@@ -33,6 +33,6 @@ def test_each_outage_has_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> N
         outage.began(problem)
         outage.ended()
     assert [line for line in caplog.messages if "cannot" in line] == [
-        "rows cannot be read, will try again: first",
-        "rows cannot be read, will try again: second",
+        "rows cannot be read; retrying: first",
+        "rows cannot be read; retrying: second",
     ]
