@@ -40,7 +40,7 @@ PASSING = (
 
 
 def error_of(code: int, message: str | None = None) -> BrokerResponseError | None:
-    """Return the exception of an error code, None for 0. `text_of` returns its text without class and number."""
+    """Return the exception of an error code, None for 0. `error_text` returns its text without class and number."""
     if code == 0:
         return None
     kind = for_code(code)

@@ -42,7 +42,7 @@ def create_topics(
 ) -> None:
     """Create the missing ones of `topics` (name -> partitions), with LogAppendTime.
 
-    `replication` is the number of replicas. WHAT_THE_CLUSTER_CAN stands for 3, or for the number of brokers if it is
+    `replication` is the number of replicas. CLUSTER_MAXIMUM stands for 3, or for the number of brokers if it is
     lower, or for the brokers' default if they reject that. Topics with three or more replicas are created with
     `min.insync.replicas` of 2, so that no response to an append depends on a single disk.
 

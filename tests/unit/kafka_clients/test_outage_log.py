@@ -1,4 +1,4 @@
-"""One line when work begins to fail, one when it succeeds again."""
+"""One log line when work starts to fail, and one when it succeeds again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sharegroup.kafka_clients.outage_log import OutageLog
 logger = logging.getLogger("work")
 
 
-def test_an_outage_is_a_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     outage = OutageLog(logger, "rows cannot be read", "rows are read again", now=lambda: now[0])
     outage.ended()
@@ -27,7 +27,7 @@ def test_an_outage_is_a_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogC
     ]
 
 
-def test_each_outage_has_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     outage = OutageLog(logger, "rows cannot be read", "rows are read again", now=lambda: 1.0)
     for problem in ("first", "second"):
         outage.began(problem)
