@@ -28,26 +28,26 @@ def _describe(case: Case) -> None:
     if code is not None:
         case.refuse(lambda response: set_error(response, code))
     else:
-        case.change(lambda response: setattr(response, "resources", _shown(response.resources, case.rights)))
+        case.change(lambda response: setattr(response, "resources", _visible(response.resources, case.rights)))
 
 
 def _create(case: Case) -> None:
     named = [(item.resource_type, item.resource_name) for item in case.body.creations]
     answer = admin.CreateAclsResponse.AclCreationResult
-    _refuse_all(case, named, "results", lambda code: answer(error_code=code, error_message=None))
+    _reject_all(case, named, "results", lambda code: answer(error_code=code, error_message=None))
 
 
 def _delete(case: Case) -> None:
     named = [(item.resource_type_filter, item.resource_name_filter) for item in case.body.filters]
     answer = admin.DeleteAclsResponse.DeleteAclsFilterResult
-    _refuse_all(
+    _reject_all(
         case, named, "filter_results", lambda code: answer(error_code=code, error_message=None, matching_acls=[])
     )
     if case.passes:
         case.change(lambda response: _hide_deleted(response, case.rights))
 
 
-def _refuse_all(case: Case, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]) -> None:
+def _reject_all(case: Case, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]) -> None:
     """Reject all entries if one is rejected. Responses have no names, so each result must keep its position."""
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.refusal(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
@@ -63,10 +63,10 @@ def _hidden(rights: Rights, resource_type: int, name: str | None) -> ErrorCode |
 
 def _hide_deleted(response: Any, rights: Rights) -> None:
     for result in response.filter_results:
-        result.matching_acls = _shown(result.matching_acls, rights)
+        result.matching_acls = _visible(result.matching_acls, rights)
 
 
-def _shown(found: list[Any], rights: Rights) -> list[Any]:
+def _visible(found: list[Any], rights: Rights) -> list[Any]:
     return [item for item in found if item.resource_type != TOPIC or rights.is_shown(item.resource_name)]
 
 

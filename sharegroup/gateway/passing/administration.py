@@ -35,18 +35,18 @@ def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], c
     code = case.rights.refusal(need)
     if code is None:
         return
-    answers = [answer(item) for item in getattr(case.body, asked)]
-    for each in answers:
+    errors = [answer(item) for item in getattr(case.body, asked)]
+    for each in errors:
         each.error_code = int(code)
-    case.refuse(lambda response: add(response, answered, answers))
+    case.refuse(lambda response: add(response, answered, errors))
 
 
 def _with_topics(need: Need, lists: TopicLists, case: Case) -> None:
     """Require one right for the whole request, and reject internal topics of the job one by one."""
     code = case.rights.refusal(need)
     if code is not None:
-        answers = lists.answers(getattr(case.body, lists.asked) or (), code)
-        case.refuse(lambda response: _refuse_with(response, code, lists.answered, answers))
+        errors = lists.answers(getattr(case.body, lists.asked) or (), code)
+        case.refuse(lambda response: _reject_with(response, code, lists.answered, errors))
     else:
         lists.take_out(case, lambda topic: case.rights.hidden(getattr(topic, lists.name)))
 
@@ -63,21 +63,21 @@ def _show_elections(response: Any, rights: Rights) -> None:
     response.replica_election_results = [result for result in results if rights.is_shown(result.topic)]
 
 
-def _refuse_with(response: Any, code: ErrorCode, answered: str, answers: list[Any]) -> None:
+def _reject_with(response: Any, code: ErrorCode, answered: str, errors: list[Any]) -> None:
     set_error(response, code)
-    add(response, answered, answers)
+    add(response, answered, errors)
 
 
 def _alter_log_dirs(case: Case) -> None:
     code = case.rights.refusal(needs.ALTER_CLUSTER)
-    answers = []
+    errors = []
     for log_dir in case.body.dirs:
-        kept, refused = split(log_dir.topics, lambda topic: code or case.rights.hidden(topic.name))
-        answers += [_MOVED_DIRS.answer(topic, why) for topic, why in refused]
-        case.keep(log_dir, "topics", kept)
-    if answers or code is not None:
+        allowed, rejected = split(log_dir.topics, lambda topic: code or case.rights.hidden(topic.name))
+        errors += [_MOVED_DIRS.answer(topic, why) for topic, why in rejected]
+        case.keep(log_dir, "topics", allowed)
+    if errors or code is not None:
         case.passes = code is None and any(log_dir.topics for log_dir in case.body.dirs)
-        case.change(lambda response: add(response, "results", answers))
+        case.change(lambda response: add(response, "results", errors))
 
 
 def _describe_log_dirs(case: Case) -> None:
@@ -107,8 +107,8 @@ def _alter_scram(case: Case) -> None:
         return
     result = admin.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
     users = dict.fromkeys(change.name for change in (*case.body.deletions, *case.body.upsertions))
-    answers = [result(user=user, error_code=int(code), error_message=None) for user in users]
-    case.refuse(lambda response: add(response, "results", answers))
+    errors = [result(user=user, error_code=int(code), error_message=None) for user in users]
+    case.refuse(lambda response: add(response, "results", errors))
 
 
 def _altered_quota(entry: Any) -> Any:

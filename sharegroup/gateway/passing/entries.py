@@ -18,17 +18,17 @@ Refusal = Callable[[Any], ErrorCode | None]
 Refused = list[tuple[Any, ErrorCode]]
 
 
-def split(items: Iterable[Any], refusal: Refusal) -> tuple[list[Any], Refused]:
+def split(items: Iterable[Any], check: Refusal) -> tuple[list[Any], Refused]:
     """Return (allowed entries, rejected entries with their error codes)."""
-    kept: list[Any] = []
-    refused: Refused = []
+    allowed: list[Any] = []
+    rejected: Refused = []
     for item in items:
-        code = refusal(item)
+        code = check(item)
         if code is None:
-            kept.append(item)
+            allowed.append(item)
         else:
-            refused.append((item, code))
-    return kept, refused
+            rejected.append((item, code))
+    return allowed, rejected
 
 
 def add(response: Any, name: str, items: list[Any]) -> None:
@@ -37,15 +37,15 @@ def add(response: Any, name: str, items: list[Any]) -> None:
 
 
 def refuse_entries(
-    case: Case, asked: str, refusal: Refusal, answered: str, answer: Callable[[Any, ErrorCode], Any]
+    case: Case, request_field: str, check: Refusal, response_field: str, make_error: Callable[[Any, ErrorCode], Any]
 ) -> None:
     """Remove the rejected entries from a list of the request, and append their errors to a list of the response."""
-    kept, refused = split(getattr(case.body, asked) or (), refusal)
-    if refused:
-        answers = [answer(item, code) for item, code in refused]
-        case.keep(case.body, asked, kept)
-        case.passes = bool(kept)  # brokers may read an empty list as "all"
-        case.change(lambda response: add(response, answered, answers))
+    allowed, rejected = split(getattr(case.body, request_field) or (), check)
+    if rejected:
+        errors = [make_error(item, code) for item, code in rejected]
+        case.keep(case.body, request_field, allowed)
+        case.passes = bool(allowed)  # brokers may read an empty list as "all"
+        case.change(lambda response: add(response, response_field, errors))
 
 
 def element(container: Any, name: str) -> Any:
@@ -85,15 +85,15 @@ class TopicLists:
     def refusal(self, case: Case, need: Need) -> Refusal:
         """Return a check that requires a right on each topic. Unknown topic ids are rejected with UNKNOWN_TOPIC_ID."""
 
-        def refuse(topic: Any) -> ErrorCode | None:
+        def check(topic: Any) -> ErrorCode | None:
             name = topic_name(topic, case.version, self.name, case.rights)
             return ErrorCode.UNKNOWN_TOPIC_ID if name is None else case.rights.refusal(need, name)
 
-        return refuse
+        return check
 
-    def take_out(self, case: Case, refusal: Refusal) -> None:
+    def take_out(self, case: Case, check: Refusal) -> None:
         """Remove the rejected topics from the request. A request without other topics is not forwarded."""
-        refuse_entries(case, self.asked, refusal, self.answered, self.answer)
+        refuse_entries(case, self.asked, check, self.answered, self.answer)
 
     def answers(self, topics: Sequence[Any], code: ErrorCode) -> list[Any]:
         """Return a response entry with the same error for each topic."""

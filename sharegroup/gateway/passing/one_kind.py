@@ -77,11 +77,11 @@ def refused(passage: Passage, header: RequestHeader, rights: Rights) -> Passage:
     return Passage(None, answer)
 
 
-def _refuse_join(case: Case) -> None:
+def _reject_join(case: Case) -> None:
     case.refuse(lambda response: set_error(response, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
 
-def _refuse_heartbeat(kind: str, case: Case) -> None:
+def _reject_heartbeat(kind: str, case: Case) -> None:
     message = f"Group {case.body.group_id} is not a {kind} group."
 
     def set_message(response: Any) -> None:
@@ -91,9 +91,9 @@ def _refuse_heartbeat(kind: str, case: Case) -> None:
     case.refuse(set_message)
 
 
-def _refuse_offsets(lists: TopicLists, case: Case) -> None:
-    answers = lists.answers(case.body.topics, ErrorCode.GROUP_ID_NOT_FOUND)
-    case.refuse(lambda response: add(response, "topics", answers))
+def _reject_offsets(lists: TopicLists, case: Case) -> None:
+    errors = lists.answers(case.body.topics, ErrorCode.GROUP_ID_NOT_FOUND)
+    case.refuse(lambda response: add(response, "topics", errors))
 
 
 def _always(_number: int) -> bool:
@@ -109,13 +109,13 @@ def _is_without_member(generation: int) -> bool:
 
 
 _CREATIONS: Final[Mapping[int, _Creation]] = {
-    JOIN_GROUP: _Creation(_refuse_join, _always),
-    CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "consumer"), _is_join, strings=2),
-    STREAMS_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "streams"), _is_join, strings=2),
-    OFFSET_COMMIT: _Creation(partial(_refuse_offsets, TopicLists(OffsetCommitResponse)), _is_without_member),
+    JOIN_GROUP: _Creation(_reject_join, _always),
+    CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_reject_heartbeat, "consumer"), _is_join, strings=2),
+    STREAMS_GROUP_HEARTBEAT: _Creation(partial(_reject_heartbeat, "streams"), _is_join, strings=2),
+    OFFSET_COMMIT: _Creation(partial(_reject_offsets, TopicLists(OffsetCommitResponse)), _is_without_member),
     # The producer's id and epoch come before the generation.
     TXN_OFFSET_COMMIT: _Creation(
-        partial(_refuse_offsets, TopicLists(TxnOffsetCommitResponse)),
+        partial(_reject_offsets, TopicLists(TxnOffsetCommitResponse)),
         _is_without_member,
         strings=2,
         group=1,

@@ -57,21 +57,21 @@ def judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) 
     case = Case(body, header.api_version, rights, is_changed=has_tagged_fields)
     rule.judge(case)
     if not case.passes:
-        return Passage(None, _answered(rule, case, header))
+        return Passage(None, _own_response(rule, case, header))
     if body is not None and case.is_changed:
         frame = _encoded(body, header, frame)
     if not case.changes:
         return Passage(frame)
-    return Passage(frame, finish=lambda response: _finished(rule, case, header, response))
+    return Passage(frame, finish=lambda response: _converted_response(rule, case, header, response))
 
 
-def _answered(rule: Rule, case: Case, header: RequestHeader) -> bytearray:
+def _own_response(rule: Rule, case: Case, header: RequestHeader) -> bytearray:
     assert rule.response is not None
     response = rule.response(version=header.api_version)
     return _changed(response, case, header)
 
 
-def _finished(rule: Rule, case: Case, header: RequestHeader, frame: memoryview) -> bytearray:
+def _converted_response(rule: Rule, case: Case, header: RequestHeader, frame: memoryview) -> bytearray:
     message: Any = rule.response
     return _changed(decode_response(message, header.api_version, frame), case, header)
 

@@ -67,13 +67,13 @@ def _produce(case: Case) -> None:
     if case.body.transactional_id is not None:
         code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
     if code is not None:
-        answers = _PRODUCED.answers(case.body.topic_data, code)
-        case.refuse(lambda response: add(response, "responses", answers))
+        errors = _PRODUCED.answers(case.body.topic_data, code)
+        case.refuse(lambda response: add(response, "responses", errors))
     else:
         _PRODUCED.take_out(case, _PRODUCED.refusal(case, needs.WRITE_TOPIC))
     if case.body.acks == 0 and case.changes:
-        refused = code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        raise RequestError(refused, "Produce with acks=0 contains records that the client may not write")
+        rejected = code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise RequestError(rejected, "Produce with acks=0 contains records that the client may not write")
 
 
 def _fetch(case: Case) -> None:
@@ -100,7 +100,7 @@ def _as_consumer(case: Case) -> None:
         case.is_changed = True
 
 
-def _topics_of_consumer(lists: TopicLists, need: Need, case: Case) -> None:
+def _check_consumer_topics(lists: TopicLists, need: Need, case: Case) -> None:
     _as_consumer(case)
     lists.take_out(case, lists.refusal(case, need))
 
@@ -112,7 +112,7 @@ def _topics(lists: TopicLists, need: Need, case: Case) -> None:
 def _by_topic(
     request: type[ApiMessage], response: type[ApiMessage], need: Need, lists: TopicLists, from_consumer: bool = False
 ) -> Rule:
-    judge = partial(_topics_of_consumer if from_consumer else _topics, lists, need)
+    judge = partial(_check_consumer_topics if from_consumer else _topics, lists, need)
     return rule(request, response, (need,), "each partition", judge)
 
 

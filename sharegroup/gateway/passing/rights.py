@@ -32,7 +32,7 @@ class Rights:
 
     def __init__(self, security: Authorization, caller: Caller, names: Names) -> None:
         self._security, self._caller, self._names = security, caller, names
-        self._refused: dict[tuple[Need, str], None] = {}
+        self._rejected: dict[tuple[Need, str], None] = {}
         #: Whether an unknown topic id was requested.
         self.misses_ids = False
 
@@ -45,7 +45,7 @@ class Rights:
         """Return the error for an operation that the caller requested, None if it is allowed. Records a denial."""
         if self.would_allow(need, name):
             return None
-        self._refused[need, name] = None
+        self._rejected[need, name] = None
         return ERRORS[need.resource]
 
     def would_allow(self, need: Need, name: str = CLUSTER_NAME) -> bool:
@@ -65,7 +65,7 @@ class Rights:
         """Return the error for an internal topic of the job, None for others. For requests that need no topic right."""
         if self._security.is_shown(topic):
             return None
-        self._refused[Need(Operation.DESCRIBE, Resource.TOPIC), topic] = None
+        self._rejected[Need(Operation.DESCRIBE, Resource.TOPIC), topic] = None
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def is_shown(self, topic: str) -> bool:
@@ -90,5 +90,5 @@ class Rights:
 
     def tell(self) -> None:
         """Report all recorded denials once, after the whole request has been authorized."""
-        for need, name in self._refused:
+        for need, name in self._rejected:
             self._security.denied(self._caller, need.operation, need.resource, name)

@@ -65,22 +65,22 @@ def _add_partitions(case: Case) -> None:
     topics = case.body.v3_and_below_topics
     code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:
-        answers = _ADDED.answers(topics, code)
+        errors = _ADDED.answers(topics, code)
     else:
-        kept, refused = split(topics, lambda topic: case.rights.refusal(needs.WRITE_TOPIC, topic.name))
-        if not refused:
+        allowed, rejected = split(topics, lambda topic: case.rights.refusal(needs.WRITE_TOPIC, topic.name))
+        if not rejected:
             return
-        answers = [_ADDED.answer(topic, why) for topic, why in refused]
-        answers += _ADDED.answers(kept, ErrorCode.OPERATION_NOT_ATTEMPTED)
-    case.refuse(lambda response: add(response, "results_by_topic_v3_and_below", answers))
+        errors = [_ADDED.answer(topic, why) for topic, why in rejected]
+        errors += _ADDED.answers(allowed, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    case.refuse(lambda response: add(response, "results_by_topic_v3_and_below", errors))
 
 
 def _commit_offsets(case: Case) -> None:
     wanted = {needs.WRITE_TRANSACTIONAL_ID: "transactional_id", needs.READ_GROUP: "group_id"}
     code = first_refusal(case, wanted)
     if code is not None:
-        answers = _COMMITTED.answers(case.body.topics, code)
-        case.refuse(lambda response: add(response, "topics", answers))
+        errors = _COMMITTED.answers(case.body.topics, code)
+        case.refuse(lambda response: add(response, "topics", errors))
     else:
         _COMMITTED.take_out(case, _COMMITTED.refusal(case, needs.READ_TOPIC))
 
@@ -99,8 +99,8 @@ def _write_markers(case: Case) -> None:
         return next((why for why in codes if why is not None), None)
 
     if code is not None:
-        answers = [answer(marker, code) for marker in case.body.markers]
-        case.refuse(lambda response: add(response, "markers", answers))
+        errors = [answer(marker, code) for marker in case.body.markers]
+        case.refuse(lambda response: add(response, "markers", errors))
     else:
         refuse_entries(case, "markers", hidden, "markers", answer)
 
