@@ -24,17 +24,18 @@ class BrokerClock:
         self._took_ms: int | None = None
         self._sampled_ms = 0
 
-    def appended(self, sent_ms: int, append_ms: int, answered_ms: int) -> None:
-        """Learn from rows sent at `sent_ms`, responded at `answered_ms` (both local) and appended at `append_ms`.
+    def appended(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
+        """Learn from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
 
-        If rows were sent several times, `sent_ms` is the first time, because the first attempt may have been appended.
+        `sent_ms` and `received_ms` are local. If rows were sent several times, `sent_ms` is the first time, because the
+        first attempt may have been appended.
         """
         if append_ms < 0:
             return  # the topic does not store append times
-        took_ms = max(0, answered_ms - sent_ms)
-        if took_ms <= self._uncertainty_ms(answered_ms) or not self._agrees(sent_ms, append_ms, answered_ms):
-            self._took_ms, self._sampled_ms = took_ms, answered_ms
-            self._offset_ms = append_ms - (sent_ms + answered_ms) // 2
+        took_ms = max(0, received_ms - sent_ms)
+        if took_ms <= self._uncertainty_ms(received_ms) or not self._agrees(sent_ms, append_ms, received_ms):
+            self._took_ms, self._sampled_ms = took_ms, received_ms
+            self._offset_ms = append_ms - (sent_ms + received_ms) // 2
 
     def now_ms(self, local_ms: int) -> int:
         """Return the brokers' time now; the local time before the first append."""
@@ -52,7 +53,7 @@ class BrokerClock:
             return float("inf")
         return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)
 
-    def _agrees(self, sent_ms: int, append_ms: int, answered_ms: int) -> bool:
+    def _agrees(self, sent_ms: int, append_ms: int, received_ms: int) -> bool:
         """Return whether the append time agrees with the current estimate."""
-        slack_ms = self._uncertainty_ms(answered_ms) / 2
-        return sent_ms - slack_ms <= append_ms - self._offset_ms <= answered_ms + slack_ms
+        slack_ms = self._uncertainty_ms(received_ms) / 2
+        return sent_ms - slack_ms <= append_ms - self._offset_ms <= received_ms + slack_ms

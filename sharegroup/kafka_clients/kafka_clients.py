@@ -202,17 +202,17 @@ class KafkaRowProducer:
         while rows:
             limit = self._too_large.get(topic)
             too_large += [row for row in rows if limit is not None and len(row.value) >= limit]
-            refused, rows = self._try([row for row in rows if limit is None or len(row.value) < limit], topic), []
-            if refused:
-                self._too_large[topic] = max(len(row.value) for row in refused)
+            rejected, rows = self._try([row for row in rows if limit is None or len(row.value) < limit], topic), []
+            if rejected:
+                self._too_large[topic] = max(len(row.value) for row in rejected)
                 self.close()
                 self._producer = self._open()
-                rows = refused
+                rows = rejected
         return too_large
 
     def _try(self, rows: Sequence[_Row], topic: str) -> list[_Row]:
         """Produce rows, and return those that failed because one of them is too large."""
-        refused: list[_Row] = []
+        rejected: list[_Row] = []
         futures = []
         try:
             for row in rows:
@@ -221,15 +221,15 @@ class KafkaRowProducer:
                     future = self._producer.send(topic, key=key.encode(), value=value, partition=partition)
                     futures.append((row, future))
                 except MessageSizeTooLargeError:
-                    refused.append(row)
+                    rejected.append(row)
             for row, future in futures:
                 try:
                     future.get()  # until the producer stops: `flush` fails if a batch is split meanwhile
                 except MessageSizeTooLargeError:
-                    refused.append(row)
+                    rejected.append(row)
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
-        return refused
+        return rejected
 
 
 def _single_responses(row: _Row) -> list[_Row]:

@@ -34,8 +34,8 @@ _PLAIN: Final = re.compile(r"[\w.,:/*@%+-]+", re.ASCII)
 #: Names of groups and users may have 32 KB, so they are truncated.
 _LONGEST = 256
 #: {(caller, operation, resource type): denied names} of the current request.
-_Refusals = dict[tuple[Caller, str, str], dict[str, None]]
-_refusals: ContextVar[_Refusals | None] = ContextVar("refusals", default=None)
+_Denials = dict[tuple[Caller, str, str], dict[str, None]]
+_denials: ContextVar[_Denials | None] = ContextVar("denials", default=None)
 
 
 def set_up_audit_log() -> None:
@@ -60,23 +60,23 @@ def login_refused(host: str, mechanism: str, claimed: str, reason: str) -> None:
 @contextmanager
 def one_request() -> Iterator[None]:
     """Collect the denials of one request, and log one line for each operation and resource type at its end."""
-    refusals: _Refusals = {}
-    token = _refusals.set(refusals)
+    denials: _Denials = {}
+    token = _denials.set(denials)
     try:
         yield
     finally:
-        _refusals.reset(token)
-        for (caller, operation, kind), names in refusals.items():
-            _write_refusal(caller, operation, kind, next(iter(names)), len(names) - 1)
+        _denials.reset(token)
+        for (caller, operation, kind), names in denials.items():
+            _write_denial(caller, operation, kind, next(iter(names)), len(names) - 1)
 
 
 def access_refused(caller: Caller, operation: str, kind: str, name: str) -> None:
     """Log that access was denied. Within `collect_denials` the line is written at its end."""
-    refusals = _refusals.get()
-    if refusals is None:
-        _write_refusal(caller, operation, kind, name, 0)
+    denials = _denials.get()
+    if denials is None:
+        _write_denial(caller, operation, kind, name, 0)
     else:
-        refusals.setdefault((caller, operation, kind), {})[name] = None
+        denials.setdefault((caller, operation, kind), {})[name] = None
 
 
 def changed(caller: Caller, kind: str, name: str, error_code: int = 0, detail: str = "") -> None:
@@ -86,7 +86,7 @@ def changed(caller: Caller, kind: str, name: str, error_code: int = 0, detail: s
     _write("change", **_by(outcome, caller), resource=f"{kind}:{name}", error=error, detail=detail)
 
 
-def _write_refusal(caller: Caller, operation: str, kind: str, name: str, others: int) -> None:
+def _write_denial(caller: Caller, operation: str, kind: str, name: str, others: int) -> None:
     rest = {"others": str(others)} if others else {}
     _write("access", **_by("refused", caller), operation=operation, resource=f"{kind}:{name}", **rest)
 

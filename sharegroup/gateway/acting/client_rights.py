@@ -142,18 +142,18 @@ class ClientRights:
     async def _query_with_retries(self, node_id: int, keys: Collection[Key]) -> None:
         """Query, and retry while a coordinator moves or a connection turns out to be closed."""
         loop = asyncio.get_running_loop()
-        asked_s = loop.time()
+        queried_s = loop.time()
         while True:
             try:
-                await self._query(node_id, keys, asked_s)
+                await self._query(node_id, keys, queried_s)
             except UpstreamUnavailableError:
-                if loop.time() - asked_s > PATIENCE_S:
+                if loop.time() - queried_s > PATIENCE_S:
                     raise
                 await asyncio.sleep(PAUSE_S)
             else:
                 return
 
-    async def _query(self, node_id: int, keys: Collection[Key], asked_s: float) -> None:
+    async def _query(self, node_id: int, keys: Collection[Key], queried_s: float) -> None:
         names: dict[Resource, list[str]] = {kind: [] for kind in Resource}
         for kind, name in keys:
             if name:
@@ -169,22 +169,22 @@ class ClientRights:
             found |= await self._transactions(node_id, names[Resource.TRANSACTIONAL_ID])
         if CLUSTER in keys:
             found[CLUSTER] = await self._cluster(node_id)
-        self._store(dict.fromkeys(keys, ()) | found, asked_s, replaces_topics=_ALL_TOPICS in keys)
+        self._store(dict.fromkeys(keys, ()) | found, queried_s, replaces_topics=_ALL_TOPICS in keys)
 
-    def _store(self, found: dict[Key, Collection[int]], asked_s: float, replaces_topics: bool) -> None:
+    def _store(self, found: dict[Key, Collection[int]], queried_s: float, replaces_topics: bool) -> None:
         """Store the result of a query, and remove old entries.
 
         A result for all topics replaces everything that was known about topics.
         """
-        oldest_s = asked_s - LAST_RESORT_S
-        kept = {
+        oldest_s = queried_s - LAST_RESORT_S
+        entries = {
             key: known
             for key, known in self._known.items()
             if known.queried_s > oldest_s and not (replaces_topics and key[0] is Resource.TOPIC)
         }
         for key, operations in found.items():
-            kept[key] = _Known(operations, float("-inf") if operations is _ABSENT else asked_s)
-        self._known = kept
+            entries[key] = _Known(operations, float("-inf") if operations is _ABSENT else queried_s)
+        self._known = entries
         self._operations = {key: known.operations for key, known in self._known.items()}
 
     # -- the queries -------------------------------------------------------------------------------------------------

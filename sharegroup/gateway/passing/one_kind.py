@@ -30,13 +30,13 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 
 @dataclass(frozen=True)
 class _Creation:
-    """An API that can create a group; `refuse` builds its rejection.
+    """An API that can create a group; `reject` builds its rejection.
 
     The request begins with `strings` strings, of which number `group` is the group id. From version `since` on, an
     int32 follows after `gap` bytes: the request creates a group only if `creates` accepts this number.
     """
 
-    refuse: Judge
+    reject: Judge
     creates: Callable[[int], bool]
     strings: int = 1
     group: int = 0
@@ -69,7 +69,7 @@ def refused(passage: Passage, header: RequestHeader, rights: Rights) -> Passage:
     Raises MalformedRequestError.
     """
     assert passage.frame is not None
-    rule = replace(RULES[header.api_key], judge=_CREATIONS[header.api_key].refuse)
+    rule = replace(RULES[header.api_key], judge=_CREATIONS[header.api_key].reject)
     answer = judge(rule, header, passage.frame, rights).answer
     assert answer is not None
     if passage.finish is not None:

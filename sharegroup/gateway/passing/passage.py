@@ -52,7 +52,7 @@ def judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) 
     has_tagged_fields = False
     if rule.request is not None:
         if header.api_key != PRODUCE and len(frame) > MAX_READ_BYTES:
-            raise MalformedRequestError(f"{rule.name} request of {len(frame)} bytes; the limit is {MAX_READ_BYTES}")
+            raise MalformedRequestError(f"{rule.name} of {len(frame)} bytes; the limit is {MAX_READ_BYTES}")
         body, has_tagged_fields = decode_untagged(rule.request, header, frame)
     case = Case(body, header.api_version, rights, is_changed=has_tagged_fields)
     rule.judge(case)

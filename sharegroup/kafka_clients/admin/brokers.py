@@ -61,7 +61,7 @@ class Brokers:
 
     def ask_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
         """Return the results of the groups, in the requested order, with one request to each coordinator."""
-        answers: dict[str, T | KafkaError] = {}
+        results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s
         waiting = list(dict.fromkeys(group_ids))
         while waiting:
@@ -70,15 +70,15 @@ class Brokers:
                 if isinstance(found, Coordinator):
                     coordinators.setdefault(found, []).append(group_id)
                 else:
-                    answers[group_id] = found
+                    results[group_id] = found
             for coordinator, ids in coordinators.items():
-                answers |= _answers(coordinator, ids, exchange)
-            waiting = [group_id for group_id in waiting if isinstance(answers[group_id], PASSING)]
+                results |= _results_of(coordinator, ids, exchange)
+            waiting = [group_id for group_id in waiting if isinstance(results[group_id], PASSING)]
             if waiting and time.monotonic() + self._backoff_s >= end:
                 break
             if waiting:
                 time.sleep(self._backoff_s)
-        return {group_id: answers[group_id] for group_id in dict.fromkeys(group_ids)}
+        return {group_id: results[group_id] for group_id in dict.fromkeys(group_ids)}
 
     def ask_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
         """Return the response without retrying."""
@@ -99,7 +99,7 @@ class Brokers:
         }
 
 
-def _answers(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
+def _results_of(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
     try:
         return exchange(coordinator, group_ids)
     except PASSING as error:

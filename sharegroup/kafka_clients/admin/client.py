@@ -190,10 +190,10 @@ class ShareGroupAdmin:
 
 
 def _all(found: Mapping[str, T | KafkaError], missing_ok: bool = False) -> dict[str, T]:
-    answers: dict[str, T] = {}
-    for group_id, answer in found.items():
-        if not isinstance(answer, KafkaError):
-            answers[group_id] = answer
-        elif not (missing_ok and isinstance(answer, GroupIdNotFoundError)):
-            raise answer
-    return answers
+    results: dict[str, T] = {}
+    for group_id, result in found.items():
+        if not isinstance(result, KafkaError):
+            results[group_id] = result
+        elif not (missing_ok and isinstance(result, GroupIdNotFoundError)):
+            raise result
+    return results

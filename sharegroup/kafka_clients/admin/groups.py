@@ -26,7 +26,7 @@ from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIden
 _TYPES_VERSION = 5
 #: The first version of LeaveGroup with a list of members.
 _MEMBERS_VERSION = 3
-_LEAVE_REFUSALS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
+_LEAVE_ERRORS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
 _NOT_ASKED_FOR = -(2**31)
 
 
@@ -89,13 +89,13 @@ def remove_members(
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Any]:
         response = brokers.ask_once(request, coordinator.node_id)
-        refusal = error_of(response.error_code, _LEAVE_REFUSALS.get(response.error_code))
-        return dict.fromkeys(ids, refusal or response.members)
+        error = error_of(response.error_code, _LEAVE_ERRORS.get(response.error_code))
+        return dict.fromkeys(ids, error or response.members)
 
-    answer = brokers.ask_coordinators([group_id], exchange)[group_id]
-    if isinstance(answer, KafkaError):
-        raise answer
-    return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in answer}
+    result = brokers.ask_coordinators([group_id], exchange)[group_id]
+    if isinstance(result, KafkaError):
+        raise result
+    return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in result}
 
 
 def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:

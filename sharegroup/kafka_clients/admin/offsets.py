@@ -24,10 +24,10 @@ def list_offsets(
     brokers: Brokers, group_ids: Collection[str], partitions: Iterable[TopicPartition] | None
 ) -> dict[str, Offsets | KafkaError]:
     """Return the offsets of each group or its error, for some partitions or (None) for all of the group's."""
-    asked = None if partitions is None else _by_topic(partitions)
+    wanted = None if partitions is None else _by_topic(partitions)
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Offsets | KafkaError]:
-        request = DescribeShareGroupOffsetsRequest(groups=[_asked(group_id, asked) for group_id in ids])
+        request = DescribeShareGroupOffsetsRequest(groups=[_request_group(group_id, wanted) for group_id in ids])
         response = brokers.ask_once(request, coordinator.node_id)
         return {group.group_id: _offsets(group) for group in response.groups}
 
@@ -90,7 +90,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _asked(group_id: str, topics: Mapping[str, list[int]] | None) -> Any:
+def _request_group(group_id: str, topics: Mapping[str, list[int]] | None) -> Any:
     kind = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     if topics is None:
         return kind(group_id=group_id, topics=None)

@@ -23,7 +23,7 @@ NEXT_BROKER_S = 0.5
 
 Address = tuple[str, int]
 MetadataCheck = Callable[[MetadataResponse], None]
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class BrokerConnections:
@@ -81,7 +81,7 @@ class BrokerConnections:
         """
         return await self.from_any(partial(self._named_metadata, names, check))
 
-    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
+    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Result]]) -> _Result:
         """Return the result of `ask` on the first metadata connection that responds.
 
         A broker that has not responded within half a second may hang, so the next one is queried as well.
@@ -90,27 +90,27 @@ class BrokerConnections:
         present = [self._addresses[node_id] for node_id in self._present]
         candidates = dict.fromkeys([*present, *self._bootstrap])
         left = sorted(candidates, key=lambda candidate: candidate != self._last_answered)
-        asked: dict[asyncio.Task[_Answer], Address] = {}
+        pending: dict[asyncio.Task[_Result], Address] = {}
         is_slow = False
         try:
-            while left or asked:
-                if left and (is_slow or not asked):
+            while left or pending:
+                if left and (is_slow or not pending):
                     address = left.pop(0)
-                    asked[quiet_task(self._answer_of(address, ask))] = address
+                    pending[quiet_task(self._query(address, ask))] = address
                 timeout_s = NEXT_BROKER_S if left else None
-                done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 is_slow = not done
                 for task in done:
-                    address = asked.pop(task)
+                    address = pending.pop(task)
                     try:
-                        answer = task.result()
+                        result = task.result()
                     except UpstreamUnavailableError as error:
                         problem = error
                     else:
-                        self._answered(address)
-                        return answer
+                        self._prefer(address)
+                        return result
         finally:
-            for task in asked:
+            for task in pending:
                 task.cancel()
         assert problem is not None
         raise problem
@@ -123,7 +123,7 @@ class BrokerConnections:
     def _connection(self, address: Address) -> KeptConnection:
         return KeptConnection(*address, self._settings)
 
-    async def _answer_of(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
+    async def _query(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Result]]) -> _Result:
         """Use a connection of its own: on others the response could wait behind a fetch that waits for records."""
         connection = self._for_metadata.get(address)
         if connection is None:
@@ -144,14 +144,14 @@ class BrokerConnections:
     ) -> MetadataResponse:
         topic = MetadataRequest.MetadataRequestTopic
         topics = [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
-        asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        answer = await connection.ask(asked, MetadataResponse)
-        check_knows_brokers(answer)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = await connection.ask(request, MetadataResponse)
+        check_knows_brokers(response)
         if check is not None:
-            check(answer)
-        return answer
+            check(response)
+        return response
 
-    def _answered(self, address: Address) -> None:
+    def _prefer(self, address: Address) -> None:
         """Query this broker first from now on, and close the connections to the others."""
         self._last_answered = address
         kept = {at: connection for at, connection in self._for_metadata.items() if at == address}
@@ -161,9 +161,9 @@ class BrokerConnections:
         self._for_metadata = kept
 
 
-def check_knows_brokers(answer: MetadataResponse) -> None:
+def check_knows_brokers(response: MetadataResponse) -> None:
     """Raise UpstreamUnavailableError for a response without brokers, which a broker sends while it starts."""
-    if not answer.brokers:
+    if not response.brokers:
         raise UpstreamUnavailableError("the broker has just started and does not know the cluster yet")
 
 

@@ -42,9 +42,9 @@ class LoginMechanisms:
 
     def look(self) -> None:
         """Reload what has changed. Blocks."""
-        for kept in (self._users, self._keys):
-            if kept is not None:
-                kept.look()
+        for reloading in (self._users, self._keys):
+            if reloading is not None:
+                reloading.look()
 
     def lacks_key(self, message: bytes) -> bool:
         """Return whether the token in a client's first OAUTHBEARER message is signed by an unknown key."""
