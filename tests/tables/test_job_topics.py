@@ -135,7 +135,7 @@ def test_configs_that_may_not_be_seen_are_warned_of(
     caplog.set_level("WARNING", job_topics.__name__)
     create(monkeypatch, Admin({"requests": {}, "responses": FIT}))
     (record,) = caplog.records
-    assert record.getMessage().startswith("the configs of topic requests cannot be seen")
+    assert record.getMessage().startswith("not allowed to describe topic requests;")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class SilentBrokers:
     def add(self, node_id: int, problem: str) -> None:
         """Treat a broker as silent until it responds."""
         if node_id not in self._attempts:
-            logger.warning("broker %d does not respond: %s", node_id, problem)
+            logger.warning("broker %d does not respond: %s", node_id, problem, extra={"broker": node_id})
             self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))
 
     def close(self) -> None:
@@ -50,7 +50,8 @@ class SilentBrokers:
         while not await self._answers(node_id):
             await asyncio.sleep(_RETRY_S)
         del self._attempts[node_id]
-        logger.warning("broker %d responds again after %.1f s", node_id, loop.time() - began)
+        duration_s = loop.time() - began
+        logger.warning("broker %d responds again after %.1f s", node_id, duration_s, extra={"broker": node_id})
 
     async def _answers(self, node_id: int) -> bool:
         try:

@@ -52,19 +52,19 @@ def ask_job(
         settings = python_properties(job.bootstrap_servers, job.kafka)
         channel = RowChannel(settings, RowTopics(*job.topics), name)
         try:
-            answer = _answer(channel, lambda: request(channel, name), name, kind, time.monotonic() + timeout_s)
+            response = _request(channel, lambda: request(channel, name), name, kind, time.monotonic() + timeout_s)
         finally:
             channel.close()
     except KafkaError as error:
         raise KafkaUnavailableError(f"could not send a request to {job.bootstrap_servers}: {error}") from error
-    if answer is None:
+    if response is None:
         raise JobNotAnsweringError(f"the job of group {group_id} did not respond within {timeout_s:g} s; is it up?")
-    if answer.error_code:
-        raise RequestError(error_code(answer.error_code), answer.error_message or f"error {answer.error_code}")
-    return answer
+    if response.error_code:
+        raise RequestError(error_code(response.error_code), response.error_message or f"error {response.error_code}")
+    return response
 
 
-def _answer(
+def _request(
     channel: RowChannel, request: Callable[[], ShareGroupRequest], name: str, kind: type[R], deadline_s: float
 ) -> R | None:
     if not channel.open():  # the job has not created its topics

@@ -63,7 +63,10 @@ class RowChannel:
                     try:
                         responses += decode_responses(message.value)
                     except ValueError as error:
-                        logger.warning("skipped an invalid response row at offset %d: %s", message.offset, error)
+                        place = {"topic": partition.topic, "partition": partition.partition, "offset": message.offset}
+                        logger.warning(
+                            "skipped an invalid response row at offset %d: %s", message.offset, error, extra=place
+                        )
         return responses
 
     def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:

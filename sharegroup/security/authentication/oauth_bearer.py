@@ -1,6 +1,6 @@
 """OAUTHBEARER (RFC 7628; in Kafka KIP-255, KIP-768): a login by a token. PURE except for `check`.
 
-As in Kafka, a rejected token is answered by the message `{"status":"invalid_token"}`. The login fails when the client
+As in Kafka, a rejected token causes the message `{"status":"invalid_token"}`. The login fails when the client
 has confirmed it.
 """
 
