@@ -1,1 +1,1 @@
-"""Clients of the brokers: rows to and from the three topics, connections on asyncio, and the admin client."""
+"""Clients of the brokers: producers and consumers of rows, asyncio connections, and the admin client."""

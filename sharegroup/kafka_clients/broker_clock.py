@@ -1,57 +1,59 @@
-"""The brokers' clock, as told by the rows that were appended. PURE: no clock, no I/O.
+"""The brokers' clock, estimated from the append times of rows. PURE: no clock, no I/O.
 
-It is what acknowledgements are judged by. A gateway whose own clock is wrong would drop what it has just been given, or
-hand out what nobody may acknowledge any more; a job would end locks early, or never. An append happened between sending
-it and its answer, so its time tells the offset, as exactly as that took. What it tells gets older: clocks drift. A time
-that cannot be true under what is known shows that one of the clocks has jumped.
+Locks and acknowledgements use this clock. A gateway with a wrong clock of its own would drop records that it just
+received, or deliver records that can no longer be acknowledged. A job would end locks early, or never.
+
+An append happens between sending a row and receiving its response. So its time gives the offset between the clocks,
+with the duration of the request as its uncertainty. The uncertainty grows over time because clocks drift. An append
+time outside the uncertainty shows that one of the clocks has jumped.
 """
 
 from __future__ import annotations
 
 from math import ceil
 
-#: What is known gets worse by this, ms for each ms: twice as fast as clocks that are kept right are slewed.
+#: Growth of the uncertainty, in ms per ms: twice the rate at which synchronised clocks are slewed.
 DRIFT = 0.001
 
 
 class BrokerClock:
-    """Tells what time it is at the brokers, from the times of appends. All times are milliseconds since the epoch;
-    `local` ones are of a clock that nobody sets."""
+    """The brokers' clock. All times are in ms since the epoch; `local` times are of a clock that is never set."""
 
     def __init__(self) -> None:
         self._offset_ms = 0
         self._took_ms: int | None = None
         self._sampled_ms = 0
 
-    def appended(self, sent_ms: int, append_ms: int, answered_ms: int) -> None:
-        """Rows that were sent at `sent_ms` and answered at `answered_ms` (both local) were appended at `append_ms`.
+    def appended(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
+        """Learn from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
 
-        Of rows that were sent more than once, `sent_ms` is of the first time: that one may have been appended.
+        `sent_ms` and `received_ms` are local. If rows were sent several times, `sent_ms` is the first time, because the
+        first attempt may have been appended.
         """
         if append_ms < 0:
-            return  # the topic does not keep the time of its appends
-        took_ms = max(0, answered_ms - sent_ms)
-        if took_ms <= self._worth_ms(answered_ms) or not self._explains(sent_ms, append_ms, answered_ms):
-            self._took_ms, self._sampled_ms = took_ms, answered_ms
-            self._offset_ms = append_ms - (sent_ms + answered_ms) // 2
+            return  # the topic does not store append times
+        took_ms = max(0, received_ms - sent_ms)
+        if took_ms <= self._uncertainty_ms(received_ms) or not self._agrees(sent_ms, append_ms, received_ms):
+            self._took_ms, self._sampled_ms = took_ms, received_ms
+            self._offset_ms = append_ms - (sent_ms + received_ms) // 2
 
     def now_ms(self, local_ms: int) -> int:
-        """The brokers' time now; the local time while nothing was appended yet."""
+        """Return the brokers' time now; the local time before the first append."""
         return local_ms + self._offset_ms
 
     def bounds_ms(self, local_ms: int) -> tuple[int, int]:
         """Return the earliest and the latest time that the brokers may have now."""
         assert self._took_ms is not None, "nothing was appended yet"
-        slack_ms = ceil(self._worth_ms(local_ms) / 2)
+        slack_ms = ceil(self._uncertainty_ms(local_ms) / 2)
         return self.now_ms(local_ms) - slack_ms, self.now_ms(local_ms) + slack_ms
 
-    def _worth_ms(self, local_ms: int) -> float:
-        """How long the append took that the offset is known by, and what has made it worse since then."""
+    def _uncertainty_ms(self, local_ms: int) -> float:
+        """Return the duration of the append that gave the offset, plus the drift since then."""
         if self._took_ms is None:
             return float("inf")
         return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)
 
-    def _explains(self, sent_ms: int, append_ms: int, answered_ms: int) -> bool:
-        """Whether the append can have happened then, by what is known."""
-        slack_ms = self._worth_ms(answered_ms) / 2
-        return sent_ms - slack_ms <= append_ms - self._offset_ms <= answered_ms + slack_ms
+    def _agrees(self, sent_ms: int, append_ms: int, received_ms: int) -> bool:
+        """Return whether the append time agrees with the current estimate."""
+        slack_ms = self._uncertainty_ms(received_ms) / 2
+        return sent_ms - slack_ms <= append_ms - self._offset_ms <= received_ms + slack_ms

@@ -9,20 +9,20 @@ from typing import Any
 from sharegroup.config.keys.client_properties import PYTHON_PROPERTIES, is_read, property_problems
 from sharegroup.errors import InvalidConfigError
 
-#: An option of a login module: name, and value in either kind of quotes or a bare word.
+#: An option of a login module: a name, and a value in single quotes, double quotes or as a bare word.
 _JAAS_OPTION = re.compile(r"""([\w$.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))""")
 _JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-#: What kafka-python's clients are made with: it names and types each setting only in its documentation.
+#: Settings of kafka-python's clients, which names and types them only in its documentation.
 ClientSettings = Mapping[str, Any]
 
 
 def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's settings for Java's properties; those that only Java's clients have are left out.
+    """Return kafka-python's settings for Java's properties. Properties that only Java's clients have are left out.
 
-    `sasl.jaas.config` gives user name and password. Raises InvalidConfigError.
+    User name and password are read from `sasl.jaas.config`. Raises InvalidConfigError.
     """
     if problems := property_problems(kafka):
         raise InvalidConfigError("Kafka client properties", problems)
@@ -35,7 +35,7 @@ def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[
 
 
 def _jaas_options(config: str) -> dict[str, str]:
-    """As Java reads them, which is by its StreamTokenizer."""
+    """Parse the options as Java does with its StreamTokenizer."""
     found = _JAAS_OPTION.findall(config)
     return {name: _JAAS_ESCAPE.sub(_unescaped, double or single or word) for name, double, single, word in found}
 

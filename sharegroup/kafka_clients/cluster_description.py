@@ -1,4 +1,4 @@
-"""Which cluster it is and which brokers it has, of brokers of any release."""
+"""The id and the brokers of a cluster, for brokers of any release."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kafka import KafkaAdminClient
 
 
 def describe_cluster(admin: KafkaAdminClient) -> dict[str, Any]:
-    """What `KafkaAdminClient.describe_cluster` says. Raises kafka-python's errors.
+    """Return the result of `KafkaAdminClient.describe_cluster`. Raises kafka-python's errors.
 
-    Where brokers have version 0 of DescribeCluster, which are those of 2.8 to 3.6, kafka-python (3.0.12) fails when it
-    has the answer: it takes a field out of it that came with version 1. There the answer to Metadata, which says the
-    same, is asked for, as kafka-python does for brokers that have no DescribeCluster.
+    Brokers of 2.8 to 3.6 have version 0 of DescribeCluster. kafka-python (3.0.12) fails to read its response, because
+    it expects a field of version 1. For these brokers, Metadata is requested, which has the same information.
+    kafka-python does the same for brokers without DescribeCluster.
     """
     try:
         found: dict[str, Any] = admin.describe_cluster()

@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups, for groups that have no members."""
+"""Committed offsets of consumer groups that have no members."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kafka.structs import OffsetAndMetadata
 
 
 class GroupOffsets:
-    """Commits offsets, by kafka-python's `settings`; connects at the first commit."""
+    """Commits offsets, with kafka-python's `settings`. Connects at the first commit."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
         self._admin: KafkaAdminClient | None = None
 
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], str]:
-        """Commit {(topic, partition): offset}; what was refused, with the name of its error. Raises KafkaError."""
+        """Commit {(topic, partition): offset}. Return the rejected ones with their error names. Raises KafkaError."""
         if self._admin is None:
             self._admin = KafkaAdminClient(**self._settings)
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, "", -1) for where, offset in offsets.items()}

@@ -1,15 +1,15 @@
-"""The job's clock: the brokers' time, as the job's own appends tell it, carried on by a clock that nobody sets.
+"""The job's clock: the brokers' time, estimated from the job's own appends and continued by a clock that is never set.
 
-Times that decide something (when locks and sessions end, how long a request has waited, which days of a table are old)
-are compared with the append times of rows, so they must be the brokers'. The wall clocks of the driver and of the
-executors are not used: they may be wrong by any amount, and may be set at any time.
+Several decisions compare times with the append times of rows: when locks and sessions end, how long a request has
+waited, which days of a table are old. So these times must be the brokers'. The wall clocks of the driver and the
+executors are not used, because they may be wrong by any amount and may be set at any time.
 
-Brokers may disagree. The job does not ask which of them is right:
+The clocks of brokers may differ, and the job does not decide which of them is right:
 
     latest    the time of the broker that is ahead of the others. Locks and sessions start at it.
     earliest  the time of the broker that is behind the others. Locks and sessions end by it.
 
-So no lock ends early by any broker's clock, and one lasts longer by as much as the brokers' clocks differ.
+So no lock ends early by any broker's clock, and a lock lasts longer by the difference between the brokers' clocks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import NamedTuple
 from sharegroup.kafka_clients.broker_clock import DRIFT, BrokerClock
 from sharegroup.kafka_clients.steady_time import steady_ms
 
-#: Partitions that the job appended to longer ago than this, compared with the newest append, are left out: what they
-#: tell is no longer exact.
+#: Partitions whose last append is older than this, compared with the newest append, are ignored, because their
+#: estimates are no longer exact.
 FRESH_MS = 300_000
 #: How often a job that has work appends to each partition of its request topics, in ms.
 PROBE_MS = 60_000
 
-#: A partition of one of the job's topics; all appends to it are timed by its leader.
+#: A partition of one of the job's topics. Its leader sets the time of all appends to it.
 Place = tuple[str, int]
 
 
@@ -45,18 +45,20 @@ class ClockReading(NamedTuple):
     earliest_ms: int
 
     def earliest_at(self, steady_ms: int) -> int:
-        """Return a time that no broker was behind at `steady_ms`: the longer ago the reading is, the more is taken
-        off, because clocks drift."""
+        """Return a time that no broker was behind at `steady_ms`.
+
+        The drift of clocks is subtracted in proportion to the age of the reading.
+        """
         passed_ms = steady_ms - self.steady_ms
         return self.earliest_ms + passed_ms - int(DRIFT * abs(passed_ms))
 
 
 class ClockUnknownError(Exception):
-    """The brokers' time was asked for before anything was appended."""
+    """The brokers' time was requested before anything was appended."""
 
 
 class JobClock:
-    """Learns from appends and tells the time. Threads of the producer and of the query may use it at the same time.
+    """The brokers' time, learned from appends. Thread-safe: the producer's and the query's threads use it.
 
     `local_ms` is the steady clock.
     """
@@ -64,14 +66,14 @@ class JobClock:
     def __init__(self, local_ms: Callable[[], int] = steady_ms) -> None:
         self.local_ms = local_ms
         self._clocks: dict[Place, BrokerClock] = {}
-        self._heard_ms: dict[Place, int] = {}
+        self._learned_ms: dict[Place, int] = {}
         self._probed_ms: int | None = None
         self._lock = threading.Lock()
 
     def appended(self, place: Place, sent_ms: int, append_ms: int) -> None:
-        """Take in that a row which was sent at `sent_ms` (local) was appended at `append_ms`, as is known just now."""
+        """Learn from a row sent at `sent_ms` (local) and appended at `append_ms`, whose response has just arrived."""
         with self._lock:
-            now_ms = self._heard_ms[place] = self.local_ms()
+            now_ms = self._learned_ms[place] = self.local_ms()
             self._clocks.setdefault(place, BrokerClock()).appended(sent_ms, append_ms, now_ms)
 
     def now(self) -> BrokersTime:
@@ -84,17 +86,17 @@ class JobClock:
         return ClockReading(local_ms, self._at(local_ms).earliest_ms)
 
     def is_probe_due(self) -> bool:
-        """Return whether the leaders of the request topics have to be asked for their time again."""
+        """Return whether the leaders of the request topics must be probed again."""
         return self._probed_ms is None or self.local_ms() - self._probed_ms >= PROBE_MS
 
     def probes(self) -> None:
-        """Note that they are asked now."""
+        """Record that the leaders are being probed now."""
         self._probed_ms = self.local_ms()
 
     def _at(self, local_ms: int) -> BrokersTime:
         with self._lock:
-            newest_ms = max(self._heard_ms.values(), default=0)
-            fresh = [place for place, heard_ms in self._heard_ms.items() if newest_ms - heard_ms <= FRESH_MS]
+            newest_ms = max(self._learned_ms.values(), default=0)
+            fresh = [place for place, learned_ms in self._learned_ms.items() if newest_ms - learned_ms <= FRESH_MS]
             bounds = [self._clocks[place].bounds_ms(local_ms) for place in fresh]
         if not bounds:
             raise ClockUnknownError("nothing was appended yet")

@@ -1,4 +1,4 @@
-"""What kafka-python writes to a process's log."""
+"""Filters for the log lines of kafka-python."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
-#: The loggers of kafka-python that write a line for each attempt while brokers are away.
+#: The loggers of kafka-python that write a line for each attempt while brokers are unavailable.
 OUTAGE_LOGGERS = ("kafka.net.transport", "kafka.net.connection", "kafka.net.manager", "kafka.producer.sender")
-#: An outage has ended when none of them has written for so long.
+#: An outage has ended when none of these loggers has written for this time.
 QUIET_S = 10.0
 
 
-def _later(pause_s: float, call: Callable[[], None]) -> None:
+def _call_later(pause_s: float, call: Callable[[], None]) -> None:
     timer = threading.Timer(pause_s, call)
     timer.daemon = True
     timer.start()
 
 
 class OneLinePerOutage(logging.Filter):
-    """For the loggers of kafka-python's connections: an outage is one line when it begins and one when it has ended.
+    """Reduces an outage to one line at its start and one after its end, for the loggers of kafka-python's connections.
 
-    The clients do not log that brokers are back, so an outage has ended when nothing was logged for `quiet_s`. Lines
-    with a stack trace and those about logins are no outage and always written.
+    The clients do not log that brokers are available again, so an outage has ended when nothing was logged for
+    `quiet_s`. Lines with a stack trace and lines about logins are always written.
     """
 
     def __init__(
         self,
         quiet_s: float = QUIET_S,
         now: Callable[[], float] = time.monotonic,
-        later: Callable[[float, Callable[[], None]], None] = _later,
+        later: Callable[[float, Callable[[], None]], None] = _call_later,
     ) -> None:
         super().__init__()
         self._quiet_s, self._now, self._later = quiet_s, now, later
@@ -42,7 +42,7 @@ class OneLinePerOutage(logging.Filter):
         self._left_out = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """logging's: whether the record is written."""
+        """Return whether the record is written. Called by logging."""
         if record.exc_info or record.levelno < logging.WARNING or "sasl" in record.getMessage().lower():
             return True
         with self._lock:
@@ -51,40 +51,40 @@ class OneLinePerOutage(logging.Filter):
                 self._left_out += 1
                 return False
             self._began_s, self._left_out = self._last_s, 0
-        self._later(self._quiet_s, self._look)
+        self._later(self._quiet_s, self._check_end)
         return True
 
-    def _look(self) -> None:
+    def _check_end(self) -> None:
         with self._lock:
             rest_s = self._last_s + self._quiet_s - self._now()
             began_s, last_s, left_out = self._began_s, self._last_s, self._left_out
             if rest_s <= 0:
                 self._began_s = None
         if rest_s > 0:
-            self._later(rest_s, self._look)
+            self._later(rest_s, self._check_end)
         elif left_out and began_s is not None:
             logger.warning(
-                "Kafka's clients logged no error for %g s: the outage took %.1f s, and %d more lines were left out",
+                "Kafka's clients logged no error for %g s: the outage took %.1f s; %d lines were suppressed",
                 self._quiet_s,
                 last_s - began_s,
                 left_out,
             )
 
 
-#: One for all clients of the process.
+#: One filter for all clients of the process.
 _OUTAGES = OneLinePerOutage()
 
 
 class OneLineNetworkErrors(logging.Filter):
-    """For the loggers of kafka-python's connections: one that breaks is a line, not a stack trace.
+    """Removes the stack trace of a broken connection, for the loggers of kafka-python's connections.
 
-    A broker that is stopped resets connections or closes them, as it happens, and a socket that is closed meanwhile has
-    no descriptor to wait for any more; only these are logged with a trace. Where this process has closed a connection
-    on purpose just as there was something to read, there is no socket at all, and nothing to tell.
+    A broker that stops resets or closes its connections, and a socket that is closed meanwhile has no descriptor to
+    wait for. Only these errors are logged with a trace. If this process closed the connection itself, there is no
+    socket, and the line is dropped.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """logging's: whether the record is written."""
+        """Return whether the record is written. Called by logging."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, AttributeError) and isinstance(record.args, tuple) and _is_closed(*record.args[:1]):
             return False
@@ -96,24 +96,24 @@ class OneLineNetworkErrors(logging.Filter):
 
 
 class NoCancelledRefreshes(logging.Filter):
-    """For kafka-python's metadata: a refresh that ends because this process has closed the client is no error.
+    """Drops the error of a metadata refresh that ends because this process has closed the client.
 
-    It waits at the broker behind the fetch that the client has sent before, so this happens at many closes.
+    This is frequent: the refresh waits at the broker behind the client's previous fetch.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """logging's: whether the record is written."""
+        """Return whether the record is written. Called by logging."""
         return not any(type(value).__name__ == "Cancelled" for value in record.args or ())
 
 
 def _is_closed(transport: object = None) -> bool:
-    """Of kafka-python's transport, without loading kafka-python for a command that needs none."""
+    """Check kafka-python's transport without importing kafka-python, which some commands do not need."""
     is_closing = getattr(transport, "is_closing", None)
     return callable(is_closing) and bool(is_closing())
 
 
 def set_up_kafka_client_log(level: int) -> None:
-    """Once in a process, beside `logging.basicConfig`: kafka-python's lines from `level` on."""
+    """Write kafka-python's lines from `level` on. Call it once per process, with `logging.basicConfig`."""
     logging.getLogger("kafka").setLevel(level)
     for name in ("kafka.net.transport", "kafka.net.selector"):
         of_client = logging.getLogger(name)
@@ -123,4 +123,4 @@ def set_up_kafka_client_log(level: int) -> None:
     if not any(isinstance(present, NoCancelledRefreshes) for present in of_metadata.filters):
         of_metadata.addFilter(NoCancelledRefreshes())
     for name in OUTAGE_LOGGERS:
-        logging.getLogger(name).addFilter(_OUTAGES)  # once: logging compares
+        logging.getLogger(name).addFilter(_OUTAGES)  # no effect if it was added before

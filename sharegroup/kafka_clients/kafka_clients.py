@@ -1,4 +1,4 @@
-"""Kafka clients from the job's `kafka` properties, which have Java's names."""
+"""Kafka clients configured by the job's `kafka` properties, which have Java's names."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from sharegroup.protocol.rows.response_rows import without_content
 
 logger = logging.getLogger(__name__)
 
-#: How much of a name that may be long is logged.
-_NAMED = 100
-#: How long a broker may take to answer, in ms. By Kafka's default of 30 s all groups would wait for a leader that is
-#: paused or cut off, although the brokers elect another one after a few seconds.
+#: Length to which names are truncated in log lines.
+_SHOWN = 100
+#: Timeout of a request, in ms. With Kafka's default of 30 s, all groups would wait for a leader that is paused or cut
+#: off, although the brokers elect another one after a few seconds.
 _REQUEST_TIMEOUT_MS = 3_000
-#: How long a call of Spark's admin client may take, in ms, and how often Spark tries it again. A call that waits for a
-#: leader which goes away is bound to that broker until this time is over: by Kafka's default up to 60 s, while another
-#: broker leads. It is longer than brokers take to elect a leader, for which a task may wait.
+#: Timeout of a call of Spark's admin client, in ms, and the number and pause of Spark's retries. A call that waits for
+#: a failed leader stays bound to it until this timeout, up to 60 s by Kafka's default, while another broker leads. The
+#: timeout is longer than a leader election, which a task may have to wait for.
 _CALL_TIMEOUT_MS, _CALL_ATTEMPTS, _CALL_PAUSE_MS = 8_000, 20, 100
-#: The timestamp of a probe as it is sent. Its leader puts its own time there; where a topic keeps the sender's
-#: timestamps, this one says so.
-_NOT_A_BROKERS_TIME = 1
-#: For a producer's unsent rows, when it is closed.
+#: The timestamp with which probes are sent. The leader replaces it by its own time. If it is found unchanged, the topic
+#: keeps the timestamps of its producers.
+_PROBE_TIMESTAMP = 1
+#: Time to send the producer's remaining rows when it is closed.
 _CLOSE_TIMEOUT_S = 1
 
 
 class _Row(NamedTuple):
-    """A row to be produced; `partition` is None where the key chooses it."""
+    """A row to produce; if `partition` is None, the key determines it."""
 
     key: str
     value: bytes
@@ -45,22 +45,21 @@ class _Row(NamedTuple):
 
 
 class KafkaUnavailableError(ShareGroupError):
-    """The brokers did not do what was asked in time; the cause is kept."""
+    """The brokers did not carry out a request in time; the cause is attached."""
 
 
 class NotTimedByBrokersError(ShareGroupError):
-    """A request topic does not have the brokers' time as the time of its rows."""
+    """A request topic does not store the brokers' time as the timestamp of its rows."""
 
 
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Options of Spark's Kafka reader for the same properties.
+    """Return options of Spark's Kafka reader for the same properties.
 
-    After each poll Spark asks for the log's ends on the same connection, where the broker lets it wait behind the fetch
-    that the poll has sent ahead: half a second at Kafka's default of fetch.max.wait.ms, in each task that has read all
-    there is. Spark only polls for records that are there, so a fetch never has to wait.
+    After each poll Spark requests the log's ends on the same connection, where this request waits behind the poll's
+    next fetch: half a second at Kafka's default of fetch.max.wait.ms, in each task that has read everything. Spark
+    polls only for records that exist, so fetches never need to wait.
 
-    A call for log offsets is given up after 8 s, or after `request.timeout.ms` where that is longer, and tried again by
-    a new client.
+    A call for log offsets ends after 8 s, or after `request.timeout.ms` if that is longer, and a new client retries it.
     """
     timeouts = dict.fromkeys(("request.timeout.ms", "socket.connection.setup.timeout.ms"), str(_REQUEST_TIMEOUT_MS))
     options = {"fetch.max.wait.ms": "1", **timeouts, **kafka, "bootstrap.servers": bootstrap_servers}
@@ -70,72 +69,77 @@ def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str,
 
 
 class KafkaRowProducer:
-    """Produces rows to the job's topics and waits until the broker has them (acks=all, idempotent).
+    """Produces rows to the job's topics and waits until the brokers have stored them (acks=all, idempotent).
 
-    Making one raises KafkaUnavailableError.
+    The constructor raises KafkaUnavailableError.
     """
 
     def __init__(
         self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str, clock: JobClock | None = None
     ) -> None:
-        """`clock` learns the brokers' time from probes."""
+        """Create the producer; `clock` learns the brokers' time from probes."""
         self._settings, self._clock = settings, clock or JobClock()
         self._producer = self._open()
         self._responses_topic = responses_topic
         self._requests_topic = requests_topic
-        #: From this size on a topic's rows have turned out to be too large.
+        #: {topic: size from which its rows have been too large}
         self._too_large: dict[str, int] = {}
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Produce rows for everybody, then requests to the other query, then responses keyed by `reply_to`.
+        """Produce broadcast rows, then requests to the other query, then responses keyed by `reply_to`.
 
-        Each kind is durable before the next is sent, and all when it returns. What everybody is told, as that a member
-        has left, is in the topic before the request that gives its records to others. A release that a re-joining
-        member caused is in its topic before the member hears that it joined. Responses that nobody waits for (no
-        `reply_to`) are left out. Raises KafkaUnavailableError.
+        Each kind is durable before the next one is sent, and all are when this returns. So a broadcast, such as a
+        member's departure, is in the topic before the request that gives the member's records to others. A release
+        caused by a re-joining member is in its topic before the member receives its response. Responses without
+        `reply_to` are not sent. Raises KafkaUnavailableError.
 
-        A row that is too large for Kafka would fail for ever, at each start: it is durable as a part of its batch. In
-        place of such a response goes an error; what a fetch acquired comes back by its locks.
+        A row that is too large for Kafka would fail again at each start, because it is durable as part of its batch.
+        Such a response is replaced by an error; records that a fetch acquired are released when their locks expire.
         """
         answers = [_Row(key, value) for key, value in records_of(responses)]
         self._broadcast([row for row in answers if row.key == EVERYBODY])
         for key, value, _ in self._produce(
             self._requests_topic, [_Row(key, value.encode()) for key, value in requests]
         ):
-            logger.error("a request of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
+            logger.error("dropped a request of %d bytes for %s: too large for Kafka", len(value), key[:_SHOWN])
         answers = [row for row in answers if row.key != EVERYBODY]
         too_large = self._produce(self._responses_topic, answers)
         if any(row.key.endswith(LISTS) for row in too_large):
-            too_large = self._produce(self._responses_topic, [each for row in too_large for each in _apart(row)])
+            too_large = self._produce(
+                self._responses_topic, [each for row in too_large for each in _single_responses(row)]
+            )
         errors = [_error_row(row) for row in too_large]
         for key, value, _ in self._produce(self._responses_topic, errors):
-            logger.error("an error of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
+            logger.error("dropped an error of %d bytes to %s: too large for Kafka", len(value), key[:_SHOWN])
 
     def announce_leader(self) -> None:
-        """Tell all who read responses that a job begins to serve share-partitions. Raises KafkaUnavailableError."""
+        """Announce to all readers of responses that a job begins to serve share-partitions.
+
+        Raises KafkaUnavailableError.
+        """
         self._broadcast([_Row(EVERYBODY, encode_broadcast(NewLeaderBroadcast()))])
 
     def send_probe(self, topic: str) -> None:
-        """Append a probe (`protocol.rows.probe`) to each partition of a request topic: their leaders tell the time.
+        """Append a probe (`protocol.rows.probe`) to each partition of a request topic, to learn the leaders' times.
 
         Raises KafkaUnavailableError, NotTimedByBrokersError.
         """
         try:
             for probe in self._send_probes(topic):
-                if probe.get().timestamp == _NOT_A_BROKERS_TIME:
+                if probe.get().timestamp == _PROBE_TIMESTAMP:
                     raise NotTimedByBrokersError(
-                        f"topic {topic} keeps the timestamps of its producers, by whose clocks locks would end: set "
-                        "message.timestamp.type=LogAppendTime"
+                        f"topic {topic} keeps the timestamps of its producers, whose clocks would decide when locks "
+                        "end: set message.timestamp.type=LogAppendTime"
                     )
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
     def refresh_clock(self, topic: str) -> None:
-        """The same without waiting: a leader that does not answer delays nobody, and tells no time."""
+        """Send probes without waiting for them: a leader that does not respond causes no delay."""
         try:
             self._send_probes(topic)
         except (KafkaError, KafkaUnavailableError) as error:
-            logger.debug("no probe can be appended to %s: %s", topic, error)
+            logger.debug("could not append a probe to topic %s: %s", topic, error)
 
     def _send_probes(self, topic: str) -> list[Any]:
         probes = []
@@ -143,24 +147,24 @@ class KafkaRowProducer:
         for partition in sorted(self._partitions(topic)):
             sent_ms = self._clock.local_ms()
             probe = self._producer.send(
-                topic, key=b"", value=PROBE.encode(), partition=partition, timestamp_ms=_NOT_A_BROKERS_TIME
+                topic, key=b"", value=PROBE.encode(), partition=partition, timestamp_ms=_PROBE_TIMESTAMP
             )
-            probes.append(probe.add_callback(functools.partial(self._tell_time, sent_ms)))
+            probes.append(probe.add_callback(functools.partial(self._learn_time, sent_ms)))
         return probes
 
-    def _tell_time(self, sent_ms: int, appended: Any) -> None:
-        """Take the time of a probe's append, if the topic has LogAppendTime; `appended` is kafka-python's metadata."""
-        if appended.timestamp != _NOT_A_BROKERS_TIME:
+    def _learn_time(self, sent_ms: int, appended: Any) -> None:
+        """Learn the time of a probe's append if the topic has LogAppendTime; `appended` is kafka-python's metadata."""
+        if appended.timestamp != _PROBE_TIMESTAMP:
             self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
-        """Produce rows to every partition of the response topic: whoever reads it may read only one of them."""
+        """Produce rows to every partition of the response topic, because a reader may read only one of them."""
         if not rows:
             return
         partitions = sorted(self._partitions(self._responses_topic))
         everywhere = [row._replace(partition=partition) for row in rows for partition in partitions]
         for _, value, partition in self._produce(self._responses_topic, everywhere):
-            logger.error("a row of %d bytes for everybody is too large for partition %d", len(value), partition)
+            logger.error("a broadcast row of %d bytes is too large for partition %d", len(value), partition)
 
     def _partitions(self, topic: str) -> Collection[int]:
         try:
@@ -172,11 +176,11 @@ class KafkaRowProducer:
     def close(self) -> None:
         """Close the connections.
 
-        Rows that `send` gave up are dropped here. The next run of the batch sends them again, or the next leader does.
+        Rows that `send` failed to produce are dropped. The next run of the batch, or the next leader, sends them again.
         """
         try:
             self._producer.close(timeout=_CLOSE_TIMEOUT_S)
-        except KafkaError:  # it gives up at unsent rows, and leaves its thread and its connections behind
+        except KafkaError:  # kafka-python stops at unsent rows, and leaves its thread and connections open
             self._producer._sender.force_close()
 
     def _open(self) -> KafkaProducer:
@@ -189,26 +193,26 @@ class KafkaRowProducer:
             raise KafkaUnavailableError(f"cannot connect to Kafka: {error}") from error
 
     def _produce(self, topic: str, rows: Sequence[_Row]) -> list[_Row]:
-        """Produce rows, and return those that are too large, for the client or for the broker.
+        """Produce rows, and return those that are too large for the client or the broker.
 
-        The broker's refusal ends kafka-python's producer: all rows that were still to be sent fail with the one that
-        was refused. The largest of them must be it.
+        kafka-python's producer ends when the broker rejects a row: all rows that are not sent yet fail with it. The
+        rejected row must be the largest of them.
         """
         too_large: list[_Row] = []
         while rows:
             limit = self._too_large.get(topic)
             too_large += [row for row in rows if limit is not None and len(row.value) >= limit]
-            refused, rows = self._try([row for row in rows if limit is None or len(row.value) < limit], topic), []
-            if refused:
-                self._too_large[topic] = max(len(row.value) for row in refused)
+            rejected, rows = self._try([row for row in rows if limit is None or len(row.value) < limit], topic), []
+            if rejected:
+                self._too_large[topic] = max(len(row.value) for row in rejected)
                 self.close()
                 self._producer = self._open()
-                rows = refused
+                rows = rejected
         return too_large
 
     def _try(self, rows: Sequence[_Row], topic: str) -> list[_Row]:
-        """Produce rows, and return those that failed as there was one too large."""
-        refused: list[_Row] = []
+        """Produce rows, and return those that failed because one of them is too large."""
+        rejected: list[_Row] = []
         futures = []
         try:
             for row in rows:
@@ -217,32 +221,32 @@ class KafkaRowProducer:
                     future = self._producer.send(topic, key=key.encode(), value=value, partition=partition)
                     futures.append((row, future))
                 except MessageSizeTooLargeError:
-                    refused.append(row)
+                    rejected.append(row)
             for row, future in futures:
                 try:
-                    future.get()  # until the producer gives up: `flush` fails when a batch is split meanwhile
+                    future.get()  # until the producer stops: `flush` fails if a batch is split meanwhile
                 except MessageSizeTooLargeError:
-                    refused.append(row)
+                    rejected.append(row)
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
-        return refused
+        return rejected
 
 
-def _apart(row: _Row) -> list[_Row]:
-    """A record for each of the responses."""
+def _single_responses(row: _Row) -> list[_Row]:
+    """Return a record for each of the responses."""
     return [_Row(*as_record(response)) for response in rows_of(row.value)]
 
 
 def _error_row(row: _Row) -> _Row:
-    """What is sent in place of a response that is too large."""
+    """Return the error that replaces a response that is too large."""
     (response,) = rows_of(row.value)
     message = f"The request was handled, but its response of {len(row.value)} bytes is too large for Kafka."
-    logger.error("response %s to %s: %s", response["id"][:_NAMED], response["reply_to"][:_NAMED], message)
+    logger.error("response %s to %s: %s", response["id"][:_SHOWN], response["reply_to"][:_SHOWN], message)
     return _Row(*as_record(without_content(response, ErrorCode.UNKNOWN_SERVER_ERROR, message)))
 
 
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:
-    """A consumer without a group, for looking at offsets; `read_committed` makes the end the last stable offset."""
+    """Return a consumer without a group, to read offsets. With `read_committed` the end is the last stable offset."""
     isolation = "read_committed" if read_committed else "read_uncommitted"
     settings = {"request_timeout_ms": _REQUEST_TIMEOUT_MS, **settings}
     return KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, isolation_level=isolation, **more)

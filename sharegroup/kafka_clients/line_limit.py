@@ -1,4 +1,4 @@
-"""A log that clients cannot fill, nor write lines of their own into."""
+"""A limit for log lines, so that clients can neither fill the log nor forge lines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ LINES, WINDOW_S = 10, 10.0
 
 
 class LineLimit(logging.Filter):
-    """For a log handler: at most `lines` lines of each message in `window_s`, whatever the values in it.
+    """A filter that writes at most `lines` lines of each message in `window_s`, regardless of their values.
 
-    The first line of the next window tells how many were left out. Line ends and the like, which come from outside if
-    they come at all, are escaped. Messages are told apart by the code's own texts, so that there are few of them.
+    The first line of the next window has the number of suppressed lines. Control characters such as line ends are
+    escaped, because they can only come from outside. Messages are distinguished by their format strings, whose number
+    is limited.
     """
 
     def __init__(
@@ -24,7 +25,7 @@ class LineLimit(logging.Filter):
         self._windows: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """logging's: whether the record is written."""
+        """Return whether the record is written. Called by logging."""
         now, place = self._now(), (record.pathname, record.lineno, str(record.msg) if record.args else "")
         start, count = self._windows.get(place, (float("-inf"), 0))
         is_new = now - start >= self._window_s
@@ -35,6 +36,6 @@ class LineLimit(logging.Filter):
         if not text.isprintable():
             text = text.encode("unicode_escape").decode("ascii")
         left_out = count - self._lines if is_new else 0
-        record.msg = f"{text} ({left_out} such lines were left out before)" if left_out > 0 else text
+        record.msg = f"{text} ({left_out} such lines were suppressed before)" if left_out > 0 else text
         record.args = ()
         return True

@@ -1,4 +1,4 @@
-"""Records of a log, read without taking them from anybody."""
+"""Records of a log, read without acquiring them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _POLL_MS = 200
 def read_records(
     settings: ClientSettings, key: TopicPartition, start: int | None, limit: int, timeout_ms: int
 ) -> list[Any]:
-    """Up to `limit` records, kafka-python's, from an offset (None: 0) within the log to its present end.
+    """Return up to `limit` records of kafka-python, from an offset within the log (None: 0) to its current end.
 
-    Raises KafkaTimeoutError, and what else kafka-python's KafkaError is.
+    Raises KafkaTimeoutError and other errors of kafka-python.
     """
     consumer = KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, max_poll_records=limit)
     deadline = time.monotonic() + timeout_ms / 1000
@@ -29,7 +29,7 @@ def read_records(
         found: list[Any] = []
         while len(found) < limit and consumer.position(key) < end:
             if time.monotonic() > deadline:
-                raise KafkaTimeoutError(f"{key.topic}-{key.partition} was not read within {timeout_ms} ms")
+                raise KafkaTimeoutError(f"{key.topic}-{key.partition}: records were not read within {timeout_ms} ms")
             found += consumer.poll(timeout_ms=_POLL_MS).get(key, [])
         return found[:limit]
     finally:

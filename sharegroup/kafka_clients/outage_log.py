@@ -1,4 +1,4 @@
-"""Log lines of work that fails and is tried again, however often."""
+"""Log lines for work that fails and is retried."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 class OutageLog:
-    """Writes one line when work begins to fail, and one with the duration when it succeeds again.
+    """Writes one line when work starts to fail, and one with the duration when it succeeds again.
 
-    `failure` and `recovery` are the two lines' texts: "rows cannot be read", "rows are read again".
+    `failure` and `recovery` are the texts of the lines, such as "polling failed" and "polling succeeded again".
     """
 
     def __init__(
@@ -20,13 +20,13 @@ class OutageLog:
         self._began_s: float | None = None
 
     def began(self, problem: object) -> None:
-        """An attempt failed."""
+        """Report a failed attempt."""
         if self._began_s is None:
             self._began_s = self._now()
-            self._logger.warning("%s, will try again: %s", self._failure, problem)
+            self._logger.warning("%s; retrying: %s", self._failure, problem)
 
     def ended(self) -> None:
-        """An attempt succeeded."""
+        """Report a successful attempt."""
         if self._began_s is not None:
             self._logger.warning("%s after %.1f s", self._recovery, self._now() - self._began_s)
             self._began_s = None

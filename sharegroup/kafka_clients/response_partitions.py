@@ -1,10 +1,9 @@
-"""Which partitions of the response topic a reader reads: the one that its key is in, also when the topic grows.
+"""The partitions of the response topic that a reader reads, also when partitions are added.
 
-The writers choose a row's partition by its key and by the number of partitions that they know. An administrator may
-give the topic more partitions at any time, and each client learns of it at a time of its own, within `METADATA_AGE_MS`.
-So from then on a reader reads the new partition of its key, from the time of the growth on, and goes on with the
-previous one, where writers that do not know yet still put its responses. A row that is in both is read twice, as any
-response may be.
+Writers choose a row's partition from its key and the number of partitions that they know. An administrator may add
+partitions at any time, and each client notices it at a different time, within `METADATA_AGE_MS`. A reader then also
+reads the new partition of its key, from the time of the change on. It continues with the previous partition, because
+writers that have not noticed the change still use it. A row that is in both is read twice, as any response may be.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from sharegroup.kafka_clients.client_settings import ClientSettings
 
 logger = logging.getLogger(__name__)
 
-#: How old the number of partitions may be that a client of the job's topics works with, in ms.
+#: Maximum age of the number of partitions that clients of the job's topics use, in ms.
 METADATA_AGE_MS = 5_000
-#: A new partition is read from so long before the latest row that was read while the topic had not grown, in ms: the
-#: clients' metadata is old, and the clocks of two brokers differ.
+#: How far before the last row that was read from the unchanged topic a new partition is read, in ms. It covers old
+#: metadata of the clients and different clocks of brokers.
 _MARGIN_MS = 60_000
 
 
 def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
-    """A consumer of response rows, which has no partition yet. Raises KafkaError."""
+    """Return a consumer of response rows without partitions. Raises KafkaError."""
     settings = {"metadata_max_age_ms": METADATA_AGE_MS, **settings}
     return KafkaConsumer(
         **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
@@ -36,14 +35,14 @@ def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Kafka's default partitioner puts a key, by the number of partitions that the topic has now."""
+    """Return the partition that Kafka's default partitioner chooses for a key."""
     return int((murmur2(key) & 0x7FFFFFFF) % partitions)
 
 
 class ResponsePartitions:
-    """Assigns a consumer the partitions of one key. All methods raise KafkaError.
+    """Assigns the partitions of one key to a consumer. All methods raise KafkaError.
 
-    `positions` are the next offsets of the partitions that it reads, kept for the next consumer. `choose` is the
+    `positions` are the next offsets of these partitions, which the next consumer continues from. `choose` is the
     partitioner.
     """
 
@@ -54,8 +53,11 @@ class ResponsePartitions:
         self.positions: dict[TopicPartition, int] = {}
 
     def open(self, consumer: KafkaConsumer) -> bool:
-        """Begin to read, at the end of the key's partition, or where the consumer before was; whether the topic is
-        there. The end is that of now, not of the first poll: a response may come before."""
+        """Start reading where the previous consumer stopped, or at the end of the key's partition.
+
+        Return whether the topic exists. The end is resolved now and not at the first poll, because a response may be
+        written before it.
+        """
         count = len(consumer.partitions_for_topic(self._topic) or ())
         if not count:
             return False
@@ -72,7 +74,7 @@ class ResponsePartitions:
         return True
 
     def follow(self, consumer: KafkaConsumer) -> None:
-        """Read the new partition of the key as well if the topic has grown."""
+        """Also read the new partition of the key if partitions were added."""
         count = len(consumer.partitions_for_topic(self._topic) or ())
         if count <= self._count:
             self._grown_after_ms = self._read_ms
@@ -84,21 +86,21 @@ class ResponsePartitions:
             consumer.seek(home, self.positions[home])
         self._count = count
         logger.warning(
-            "topic %s has %d partitions, %d before: responses to %s are read from %s",
+            "topic %s has %d partitions instead of %d; responses to %s are read from %s",
             self._topic, count, before, self._key.decode(errors="replace"),
             ", ".join(f"{partition.partition}" for partition in sorted(self.positions)),
         )  # fmt: skip
 
     def took(self, partition: TopicPartition, records: Iterable[Any]) -> None:
-        """Note records that were read."""
+        """Update the positions after records were read."""
         for record in records:
             self.positions[partition] = record.offset + 1
             self._read_ms = max(self._read_ms, record.timestamp)
-            if self._grown_after_ms < 0:  # the first row; the topic had not grown when it was polled for
+            if self._grown_after_ms < 0:  # the first row: no partitions had been added at its poll
                 self._grown_after_ms = self._read_ms
 
     def _first_offset(self, consumer: KafkaConsumer, home: TopicPartition) -> int:
-        """Nothing for this key was in the partition before the topic grew."""
+        """Return the offset to start from: before the change, the new partition had no rows for this key."""
         if home.partition >= self._count:
             return int(consumer.beginning_offsets([home])[home])
         if self._grown_after_ms >= 0:

@@ -1,6 +1,5 @@
-"""This machine's time since it was started. Nobody sets it, and it goes on while the machine is suspended.
-
-It is the same for all processes of the machine.
+"""The time since this machine was started. It is never set, includes suspended time, and is the same for all processes
+of the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a member tells the job of its topics: their ids, and how many partitions they have."""
+"""The topic metadata that a member sends to the job: topic ids and numbers of partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_t
 
 
 class TopicLookup:
-    """Asks the brokers, by kafka-python's `settings`; connects at the first look. Methods raise KafkaError."""
+    """Queries the brokers, with kafka-python's `settings`. Connects at the first query. Methods raise KafkaError."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -22,12 +22,12 @@ class TopicLookup:
         self._cluster_id: str | None = None
 
     def names(self) -> set[str]:
-        """The topics that there are, and that may be seen."""
+        """Return the topics that exist and may be described."""
         return set(self._connected().list_topics())
 
     def look(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Those of the topics that exist, as they are now."""
-        present = self.names()  # asking for a missing one could create it
+        """Return the metadata of those topics that exist."""
+        present = self.names()  # requesting a missing topic could create it
         wanted = [name for name in names if name in present]
         admin = self._connected()
         described = admin.describe_topics(wanted) if wanted else []
@@ -46,7 +46,7 @@ class TopicLookup:
         return self._admin
 
     def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
-        """The broker's id; one from before 2.8 has none, and the gateway and the job make the same of the name."""
+        """Return the broker's id. Brokers before 2.8 have none; gateway and job derive the same id from the name."""
         topic_id = NO_TOPIC_ID if of_broker is None else uuid.UUID(str(of_broker))
         if topic_id != NO_TOPIC_ID:
             return topic_id
@@ -61,7 +61,7 @@ class TopicLookup:
 
 
 def topic_id(settings: Mapping[str, Any], name: str) -> str:
-    """One topic's id, by a connection of its own. Raises KeyError where there is no such topic, and KafkaError."""
+    """Return one topic's id, over its own connection. Raises KeyError if the topic does not exist, and KafkaError."""
     lookup = TopicLookup(settings)
     try:
         return lookup.look([name])[name].topic_id

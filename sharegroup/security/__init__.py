@@ -1,4 +1,4 @@
-"""Who may connect to the gateway, and what they may do: TLS, SASL and an access control list. All off by default."""
+"""Authentication and authorization of the gateway's clients: TLS, SASL, access control list. Off by default."""
 
 from sharegroup.security.security import Security
 

@@ -1,4 +1,4 @@
-"""The access control list of the gateway: a YAML file that says who may do what. What it does not allow is denied.
+"""The access control list of the gateway: a YAML file. Operations that no entry allows are denied.
 
     - {principal: "User:alice", resource: group, name: orders, operations: [Read, Describe]}
     - {principal: "User:alice", resource: topic, prefix: order-, operations: [Read]}
@@ -6,9 +6,9 @@
     - {principal: "User:*", host: 10.0.0.7, resource: topic, name: "*", operations: [Describe]}
     - {principal: "User:admin", resource: cluster, operations: [All]}
 
-Principals, operations and what they imply are Kafka's (StandardAuthorizer): an entry that denies wins over all that
-allow. All is every operation. Who may Read, Write, Delete or Alter may Describe, who may AlterConfigs may
-DescribeConfigs; to deny the one does not deny the other.
+Principals, operations and implied operations are Kafka's (StandardAuthorizer). An entry that denies takes precedence
+over all entries that allow. All stands for every operation. Read, Write, Delete and Alter imply Describe, and
+AlterConfigs implies DescribeConfigs. Denying an operation does not deny the operations that it implies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Operation(IntEnum):
 
 
 class Resource(str, Enum):
-    """What an entry is about."""
+    """The types of resources in entries."""
 
     GROUP = "group"
     TOPIC = "topic"
@@ -51,16 +51,16 @@ class Resource(str, Enum):
 
 
 class Permission(str, Enum):
-    """What an entry says of it; Kafka's names."""
+    """The permission of an entry, with Kafka's names."""
 
     ALLOW = "Allow"
     DENY = "Deny"
 
 
-#: The one cluster's name.
+#: The name of the cluster as a resource.
 CLUSTER_NAME = "kafka-cluster"
 ANY = "*"
-#: Callers, operations and kinds of resources whose patterns are kept.
+#: Limit of the cache of patterns, whose keys are caller, operation and resource type.
 MAX_KEPT = 10_000
 
 _IMPLIED_BY = {
@@ -71,7 +71,7 @@ _BY_NAME = {operation.name.replace("_", "").lower(): operation for operation in 
 
 
 class AclEntry(BaseModel):
-    """One entry. Exactly one of `name` (`*`: any) and `prefix`, and neither for the cluster."""
+    """One entry. It has either `name` (`*`: any) or `prefix`; an entry for the cluster has neither."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -86,7 +86,7 @@ class AclEntry(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _operations_by_name(cls, entry: object) -> object:
-        """Kafka's names, in any case: DescribeConfigs, describe_configs."""
+        """Accept Kafka's names in any case: DescribeConfigs, describe_configs."""
         if not isinstance(entry, dict) or not isinstance(entry.get("operations"), list):
             return entry
         names = [str(name) for name in entry["operations"]]
@@ -98,7 +98,7 @@ class AclEntry(BaseModel):
     @field_validator("permission", mode="before")
     @classmethod
     def _permission_by_name(cls, name: object) -> object:
-        """In any case, as the operations."""
+        """Accept the name in any case."""
         return name.capitalize() if isinstance(name, str) else name
 
     @model_validator(mode="after")
@@ -110,17 +110,17 @@ class AclEntry(BaseModel):
         return self
 
     def covers(self, operation: Operation) -> bool:
-        """Whether the entry is about the operation. What is implied is implied by allowing alone."""
+        """Return whether the entry applies to the operation. Only entries that allow apply to implied operations."""
         implied_by = _IMPLIED_BY.get(operation, ()) if self.permission is Permission.ALLOW else ()
         return bool(self.operations & {Operation.ALL, operation, *implied_by})
 
     def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
-        """Whether the entry is about some name of this kind, for its principal at this address."""
+        """Return whether the entry applies to its principal at this address, for some resource of this type."""
         return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
 
 
 class _Patterns(NamedTuple):
-    """The names that some entries are about; `*` among them is any."""
+    """The names and prefixes of some entries; `*` as a name matches any."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
@@ -145,18 +145,19 @@ class Acl:
         self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)
         for entry in entries:
             self._entries[entry.principal].append(entry)
-        #: Of the callers that are there: a Metadata response asks for thousands of names.
+        #: Cached because one Metadata response checks thousands of names.
         self._patterns = lru_cache(MAX_KEPT)(self._patterns_of)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether an entry allows it and none denies it."""
+        """Return whether an entry allows the operation and none denies it."""
         allowed, denied = self._patterns(principal, host, operation, resource)
         return allowed.fit(name) and not denied.fit(name)
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Whether it is allowed for some name: an entry allows it that no one entry denies as a whole.
+        """Return whether the operation is allowed on any resource of the type.
 
-        Kafka's `Authorizer.authorizeByResourceType`.
+        An entry must allow it, and no single entry may deny all that this entry allows. Kafka's
+        `Authorizer.authorizeByResourceType`.
         """
         allowed, denied = self._patterns(principal, host, operation, resource)
         return any(not denied.fit(name) for name in allowed.names) or any(
@@ -166,7 +167,7 @@ class Acl:
     def _patterns_of(
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> tuple[_Patterns, _Patterns]:
-        """What is allowed, and what is denied."""
+        """Return (allowed patterns, denied patterns)."""
         entries = [
             entry
             for who in (principal, f"User:{ANY}")
@@ -178,7 +179,7 @@ class Acl:
 
 
 def load_acl(path: str) -> Acl:
-    """Read the file. Raises InvalidConfigError, also when it cannot be read."""
+    """Read the file. Raises InvalidConfigError, also if the file cannot be read."""
     parsed, problems = read_entries(path, AclEntry)
     if problems:
         raise InvalidConfigError(path, problems)

@@ -1,6 +1,6 @@
-"""The audit log: who logged in or was refused, what was refused to whom, and what administrators did.
+"""The audit log: logins, denied access, and changes by administrators.
 
-One line each, by a logger of its own (`sharegroup.audit`), as key=value: an event and its outcome, then who and what.
+Each event is one line of key=value pairs of the logger `sharegroup.audit`: event and outcome, then caller and subject.
 
     login outcome=accepted principal=User:alice address=10.0.0.7 mechanism=SCRAM-SHA-512
     login outcome=refused claimed=alice address=10.0.0.7 mechanism=PLAIN reason="the password is wrong"
@@ -8,11 +8,11 @@ One line each, by a logger of its own (`sharegroup.audit`), as key=value: an eve
     access outcome=refused principal=User:bob address=10.0.0.8 api=Fetch operation=Read resource=topic:a others=8
     change outcome=done principal=User:admin address=10.0.0.7 api=DeleteGroups resource=group:billing
 
-A request that is refused many resources has one line for each operation and kind of resource. The line names the first
+A request with several denied resources has one line for each operation and resource type. The line names the first
 resource, and `others` is the number of the other ones.
 
-What comes from clients is quoted as JSON where it is not plain, so that nobody writes a line of his own. There is no
-password, token or config value in it.
+Values from clients are quoted as JSON unless they are plain, so that a client cannot forge a line. The log contains no
+passwords, tokens or config values.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from sharegroup.security.caller import Caller
 logger = logging.getLogger("sharegroup.audit")
 
 _PLAIN: Final = re.compile(r"[\w.,:/*@%+-]+", re.ASCII)
-#: Names of groups and users may be 32 KB; who fills a line with one is known by its beginning.
+#: Names of groups and users may have 32 KB, so they are truncated.
 _LONGEST = 256
-#: {(caller, operation, kind of resource): the names that were refused} of the request that is being handled.
-_Refusals = dict[tuple[Caller, str, str], dict[str, None]]
-_refusals: ContextVar[_Refusals | None] = ContextVar("refusals", default=None)
+#: {(caller, operation, resource type): denied names} of the current request.
+_Denials = dict[tuple[Caller, str, str], dict[str, None]]
+_denials: ContextVar[_Denials | None] = ContextVar("denials", default=None)
 
 
 def set_up_audit_log() -> None:
-    """Once in a process: the lines go to standard error as they are, whatever else is logged, and none is left out."""
+    """Write the lines to standard error, independent of other log settings and limits. Call once per process."""
     lines = logging.StreamHandler()
     lines.setFormatter(logging.Formatter("%(asctime)s AUDIT   %(message)s"))
     logger.addHandler(lines)
@@ -48,45 +48,45 @@ def set_up_audit_log() -> None:
 
 
 def login_accepted(caller: Caller, mechanism: str) -> None:
-    """The caller has logged in, by a mechanism of SASL or by TLS; or once more, on the same connection."""
+    """Log a login by SASL or TLS, or a reauthentication on the same connection."""
     _write("login", outcome="accepted", principal=caller.principal, address=caller.host, mechanism=mechanism)
 
 
 def login_refused(host: str, mechanism: str, claimed: str, reason: str) -> None:
-    """Somebody who says that he is `claimed` was not let in."""
+    """Log a rejected login of a client that claims to be `claimed`."""
     _write("login", outcome="refused", claimed=claimed, address=host, mechanism=mechanism, reason=reason)
 
 
 @contextmanager
 def one_request() -> Iterator[None]:
-    """Collect the refusals of one request, and write one line for each operation and kind of resource at its end."""
-    refusals: _Refusals = {}
-    token = _refusals.set(refusals)
+    """Collect the denials of one request, and log one line for each operation and resource type at its end."""
+    denials: _Denials = {}
+    token = _denials.set(denials)
     try:
         yield
     finally:
-        _refusals.reset(token)
-        for (caller, operation, kind), names in refusals.items():
-            _write_refusal(caller, operation, kind, next(iter(names)), len(names) - 1)
+        _denials.reset(token)
+        for (caller, operation, kind), names in denials.items():
+            _write_denial(caller, operation, kind, next(iter(names)), len(names) - 1)
 
 
 def access_refused(caller: Caller, operation: str, kind: str, name: str) -> None:
-    """The caller may not do something. Within `one_request` the line is written at its end."""
-    refusals = _refusals.get()
-    if refusals is None:
-        _write_refusal(caller, operation, kind, name, 0)
+    """Log that access was denied. Within `collect_denials` the line is written at its end."""
+    denials = _denials.get()
+    if denials is None:
+        _write_denial(caller, operation, kind, name, 0)
     else:
-        refusals.setdefault((caller, operation, kind), {})[name] = None
+        denials.setdefault((caller, operation, kind), {})[name] = None
 
 
 def changed(caller: Caller, kind: str, name: str, error_code: int = 0, detail: str = "") -> None:
-    """An administrator's request to change something was carried out, or it failed."""
+    """Log that an administrator's change was carried out or failed."""
     error = error_name(error_code) if error_code else ""
     outcome = "failed" if error_code else "done"
     _write("change", **_by(outcome, caller), resource=f"{kind}:{name}", error=error, detail=detail)
 
 
-def _write_refusal(caller: Caller, operation: str, kind: str, name: str, others: int) -> None:
+def _write_denial(caller: Caller, operation: str, kind: str, name: str, others: int) -> None:
     rest = {"others": str(others)} if others else {}
     _write("access", **_by("refused", caller), operation=operation, resource=f"{kind}:{name}", **rest)
 

@@ -1,4 +1,4 @@
-"""What a caller may do: the access control list, the job's own topics, and what the gateway's own APIs need (KIP-932).
+"""Authorization: the access control list, the internal topics of the job, and the rights that requests need (KIP-932).
 
     request                          on the group       on its topics
     ShareGroupHeartbeat              Read               Describe, on those subscribed to
@@ -17,7 +17,7 @@
     Metadata                                            Describe; Create, to have one made
     DescribeCluster                  (nothing)
 
-What the requests that go on to the brokers need is in `passing`.
+The rights of requests that are forwarded to the brokers are in `sharegroup.gateway.passthrough`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ERRORS: Final = {
     Resource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
-#: Kafka's `AclEntry.supportedOperations`: those that are told as AuthorizedOperations.
+#: Kafka's `AclEntry.supportedOperations`: the operations in AuthorizedOperations, by resource type.
 _OPERATIONS: Final = {
     Resource.GROUP: (
         Operation.READ,
@@ -68,54 +68,54 @@ _OPERATIONS: Final = {
 
 
 def bit_field(operations: Iterable[int]) -> int:
-    """AuthorizedOperations on the wire: one bit for each, by its number."""
+    """Encode AuthorizedOperations: one bit for each operation, by its number."""
     return sum(1 << operation for operation in operations)
 
 
 class Authorization:
-    """Checks what a caller may do; without a list everything is allowed, but for the job's own topics.
+    """Authorizes requests. Without a list everything is allowed except access to the job's internal topics.
 
-    A caller whose rights are the brokers' (`gateway.upstream.identity: client`) has those, and there is no list.
+    If a caller has rights of the brokers (`gateway.upstream.identity: client`), they apply, and there is no list.
 
-    Nobody reaches `hidden_topics` through the gateway: whoever writes there is the job or a member to the job.
+    `hidden_topics` cannot be accessed through the gateway, because only the job and its members may write to them.
 
     The methods named after a request raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or
-    CLUSTER_AUTHORIZATION_FAILED) for what the caller may not do. Topics that a request names beside its group are asked
-    for one by one, with `may_...`, since each has an error of its own in the response.
+    CLUSTER_AUTHORIZATION_FAILED). Topics that a request names in addition to its group are authorized one by one with
+    `may_...`, because each has its own error in the response.
     """
 
     def __init__(self, acl: Acl | None, hidden_topics: Iterable[str] = ()) -> None:
         self._acl, self._hidden = acl, frozenset(hidden_topics)
 
     def use(self, acl: Acl) -> None:
-        """From now on the list is this one."""
+        """Replace the list."""
         self._acl = acl
 
     @property
     def has_list(self) -> bool:
-        """Whether there is an access control list."""
+        """Return whether there is an access control list."""
         return self._acl is not None
 
     def judges(self, caller: Caller) -> bool:
-        """Whether the caller's rights are others than the gateway's own at the brokers."""
+        """Return whether the caller's rights differ from the gateway's own rights at the brokers."""
         return self.has_list or caller.rights is not None
 
     @property
     def hides_topics(self) -> bool:
-        """Whether there are topics that nobody reaches."""
+        """Return whether there are topics that nobody may access."""
         return bool(self._hidden)
 
     # -- every decision ----------------------------------------------------------------------------------------------
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Whether the caller may do what it asks for; if not, that is in the log."""
+        """Return whether the caller may perform an operation that it requested; log a denial."""
         is_allowed = self.would_allow(caller, operation, resource, name)
         if not is_allowed:
             self.denied(caller, operation, resource, name)
         return is_allowed
 
     def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """The same of what the caller has not asked for, such as the next topic of a list of all: no refusal."""
+        """Return the same without logging, for resources that the caller did not name, such as those of a list."""
         if resource is Resource.TOPIC and name in self._hidden:
             return False
         if caller.rights is not None:
@@ -123,95 +123,95 @@ class Authorization:
         return self._acl is None or self._acl.allows(caller.principal, caller.host, operation, resource, name)
 
     def would_allow_any(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
-        """Whether there is a name for which the caller may do it."""
+        """Return whether the operation is allowed on any resource of the type."""
         return self._acl is None or self._acl.allows_any(caller.principal, caller.host, operation, resource)
 
     def denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
-        """Each refusal is told here, and only here."""
+        """Log a denial. Every denial is reported through this method."""
         audit.access_refused(caller, operation.name, resource.value, name)
 
     # -- the whole request -------------------------------------------------------------------------------------------
 
     def heartbeat(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
-        """ShareGroupHeartbeat; `topics` is the subscription that it names."""
+        """Authorize ShareGroupHeartbeat; `topics` is its subscription."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
         for topic in topics:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def fetch(self, caller: Caller, group_id: str) -> None:
-        """ShareFetch and ShareAcknowledge, without their topics: see `may_read`."""
+        """Authorize ShareFetch and ShareAcknowledge, without their topics: see `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
-        """ShareGroupDescribe, with all topics that the group's members have; DescribeShareGroupOffsets, with none."""
+        """Authorize ShareGroupDescribe with the topics of all members, or DescribeShareGroupOffsets with none."""
         self._need(caller, Operation.DESCRIBE, Resource.GROUP, group_id)
         for topic in topics:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def alter_offsets(self, caller: Caller, group_id: str) -> None:
-        """AlterShareGroupOffsets, without its topics: see `may_read`."""
+        """Authorize AlterShareGroupOffsets, without its topics: see `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def delete_offsets(self, caller: Caller, group_id: str) -> None:
-        """DeleteShareGroupOffsets, without its topics: see `may_read`."""
+        """Authorize DeleteShareGroupOffsets, without its topics: see `may_read`."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def delete_group(self, caller: Caller, group_id: str) -> None:
-        """DeleteGroups, of one group."""
+        """Authorize DeleteGroups for one group."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def leave_group(self, caller: Caller, group_id: str) -> None:
-        """LeaveGroup of a share group: members are removed, or the group is rebalanced (KIP-345)."""
+        """Authorize LeaveGroup of a share group, which removes members or rebalances the group (KIP-345)."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
-        """FindCoordinator of one group or transactional id; on the cluster, of share-partitions, which brokers ask."""
+        """Authorize FindCoordinator of a group or transactional id; of share-partitions it needs a cluster right."""
         if resource is Resource.CLUSTER:
             self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)
         else:
             self._need(caller, Operation.DESCRIBE, resource, key)
 
     def describe_configs(self, caller: Caller, resource: Resource, name: str) -> None:
-        """DescribeConfigs, of one resource: a group, a topic, or else the cluster."""
+        """Authorize DescribeConfigs of one resource: a group, a topic, or else the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, resource, name)
 
     def alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
-        """AlterConfigs and IncrementalAlterConfigs, of one resource."""
+        """Authorize AlterConfigs and IncrementalAlterConfigs of one resource."""
         self._need(caller, Operation.ALTER_CONFIGS, resource, name)
 
     def list_config_resources(self, caller: Caller) -> None:
-        """ListConfigResources, which is about the cluster."""
+        """Authorize ListConfigResources, which needs a right on the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
     # -- parts of it -------------------------------------------------------------------------------------------------
 
     def may_read(self, caller: Caller, topic: str) -> bool:
-        """Whether records of the topic may be fetched and acknowledged, and its offsets changed."""
+        """Return whether records of the topic may be fetched and acknowledged, and its offsets changed."""
         return self.allows(caller, Operation.READ, Resource.TOPIC, topic)
 
     def may_create(self, caller: Caller, topic: str) -> bool:
-        """Whether a topic that is not there may be made for the caller who names it in a Metadata request."""
+        """Return whether a missing topic may be created for a caller that names it in a Metadata request."""
         return self.is_shown(topic) and (
             self.would_allow(caller, Operation.CREATE, Resource.CLUSTER)
             or self.would_allow(caller, Operation.CREATE, Resource.TOPIC, topic)
         )
 
     def may_see(self, caller: Caller, topic: str) -> bool:
-        """Whether the topic may be described."""
+        """Return whether the topic may be described."""
         return self.would_allow(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def is_shown(self, topic: str) -> bool:
-        """Whether it is not one of the job's own, which nobody sees."""
+        """Return whether the topic is not an internal topic of the job."""
         return topic not in self._hidden
 
     def may_see_group(self, caller: Caller, group_id: str) -> bool:
-        """Whether the group may be listed."""
+        """Return whether the group may be listed."""
         return self.would_allow(caller, Operation.DESCRIBE, Resource.CLUSTER) or self.would_allow(
             caller, Operation.DESCRIBE, Resource.GROUP, group_id
         )
 
     def operations(self, caller: Caller, resource: Resource, name: str = CLUSTER_NAME) -> set[int]:
-        """What the caller may do with what is described, by number: AuthorizedOperations (KIP-430)."""
+        """Return the operations that the caller may perform on a resource: AuthorizedOperations (KIP-430)."""
         return {int(op) for op in _OPERATIONS[resource] if self.would_allow(caller, op, resource, name)}
 
     def _need(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:

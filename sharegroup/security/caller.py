@@ -1,4 +1,4 @@
-"""Who sent a request, and what the brokers let it do."""
+"""The sender of a request, and its rights at the brokers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class CallerRights(Protocol):
-    """What a caller may do by the brokers' word."""
+    """The rights of a caller at the brokers."""
 
     def allows(self, operation: int, resource: str, name: str) -> bool:
-        """Whether the caller may do it, by Kafka's number of the operation and the kind of the resource."""
+        """Return whether an operation is allowed, given Kafka's number of the operation and the resource type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
+    """The connection of a request: its id, the upstream broker of its port, the client's host and principal.
 
-    `is_standby`: it came to the port for clients of other gateways, and the broker is any. `api` is the name of the API
-    that is asked for, "" before there is a request. `rights` are the brokers' own, where they count.
+    `is_standby`: the port is for clients of other gateways, and any broker may serve the request. `api` is the name of
+    the requested API, "" before the first request. `rights` are those of the brokers, if they apply.
     """
 
     connection_id: int

@@ -1,4 +1,4 @@
-"""Files that are lists of entries, in YAML: rights, quotas."""
+"""YAML files that are lists of entries: access rights, quotas."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Entry = TypeVar("Entry", bound=BaseModel)
 
 
 def read_entries(path: str, kind: type[Entry]) -> tuple[list[Entry], list[str]]:
-    """The entries that are right, and what is wrong with the others.
+    """Return the valid entries, and the problems of the others.
 
-    Raises InvalidConfigError when the file cannot be read, or is no list.
+    Raises InvalidConfigError if the file cannot be read or is not a list.
     """
     try:
         entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""What was read from outside and is read again when it changes, while the gateway runs.
+"""Values from files and servers that are reloaded when they change, while the gateway runs.
 
-What is new and cannot be read changes nothing: what was read before stays in force, and one line says why.
+An invalid new value has no effect: the previous value stays in use, and one line is logged.
 """
 
 from __future__ import annotations
@@ -17,105 +17,105 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Kept_co = TypeVar("Kept_co", covariant=True)
 
-#: (modification time in ns, size, inode) of each file, None for one that is not there.
-_Looks = tuple[tuple[int, int, int] | None, ...]
+#: (modification time in ns, size, inode) of each file, None for a missing file.
+_FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 class Kept(Protocol[Kept_co]):
-    """Something that may change."""
+    """A value that may change."""
 
     @property
     def value(self) -> Kept_co:
-        """What it is now."""
+        """The current value."""
 
     def look(self) -> bool:
-        """Read it again if it may have changed; whether it has. Blocks. To be called every second or so."""
+        """Reload the value if it may have changed; return whether it has. Blocks. Call it about every second."""
 
     def look_again(self) -> bool:
-        """The same out of turn: somebody needs what is new."""
+        """Reload the value earlier, because the new value is needed now."""
 
 
 class KeptFiles(Generic[T]):
-    """What `read` makes of some files. It reads them itself, and raises InvalidConfigError, as the constructor does.
+    """The value that `read` returns for some files. The constructor and `read` raise InvalidConfigError.
 
-    Files are read again when one of them looks different, and not before two looks have found them the same: who is
-    still writing them is not interrupted.
+    The files are reloaded when one of them has changed and two successive checks found the same state, so that files
+    are not read while they are written.
     """
 
     def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
         self._read, self._paths = read, [Path(path) for path in paths if path]
-        self._read_at = self._seen = self._looks()
+        self._read_state = self._seen = self._file_states()
         self.value = read()
 
     def look(self) -> bool:
-        """Look at the files, and read them if they have changed and are at rest."""
-        looks, before = self._looks(), self._seen
-        self._seen = looks
-        return looks == before and self._read_again(looks)
+        """Check the files, and read them if they have changed and are stable."""
+        states, before = self._file_states(), self._seen
+        self._seen = states
+        return states == before and self._reload(states)
 
     def look_again(self) -> bool:
-        """Look at the files, and read them if they have changed."""
-        return self._read_again(self._looks())
+        """Check the files, and read them if they have changed."""
+        return self._reload(self._file_states())
 
-    def _read_again(self, looks: _Looks) -> bool:
-        if looks == self._read_at:
+    def _reload(self, states: _FileStates) -> bool:
+        if states == self._read_state:
             return False
-        self._read_at = looks
+        self._read_state = states
         names = ", ".join(str(path) for path in self._paths)
         try:
             self.value = self._read()
         except InvalidConfigError as error:
-            logger.error("%s changed and cannot be used; what was read before stays in force: %s", names, error)
+            logger.error("%s changed but is invalid; the previous contents stay in use: %s", names, error)
             return False
-        logger.info("%s changed and was read again", names)
+        logger.info("%s changed and was reloaded", names)
         return True
 
-    def _looks(self) -> _Looks:
-        return tuple(_look(path) for path in self._paths)
+    def _file_states(self) -> _FileStates:
+        return tuple(_file_state(path) for path in self._paths)
 
 
 class KeptAnswer(Generic[T]):
-    """What a server answers: `read` asks it, and raises InvalidConfigError. Times are in seconds, by `now_s`.
+    """The value that `read` requests from a server; `read` raises InvalidConfigError. Times are in s, by `now_s`.
 
-    It is asked every `refresh_s`, and out of turn; but not within `pause_s` of the last time, whatever came of that.
-    `value` is `nothing` until there is an answer.
+    The server is queried every `refresh_s`, or earlier on request, but not within `pause_s` of the previous attempt.
+    `value` is `initial` until there is a response.
     """
 
     def __init__(
-        self, read: Callable[[], T], nothing: T, refresh_s: float, pause_s: float, now_s: Callable[[], float]
+        self, read: Callable[[], T], initial: T, refresh_s: float, pause_s: float, now_s: Callable[[], float]
     ) -> None:
         self._read, self._refresh_s, self._pause_s, self._now_s = read, refresh_s, pause_s, now_s
-        self.value = nothing
-        self._asked_s = float("-inf")
-        self._is_answered = False
-        self._told = ""
+        self.value = initial
+        self._queried_s = float("-inf")
+        self._has_succeeded = False
+        self._logged = ""
 
     def look(self) -> bool:
-        """Ask if it is time to; soon where the last answer was none."""
-        return self._ask_after(self._refresh_s if self._is_answered else self._pause_s)
+        """Query the server if it is due, which is earlier after a failure."""
+        return self._query_after(self._refresh_s if self._has_succeeded else self._pause_s)
 
     def look_again(self) -> bool:
-        """Ask now, unless that was done a moment ago."""
-        return self._ask_after(self._pause_s)
+        """Query the server now, unless it was just queried."""
+        return self._query_after(self._pause_s)
 
-    def _ask_after(self, pause_s: float) -> bool:
+    def _query_after(self, pause_s: float) -> bool:
         now_s = self._now_s()
-        if now_s - self._asked_s < pause_s:
+        if now_s - self._queried_s < pause_s:
             return False
-        self._asked_s = now_s
+        self._queried_s = now_s
         try:
             self.value = self._read()
         except InvalidConfigError as error:
-            self._is_answered = False
-            if self._told != str(error):
-                logger.error("%s; what was answered before stays in force", error)
-            self._told = str(error)
+            self._has_succeeded = False
+            if self._logged != str(error):
+                logger.error("%s; the previous response stays in use", error)
+            self._logged = str(error)
             return False
-        self._is_answered, self._told = True, ""
+        self._has_succeeded, self._logged = True, ""
         return True
 
 
-def _look(path: Path) -> tuple[int, int, int] | None:
+def _file_state(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:

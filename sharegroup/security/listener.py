@@ -1,6 +1,6 @@
-"""A gateway's listener: its name, and whom its address may be open to.
+"""The name of the gateway's listener, and the check of its address.
 
-To others than this machine only where they prove who they are, and have a list.
+An address that other machines can reach requires authentication and an access control list.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from sharegroup.errors import InvalidConfigError
 
 
 def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: bool = False) -> None:
-    """Check the address `host` of configuration key `key`, where tokens may be shown. Raises InvalidConfigError.
+    """Check the address `host` of configuration key `key`. Raises InvalidConfigError.
 
-    Others need authentication, by SASL or by certificates of their own, and an access control list: without a list any
-    user may do everything. The server's certificate says who the gateway is, and nothing of who comes.
+    Other machines may reach it only with authentication, by SASL or client certificates, and an access control list,
+    because without a list every user may do everything. The server's certificate does not authenticate clients.
+    `takes_tokens`: clients may authenticate with tokens.
     """
     if config.allow_everyone or is_loopback(host):
         return
     if takes_tokens and config.upstream_identity is UpstreamIdentity.CLIENT:
-        return  # the brokers say who comes in, and what for
+        return  # the brokers authenticate and authorize the clients
     missing = []
     ways = {
         "gateway.sasl.users.location": config.sasl_users,
@@ -33,12 +34,12 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
     if not config.acls:
         missing.append("an access control list (gateway.acls.location)")
     if missing:
-        problem = f"{key}: {host} is open to others, without {' and without '.join(missing)}"
-        raise InvalidConfigError("gateway", [f"{problem}; gateway.allow.everyone: true if that is meant"])
+        problem = f"{key}: other machines can reach {host}, without {' and without '.join(missing)}"
+        raise InvalidConfigError("gateway", [f"{problem}; set gateway.allow.everyone: true if this is intended"])
 
 
 def listener_name(config: GatewayConfig) -> str:
-    """The listener's own name, or that of its security protocol, as Kafka's listeners have it."""
+    """Return the configured name of the listener, by default the name of its security protocol, as in Kafka."""
     if config.listener_name:
         return config.listener_name
     has_sasl = config.sasl_users or config.token_keys or config.upstream_identity is UpstreamIdentity.CLIENT
@@ -47,7 +48,7 @@ def listener_name(config: GatewayConfig) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address. Names are not looked up: but for localhost, they are not."""
+    """Return whether only this machine can reach the address. Names are not resolved, except localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

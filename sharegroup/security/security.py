@@ -1,4 +1,4 @@
-"""All of the gateway's security, as its configuration asks for it."""
+"""The gateway's security as configured: TLS, login mechanisms and authorization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharegroup.security.tls import listener_context
 
 
 class Security(Authorization):
-    """What callers may do is in `Authorization`; here is how they come to be known, and what is read again."""
+    """Authorization with authentication, and with files that are reloaded when they change."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Security(Authorization):
 
     @classmethod
     def of(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Security:
-        """Read the files that the configuration names. Raises InvalidConfigError, also for a door left open.
+        """Read the files that the configuration names.
 
-        `hidden_topics` are the job's own.
+        `hidden_topics` are the job's internal topics. Raises InvalidConfigError, also for an unprotected listener.
         """
         check_listener(config, "gateway.listener.host", config.listener_host, takes_tokens=True)
         pems = config.tls_certificate, config.tls_key, config.tls_client_ca
@@ -41,11 +41,11 @@ class Security(Authorization):
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """The listener's context for the next connection, None for plain ones."""
+        """The TLS context of the listener for the next connection, None without TLS."""
         return self._tls.value
 
     def look(self) -> None:
-        """Read again what has changed: certificates, users, keys of tokens, the list. Blocks; for every second."""
+        """Reload what has changed: certificates, users, token keys, the list. Blocks; call it every second."""
         self._tls.look()
         self.logins.look()
         if self._acl_file is not None and self._acl_file.look():

@@ -1,4 +1,4 @@
-"""TLS of the listener: certificate, key, and whose clients' certificates are asked for."""
+"""TLS of the listener: certificate, key, and client certificates."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sharegroup.errors import InvalidConfigError
 
 
 def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext | None:
-    """The listener's TLS context, TLS 1.2 or newer; None without a certificate.
+    """Return the listener's TLS context, TLS 1.2 or newer; None without a certificate.
 
-    `certificate` is a PEM chain, `key` its key (empty: in the same file), both without a passphrase; with `client_ca`
-    clients must have a certificate that these authorities signed. Raises InvalidConfigError.
+    `certificate` is a PEM chain and `key` its key (empty: in the same file), both without a passphrase. With
+    `client_ca`, clients need a certificate that one of these authorities signed. Raises InvalidConfigError.
     """
     if not certificate:
         if key or client_ca:
@@ -34,9 +34,9 @@ def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLConte
 
 
 def certificate_principal(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None:
-    """Kafka's principal of a client that came with a certificate: `User:CN=...,O=...`, most specific part first.
+    """Return Kafka's principal of a client certificate: `User:CN=...,O=...`, most specific part first.
 
-    None when it came with none. Only after the TLS handshake.
+    Returns None without a client certificate. Call it after the TLS handshake.
     """
     certificate = ssl_object.getpeercert() if ssl_object is not None else None
     if not certificate:
@@ -46,7 +46,7 @@ def certificate_principal(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> s
     return "User:" + ",".join(reversed(parts))
 
 
-#: The attribute names of RFC 2253, which Java prints.
+#: The attribute names of RFC 2253, which Java uses.
 _SHORT_NAMES = {
     "commonName": "CN",
     "organizationalUnitName": "OU",
@@ -58,10 +58,10 @@ _SHORT_NAMES = {
 
 
 def _escaped(value: str) -> str:
-    """So that no value can look like another part (RFC 2253)."""
+    """Escape a value so that it cannot look like another part of the name (RFC 2253)."""
     return "".join("\\" + character if character in ',+"\\<>;=' else character for character in value)
 
 
 def _no_passphrase() -> str:
-    """In place of OpenSSL's question on the terminal, which a server would wait for."""
+    """Fail instead of letting OpenSSL prompt for a passphrase on the terminal."""
     raise ValueError("the key has a passphrase")

@@ -113,7 +113,7 @@ def test_the_jobs_own_topics_are_on_both_brokers(
         for name in ("__share_group_requests", "__share_partition_requests", "__share_group_responses")
     }
     assert set().union(*replicas.values()) == {2}, replicas
-    assert "one replica of topics" not in share_group_job.log_path.read_text()
+    assert "have one replica" not in share_group_job.log_path.read_text()
 
 
 def test_a_leader_that_moves_under_a_member(

@@ -1,4 +1,4 @@
-"""What becomes of kafka-python's stack traces: a connection that is reset on a real port."""
+"""The filters of kafka-python's log lines, with connections that are reset on a real port."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOGGERS = (*OUTAGE_LOGGERS, SELECTOR, "kafka.cluster")
 def _client_log() -> Iterator[None]:
     kafka = logging.getLogger("kafka")
     level, filters = kafka.level, {name: list(logging.getLogger(name).filters) for name in LOGGERS}
-    kafka_client_log._OUTAGES._began_s = None  # that of another test
+    kafka_client_log._OUTAGES._began_s = None  # the state of another test
     set_up_kafka_client_log(logging.ERROR)
     set_up_kafka_client_log(logging.ERROR)
     yield
@@ -46,7 +46,7 @@ def _client_log() -> Iterator[None]:
 
 @pytest.fixture
 def resetting_server() -> Iterator[str]:
-    """Reads a request of each connection, then resets it."""
+    """A server that reads one request of each connection and then resets it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -67,7 +67,7 @@ def resetting_server() -> Iterator[str]:
         assert not thread.is_alive()
 
 
-def test_a_reset_connection_is_one_line_without_a_stack_trace(
+def test_reset_connection_is_one_line_without_a_stack_trace(
     resetting_server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(KafkaError):
@@ -89,8 +89,8 @@ def test_other_errors_keep_their_stack_traces(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("error", [Cancelled(), KafkaConnectionError("socket disconnected")], ids=["closed", "lost"])
-def test_a_refresh_that_a_close_cancels_is_no_error(error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
-    """A client that is closed while it waits for metadata, which may take as long as the fetch in front of it."""
+def test_refresh_that_a_close_cancels_is_not_logged(error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is closed while it waits for metadata, which may take as long as the previous fetch."""
 
     class Manager:
         def least_loaded_node(self) -> int:
@@ -109,14 +109,14 @@ def test_a_refresh_that_a_close_cancels_is_no_error(error: KafkaError, caplog: p
     assert ["Metadata refresh: failed" in text for text in caplog.messages] == [True] * (error.args != ())
 
 
-def test_it_is_set_up_once() -> None:
+def test_filters_are_set_up_once() -> None:
     filters = logging.getLogger(TRANSPORT).filters
     assert [type(present) for present in filters] == [OneLineNetworkErrors, OneLinePerOutage]
     assert filters[1] is logging.getLogger(SENDER).filters[0], "an outage is one for all connections"
 
 
 class Outages:
-    """Kafka-python's lines in an outage, on a clock of the test's own."""
+    """Log lines of kafka-python in an outage, with a settable clock."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -127,7 +127,7 @@ class Outages:
         self._due.append((self.now_s + pause_s, look))
 
     def line(self, text: str = "connection lost", level: int = logging.WARNING, error: Exception | None = None) -> bool:
-        """Whether it is written."""
+        """Log a line and return whether it is written."""
         return self._filter.filter(
             logging.LogRecord(SENDER, level, "", 0, text, (), error and (type(error), error, None))
         )
@@ -140,7 +140,7 @@ class Outages:
         self.now_s = end_s
 
 
-def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_one_line_at_its_start_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     outages = Outages()
     written = []
     for _ in range(5):
@@ -151,12 +151,12 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(caplog: pytes
     outages.wait(0.1)
     assert written == [True, False, False, False, False]
     assert caplog.messages == [
-        "Kafka's clients logged no error for 10 s: the outage took 28.0 s, and 4 more lines were left out"
+        "Kafka's clients logged no error for 10 s: the outage took 28.0 s; 4 lines were suppressed"
     ]
     assert outages.line(), "the next one"
 
 
-def test_a_single_line_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+def test_single_line_is_not_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     outages = Outages()
     assert outages.line()
     outages.wait(10)
@@ -164,7 +164,7 @@ def test_a_single_line_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == []
 
 
-def test_what_is_no_outage_is_written_meanwhile() -> None:
+def test_other_lines_are_written_during_an_outage() -> None:
     outages = Outages()
     assert outages.line()
     assert outages.line("SaslHandshake failed: UnsupportedSaslMechanismError", logging.ERROR)
@@ -174,7 +174,7 @@ def test_what_is_no_outage_is_written_meanwhile() -> None:
 
 
 @pytest.mark.parametrize(("problem", "has_trace"), [("Invalid file descriptor: -1", False), ("a fault", True)])
-def test_a_socket_that_was_closed_meanwhile_is_one_line(
+def test_socket_that_was_closed_meanwhile_is_one_line(
     caplog: pytest.LogCaptureFixture, problem: str, has_trace: bool
 ) -> None:
     try:
@@ -187,9 +187,7 @@ def test_a_socket_that_was_closed_meanwhile_is_one_line(
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_nothing_is_told_of_a_connection_that_was_closed_on_purpose_when_there_was_something_to_read(
-    caplog: pytest.LogCaptureFixture, is_closed: bool
-) -> None:
+def test_connection_that_this_process_closed_is_not_logged(caplog: pytest.LogCaptureFixture, is_closed: bool) -> None:
     here, there = socket.socketpair()
     with here, there, closing(NetworkSelector()) as net:
         transport = KafkaTCPTransport(net, here)

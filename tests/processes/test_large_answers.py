@@ -1,4 +1,4 @@
-"""What takes milliseconds to read or to write is not done where everybody waits for it: on the event loop."""
+"""Messages that take milliseconds to decode or encode are not processed on the event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def configs(topics: int) -> DescribeConfigsResponse:
 
 @pytest.fixture
 def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each response was read or written on the event loop's thread."""
+    """Record whether each response was decoded or encoded on the event loop's thread."""
     places: list[bool] = []
 
     def watched(work: Any) -> Any:
@@ -50,9 +50,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize(("topics", "is_on_loop"), [(1, True), (200, False)])
-def test_a_brokers_answer_is_read_on_a_thread_when_it_is_large(
-    topics: int, is_on_loop: bool, on_loop: list[bool]
-) -> None:
+def test_large_response_of_a_broker_is_decoded_on_a_thread(topics: int, is_on_loop: bool, on_loop: list[bool]) -> None:
     answer = bytes(wire.encode_response(configs(topics), VERSION, CORRELATION_ID))
     assert (len(answer) > LARGE_BYTES) is not is_on_loop
     on_loop.clear()
@@ -81,7 +79,7 @@ def test_a_brokers_answer_is_read_on_a_thread_when_it_is_large(
     assert on_loop == [is_on_loop]
 
 
-def test_an_answer_to_an_administrator_is_written_on_a_thread(on_loop: list[bool]) -> None:
+def test_response_to_an_administrator_is_encoded_on_a_thread(on_loop: list[bool]) -> None:
     async def encoded(response: Any) -> bytes:
         return b"".join(await RequestLoop._encoded(RequestHeader(response.API_KEY, 2, 7, "test", 0), response))
 

@@ -1,4 +1,4 @@
-"""The job's client for log offsets against three brokers on real ports, which fall silent or lose partitions."""
+"""The job's client for log offsets with three brokers on real ports, which become silent or lose partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sharegroup.kafka_clients.connections.log_offsets import EARLIEST, LATEST, L
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH = 6, 3, 75
-#: For a test that would wait without end.
+#: The deadline of tests that hang.
 DEADLINE_S = 60
 VERSIONS = {2: 5, 3: 12, 18: 3}
 TOPIC_IDS = {"orders": UUID(int=1), "bills": UUID(int=2)}
@@ -34,7 +34,7 @@ P0, P1, P2, BILLS = (
 
 
 class View:
-    """Who leads since which epoch, and where logs end; a log starts at 1."""
+    """The leaders with their epochs, and the end offsets of logs. A log starts at 1."""
 
     def __init__(self) -> None:
         self.leaders = {P0: 1, P1: 2, P2: 3, BILLS: 1}
@@ -47,7 +47,7 @@ class View:
 
 
 class Cluster(View):
-    """Its brokers have the same view, but for one that was told nothing for a time (`Broker.view`)."""
+    """A cluster whose brokers have the same view, except those with an outdated one (`Broker.view`)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Cluster(View):
 
 
 class Broker:
-    """One broker; while `is_silent` it accepts connections and answers nothing."""
+    """A broker. While `is_silent`, it accepts connections but does not respond."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster, self.node_id = cluster, node_id
@@ -97,7 +97,7 @@ class Broker:
         self.port = self.server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Called in the only task of the loop that is left to live."""
+        """Stop; must be called in the last task of the loop."""
         self.server.close()
         while len(asyncio.all_tasks()) > 1:  # some may still be accepted
             await asyncio.sleep(0)
@@ -193,7 +193,7 @@ def run(test: Callable[[Cluster, LogOffsetsClient], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
+def test_each_leader_gets_one_request_for_its_partitions() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         assert await client.offsets(dict.fromkeys(cluster.leaders, LATEST)) == cluster.ends
         asked = {node_id: broker.asked for node_id, broker in cluster.brokers.items()}
@@ -204,7 +204,7 @@ def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     run(test)
 
 
-def test_a_silent_leader_costs_only_its_partitions() -> None:
+def test_silent_leader_affects_only_its_partitions() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         wanted, others = dict.fromkeys(cluster.leaders, LATEST), {P0: 10, P2: 30, BILLS: 40}
         await client.offsets(wanted)
@@ -219,7 +219,7 @@ def test_a_silent_leader_costs_only_its_partitions() -> None:
     run(test)
 
 
-def test_nobody_waits_for_a_leader_that_is_silent_already(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_do_not_wait_for_a_known_silent_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         cluster.brokers[2].is_silent = True
         assert await client.offsets({P1: LATEST}) == {}
@@ -229,23 +229,23 @@ def test_nobody_waits_for_a_leader_that_is_silent_already(monkeypatch: pytest.Mo
     run(test)
 
 
-def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         cluster.brokers[2].is_silent = True
         for _ in range(3):
             await client.offsets({P1: LATEST})
         assert len(caplog.messages) == 1
-        assert caplog.messages[0].startswith("broker 2 does not answer: ")
+        assert caplog.messages[0].startswith("broker 2 does not respond: ")
         cluster.brokers[2].is_silent = False
         while not await client.offsets({P1: LATEST}):
-            pass  # each look asks the other brokers who leads, and the client tries the silent one meanwhile
+            pass  # each call queries the other brokers for leaders, and the client retries the silent one
         assert len(caplog.messages) == 2
-        assert caplog.messages[1].startswith("broker 2 answers again after ")
+        assert caplog.messages[1].startswith("broker 2 responds again after ")
 
     run(test)
 
 
-def test_the_next_leader_is_found_after_a_refusal() -> None:
+def test_next_leader_is_found_after_a_rejection() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         assert await client.offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
         cluster.leaders[P0] = 3
@@ -256,26 +256,26 @@ def test_the_next_leader_is_found_after_a_refusal() -> None:
     run(test)
 
 
-def _told_nothing(broker: Broker) -> None:
-    """From now on it believes what it knows."""
+def _freeze_view(broker: Broker) -> None:
+    """Let the broker keep its current view from now on."""
     broker.view = View()
     for name, value in vars(broker.view).items():
         setattr(broker.view, name, copy.copy(getattr(broker.cluster, name, value)))
 
 
-def test_a_former_leader_that_was_paused_is_not_believed() -> None:
+def test_paused_former_leader_is_not_trusted() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         paused, *others = cluster.brokers.values()
         assert await client.offsets({P0: LATEST}) == {P0: 10}
         paused.is_silent = True
-        _told_nothing(paused)
+        _freeze_view(paused)
         cluster.elect(P0, 3)
         cluster.ends[P0] = 15
         while await client.offsets({P0: LATEST}) != {P0: 15}:
             pass
         paused.is_silent = False
         for other in others:
-            other.is_silent = True  # so that the paused one is the only one to tell who leads
+            other.is_silent = True  # so that only the paused one returns leaders
         while await client.offsets({BILLS: LATEST}) != {BILLS: 40}:
             pass
         for _ in range(3):
@@ -288,14 +288,14 @@ def test_a_former_leader_that_was_paused_is_not_believed() -> None:
     run(test)
 
 
-def test_a_leader_that_does_not_know_its_own_epoch_is_not_believed() -> None:
+def test_leader_with_an_outdated_epoch_is_not_trusted() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        _told_nothing(cluster.brokers[1])
+        _freeze_view(cluster.brokers[1])
         cluster.elect(P0, 3)
         cluster.elect(P0, 1)
         cluster.ends[P0] = 15
         cluster.brokers[1].is_silent = True
-        await client.topics(["orders"])  # another one tells
+        await client.topics(["orders"])  # from another broker
         cluster.brokers[1].is_silent = False
         assert await client.offsets({P0: LATEST}) == {}
         cluster.brokers[1].view = cluster
@@ -305,7 +305,7 @@ def test_a_leader_that_does_not_know_its_own_epoch_is_not_believed() -> None:
     run(test)
 
 
-def test_a_topic_that_is_made_again_begins_with_a_lower_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recreated_topic_starts_with_a_lower_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         cluster.epochs[P0] = 7
         assert await client.offsets({P0: LATEST}) == {P0: 10}
@@ -317,7 +317,7 @@ def test_a_topic_that_is_made_again_begins_with_a_lower_epoch(monkeypatch: pytes
     run(test)
 
 
-def test_a_topic_that_does_not_exist_costs_only_itself() -> None:
+def test_missing_topic_affects_no_other() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         gone = TopicPartition("gone", 0)
         assert await client.offsets({gone: LATEST, P0: LATEST}) == {P0: 10}

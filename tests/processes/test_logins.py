@@ -1,4 +1,4 @@
-"""Logins over real sockets: tokens, sessions that end, files that change, and what is written about it."""
+"""Logins over real sockets: tokens, sessions that expire, files that change, and log lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PREFIX = "gateway.sasl.oauthbearer"
 
 
 def run(test: Callable[[Gateway, Client], Awaitable[T]], config: dict[str, object]) -> T:
-    """A test against a served gateway. The deadline is for a test that hangs."""
+    """Run a test against a served gateway, with a deadline for tests that hang."""
 
     async def main() -> T:
         async with serving(config) as (gateway, client):
@@ -52,7 +52,7 @@ def issuer() -> Issuer:
 
 @pytest.fixture
 def tokens(tmp_path: Path, issuer: Issuer) -> dict[str, object]:
-    """Tokens, and users beside them."""
+    """Return the configuration of tokens and users."""
     (tmp_path / "keys.json").write_text(issuer.jwks())
     line = hash_password("alice", PASSWORD, ("SCRAM-SHA-512", "SCRAM-SHA-256"))
     (tmp_path / "users.yaml").write_text(line, encoding="utf-8")
@@ -66,7 +66,7 @@ def tokens(tmp_path: Path, issuer: Issuer) -> dict[str, object]:
 
 
 def sasl_of(gateway: Gateway) -> list[SaslServer]:
-    """The logins of all connections."""
+    """Return the logins of all connections."""
     return [connection._requests._login._sasl for connection in gateway.parts.connections]  # type: ignore[attr-defined]
 
 
@@ -75,7 +75,7 @@ Scripted = Callable[[Gateway, int], None]
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    """Makes a gateway answer without brokers what a client asks at first: it is the only broker, without topics."""
+    """Let a gateway respond without brokers to a client's first requests: it is the only broker, without topics."""
 
     async def api_versions(_: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         offered = {3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
@@ -98,7 +98,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 
 async def by_token(client: Client, token: str) -> Any:
-    """The answer to a token."""
+    """Return the response to a token."""
     await client.connect()
     assert await client.handshake(OAUTHBEARER) == 0
     return await say(client, bearer(token))
@@ -109,7 +109,7 @@ async def say(client: Client, message: bytes) -> Any:
 
 
 async def settle(gateway: Gateway) -> None:
-    """Two looks, as a running gateway takes them."""
+    """Check for changes twice, as a running gateway does."""
     for _ in range(2):
         await asyncio.to_thread(gateway.parts.look_at_security)
 
@@ -118,7 +118,7 @@ def principals(gateway: Gateway) -> set[str]:
     return {connection._requests.caller.principal for connection in gateway.parts.connections}  # type: ignore[attr-defined]
 
 
-def test_a_token(tokens: dict[str, object], issuer: Issuer) -> None:
+def test_login_by_a_token(tokens: dict[str, object], issuer: Issuer) -> None:
     async def test(gateway: Gateway, client: Client) -> tuple[set[str], bool]:
         answer = await by_token(client, issuer.token())
         assert (answer.error_code, answer.auth_bytes) == (0, b"")
@@ -128,8 +128,8 @@ def test_a_token(tokens: dict[str, object], issuer: Issuer) -> None:
     assert run(test, tokens) == ({"User:alice"}, True)
 
 
-def test_a_long_token(tokens: dict[str, object], issuer: Issuer) -> None:
-    """With a hundred groups in it, say."""
+def test_login_by_a_long_token(tokens: dict[str, object], issuer: Issuer) -> None:
+    """It has, for example, a hundred groups."""
 
     async def test(gateway: Gateway, client: Client) -> int:
         return int((await by_token(client, issuer.token(groups=["x" * 100] * 100))).error_code)
@@ -137,7 +137,7 @@ def test_a_long_token(tokens: dict[str, object], issuer: Issuer) -> None:
     assert run(test, tokens) == 0
 
 
-def test_a_token_that_is_refused(tokens: dict[str, object], issuer: Issuer) -> None:
+def test_rejected_token(tokens: dict[str, object], issuer: Issuer) -> None:
     async def test(gateway: Gateway, client: Client) -> bool:
         answer = await by_token(client, issuer.token(aud="others"))
         assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b'{"status":"invalid_token"}')
@@ -148,7 +148,7 @@ def test_a_token_that_is_refused(tokens: dict[str, object], issuer: Issuer) -> N
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_users_log_in_beside_tokens(tokens: dict[str, object], mechanism: str) -> None:
+def test_passwords_work_in_addition_to_tokens(tokens: dict[str, object], mechanism: str) -> None:
     async def test(gateway: Gateway, client: Client) -> set[str]:
         await client.connect()
         assert await client.handshake(mechanism) == 0
@@ -162,7 +162,7 @@ def test_users_log_in_beside_tokens(tokens: dict[str, object], mechanism: str) -
     assert run(test, tokens) == {"User:alice"}
 
 
-def test_only_what_is_enabled(tokens: dict[str, object]) -> None:
+def test_only_enabled_mechanisms_are_offered(tokens: dict[str, object]) -> None:
     async def test(gateway: Gateway, client: Client) -> list[int]:
         await client.connect()
         return [await client.handshake(name) for name in ("PLAIN", "SCRAM-SHA-512", OAUTHBEARER, "SCRAM-SHA-256")]
@@ -171,10 +171,10 @@ def test_only_what_is_enabled(tokens: dict[str, object]) -> None:
     assert run(test, enabled) == [33, 33, 33, 0]
 
 
-# -- sessions that end -------------------------------------------------------------------------------------------------
+# -- sessions that expire ----------------------------------------------------------------------------------------------
 
 
-def test_past_its_session_a_client_has_to_log_in_again(tokens: dict[str, object], issuer: Issuer) -> None:
+def test_client_must_log_in_again_after_its_session(tokens: dict[str, object], issuer: Issuer) -> None:
     async def test(gateway: Gateway, client: Client) -> bool:
         clock = gateway.parts.logins.now_ms
         assert (await by_token(client, issuer.token())).error_code == 0
@@ -193,14 +193,14 @@ def test_past_its_session_a_client_has_to_log_in_again(tokens: dict[str, object]
     assert run(test, tokens)
 
 
-def test_who_is_late_may_still_log_in_again(tokens: dict[str, object], issuer: Issuer) -> None:
+def test_client_may_log_in_again_after_its_session_expired(tokens: dict[str, object], issuer: Issuer) -> None:
     async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
         clock = gateway.parts.logins.now_ms
         assert (await by_token(client, issuer.token())).error_code == 0
         gateway.parts.logins.now_ms = lambda: clock() + 610_000
         gateway.parts.connections.close_idle()
         assert await client.handshake(OAUTHBEARER) == 0
-        gateway.parts.connections.close_idle()  # in the middle of it the client is no stranger
+        gateway.parts.connections.close_idle()  # a client that logs in again is not idle
         assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).error_code == 0
         is_served = await client.is_served()
         assert await client.handshake("PLAIN") == 34
@@ -209,7 +209,7 @@ def test_who_is_late_may_still_log_in_again(tokens: dict[str, object], issuer: I
     assert run(test, {**tokens, "gateway.first.request.timeout.ms": 100}) == (True, True)
 
 
-def test_a_password_s_session_ends_where_that_is_configured(tokens: dict[str, object]) -> None:
+def test_session_of_a_password_ends_if_configured(tokens: dict[str, object]) -> None:
     async def test(gateway: Gateway, client: Client) -> int:
         await client.connect()
         await client.handshake()
@@ -220,7 +220,7 @@ def test_a_password_s_session_ends_where_that_is_configured(tokens: dict[str, ob
 
 @pytest.mark.thorough
 def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer, scripted: Scripted) -> None:
-    """On the connection that it has, before the session ends, with a token that is new by then."""
+    """It uses its connection, before the session expires, with a new token."""
     lifetime_s = 20
 
     def token(_: str) -> tuple[str, float]:
@@ -230,7 +230,7 @@ def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer
         sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": OAUTHBEARER, "oauth_cb": token}
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0, **sasl})
         while not is_done.is_set():
-            admin.poll(0.1)  # has tokens renewed
+            admin.poll(0.1)  # renews tokens
             admin.list_topics(timeout=30)
 
     async def test(gateway: Gateway, client: Client) -> bool:
@@ -249,7 +249,7 @@ def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer
 # -- what changes ------------------------------------------------------------------------------------------------------
 
 
-def test_users_come_and_go(tokens: dict[str, object], tmp_path: Path) -> None:
+def test_changes_of_users_apply_to_logins(tokens: dict[str, object], tmp_path: Path) -> None:
     async def log_in(client: Client, user: str) -> int:
         await client.connect()
         await client.handshake()
@@ -268,7 +268,7 @@ def test_users_come_and_go(tokens: dict[str, object], tmp_path: Path) -> None:
     assert run(test, tokens) == [58, 0, 58, 0]
 
 
-def test_a_new_key_is_looked_for_when_it_is_needed(tokens: dict[str, object], issuer: Issuer, tmp_path: Path) -> None:
+def test_new_key_is_loaded_when_a_token_needs_it(tokens: dict[str, object], issuer: Issuer, tmp_path: Path) -> None:
     async def test(gateway: Gateway, client: Client) -> list[bytes]:
         issuer.add("second")
         refused = await by_token(client, issuer.token("second"))
@@ -281,7 +281,7 @@ def test_a_new_key_is_looked_for_when_it_is_needed(tokens: dict[str, object], is
 
 @pytest.fixture
 def keys_server(pems: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
-    """(its address, the paths that it was asked for): keys by HTTPS; `/moved` leads to them."""
+    """Return (address, requested paths) of an HTTPS server of keys; `/moved` redirects to them."""
     asked: list[str] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -310,8 +310,10 @@ def keys_server(pems: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> 
     server.server_close()
 
 
-def test_keys_by_https(tokens: dict[str, object], keys_server: tuple[str, list[str]], issuer: Issuer) -> None:
-    """They are asked for by the first token; a token of an unknown key does not have them asked for at once again."""
+def test_keys_are_fetched_by_https(
+    tokens: dict[str, object], keys_server: tuple[str, list[str]], issuer: Issuer
+) -> None:
+    """The first token causes the request; a token with an unknown key does not cause another one right away."""
     address, asked = keys_server
 
     async def test(gateway: Gateway, client: Client) -> list[bytes]:
@@ -324,7 +326,7 @@ def test_keys_by_https(tokens: dict[str, object], keys_server: tuple[str, list[s
     assert asked == ["/keys"]
 
 
-def test_keys_are_nowhere_else(
+def test_other_responses_are_not_used_as_keys(
     tokens: dict[str, object],
     keys_server: tuple[str, list[str]],
     issuer: Issuer,
@@ -340,7 +342,7 @@ def test_keys_are_nowhere_else(
     assert "redirects are not followed" in caplog.text
 
 
-def test_a_new_certificate_is_for_new_connections(pems: Path, tmp_path: Path) -> None:
+def test_new_certificate_applies_to_new_connections(pems: Path, tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).write_bytes((pems / name).read_bytes())
     other = tmp_path / "other"
@@ -352,7 +354,7 @@ def test_a_new_certificate_is_for_new_connections(pems: Path, tmp_path: Path) ->
         await client.connect()
         for name in ("cert.pem", "key.pem"):
             (tmp_path / name).write_bytes((other / name).read_bytes())
-            await settle(gateway)  # the certificate without its key is refused, and changes nothing
+            await settle(gateway)  # the certificate without its key is rejected and has no effect
         later = client.another()
         later.context = client.context
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -367,13 +369,13 @@ def test_a_new_certificate_is_for_new_connections(pems: Path, tmp_path: Path) ->
     assert run(test, config) == (True, True, True)
 
 
-# -- what is written ---------------------------------------------------------------------------------------------------
+# -- log lines ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_login_has_a_line_and_no_secret_is_anywhere(
+def test_each_login_is_logged_without_secrets(
     tokens: dict[str, object], issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every logger at its most talkative; the audit, the metrics, and what the parts say of themselves."""
+    """All loggers at level DEBUG, the audit log, the metrics, and the reprs of the parts contain no secret."""
     caplog.set_level(logging.DEBUG)
     token, forged = issuer.token(), issuer.token(exp=1)
 
@@ -411,11 +413,11 @@ def test_each_login_has_a_line_and_no_secret_is_anywhere(
     assert lines == [
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
         "login outcome=refused claimed=alice address=127.0.0.1 mechanism=PLAIN"
-        ' reason="the user is not known, or the password is wrong"',
+        ' reason="the user is unknown or the password is wrong"',
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=OAUTHBEARER",
         "login outcome=refused address=127.0.0.1 mechanism=OAUTHBEARER"
-        ' reason="the token is refused (ExpiredSignatureError)"',
+        ' reason="the token is invalid (ExpiredSignatureError)"',
     ]
     stored = yaml.safe_load((tmp_path / "users.yaml").read_text())["alice"]
     secrets = [PASSWORD, GUESSED, token, forged, token.rpartition(".")[2]]
@@ -423,12 +425,14 @@ def test_each_login_has_a_line_and_no_secret_is_anywhere(
     assert not [secret for secret in secrets if secret in shown or secret in caplog.text]
 
 
-def test_a_certificate_that_is_refused_has_a_line(pems: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_certificate_is_logged(pems: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sharegroup.audit")
 
     async def test(gateway: Gateway, client: Client) -> None:
         client.context = ssl.create_default_context(cafile=pems / "cert.pem")
-        client.context.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 a client is through before it is refused
+        client.context.maximum_version = (
+            ssl.TLSVersion.TLSv1_2
+        )  # in 1.3 the handshake of a client ends before it is rejected
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await client.connect()
         named = client.another()

@@ -1,4 +1,4 @@
-"""ShareGroupAdmin and a server whose coordinators move, load, hang up and refuse, as a script says."""
+"""ShareGroupAdmin with a scripted server whose coordinators move, load, disconnect and reject."""
 
 from __future__ import annotations
 
@@ -47,9 +47,11 @@ _REQUESTS = {
 
 
 class ScriptedServer(socketserver.ThreadingTCPServer):
-    """A broker that is every group's coordinator. Each ShareGroupDescribe meets the next entry of `script`: an error
-    code, or HANG_UP; then all goes well. The first `hang_ups` requests of all are not answered. `closed` are groups
-    whose coordinator nobody may know."""
+    """A broker that coordinates every group.
+
+    Each ShareGroupDescribe uses the next entry of `script`, an error code or HANG_UP, and succeeds after the last one.
+    The first `hang_ups` requests get no response. `closed` are groups whose coordinator may not be described.
+    """
 
     daemon_threads = True
 
@@ -80,7 +82,7 @@ class ScriptedServer(socketserver.ThreadingTCPServer):
         return f"127.0.0.1:{self.server_address[1]}"
 
     def answer(self, request: Any) -> Any:
-        """The response; None hangs up."""
+        """Return the response, None to disconnect."""
         if self.hang_ups:
             self.hang_ups -= 1
             return None
@@ -168,7 +170,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.mark.parametrize("script", [[], [LOADING], [NOT_COORDINATOR, LOADING, LOADING], [HANG_UP], [HANG_UP, LOADING]])
-def test_what_passes_is_tried_again(server: ScriptedServer, script: list[int]) -> None:
+def test_transient_errors_are_retried(server: ScriptedServer, script: list[int]) -> None:
     server.script.extend(script)
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin:
         assert admin.describe_groups(["g", "h", "g"]).keys() == {"g", "h"}
@@ -176,13 +178,13 @@ def test_what_passes_is_tried_again(server: ScriptedServer, script: list[int]) -
 
 
 @pytest.mark.parametrize(("code", "error"), [(LOADING, CoordinatorLoadInProgressError), (16, NotCoordinatorError)])
-def test_what_does_not_pass_is_told(server: ScriptedServer, code: int, error: type[Exception]) -> None:
+def test_permanent_errors_are_raised(server: ScriptedServer, code: int, error: type[Exception]) -> None:
     server.script.extend([code] * 1_000)
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=1_000) as admin, pytest.raises(error):
         admin.describe_groups(["g"])
 
 
-def test_a_refusal_is_not_tried_again(server: ScriptedServer) -> None:
+def test_rejection_is_not_retried(server: ScriptedServer) -> None:
     server.script.append(NOT_AUTHORIZED)
     refused = pytest.raises(GroupAuthorizationFailedError, match=r"Group authorization failed\.")
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin, refused:
@@ -190,7 +192,7 @@ def test_a_refusal_is_not_tried_again(server: ScriptedServer) -> None:
     assert server.described == [["g"]]
 
 
-def test_a_coordinator_that_is_refused_is_that_groups_error(server: ScriptedServer) -> None:
+def test_rejected_coordinator_is_the_error_of_its_group(server: ScriptedServer) -> None:
     server.closed.add("h")
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin:
         answers = admin.delete_groups(["g", "h"])
@@ -198,14 +200,14 @@ def test_a_coordinator_that_is_refused_is_that_groups_error(server: ScriptedServ
     assert isinstance(answers["h"], GroupAuthorizationFailedError)
 
 
-def test_a_server_without_share_groups(server: ScriptedServer) -> None:
+def test_server_without_share_groups(server: ScriptedServer) -> None:
     del server.versions[77]
     refused = pytest.raises(UnsupportedVersionError, match=r"share groups need Kafka 4\.2 or a gateway")
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin, refused:
         admin.describe_groups(["g"])
 
 
-def test_a_server_that_hangs_up_on_everybody(server: ScriptedServer) -> None:
+def test_server_that_disconnects_everybody(server: ScriptedServer) -> None:
     server.hang_ups = 1_000_000
     before = set(threading.enumerate())
     with pytest.raises(KafkaTimeoutError, match=f"Unable to bootstrap from {server.bootstrap_servers}: "):
@@ -214,7 +216,7 @@ def test_a_server_that_hangs_up_on_everybody(server: ScriptedServer) -> None:
     assert not [thread for thread in left if thread.name.startswith("kafka-io")]
 
 
-def test_a_server_that_comes_late(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_starts_late(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "FIRST_ATTEMPT_MS", 100)
     server.hang_ups = 8
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin:

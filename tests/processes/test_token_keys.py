@@ -1,4 +1,4 @@
-"""A server of token keys that never comes to the end of its answer."""
+"""A server of token keys that never completes its response."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sharegroup.errors import InvalidConfigError
 from sharegroup.security.authentication.token_keys import fetch_keys
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
-#: The beginning of a TLS record of 16 KB.
+#: The start of a TLS record of 16 KB.
 HANDSHAKE = b"\x16\x03\x03\x40\x00"
 
 
 class DrippingServer:
-    """Answers its one client with some bytes, and then a byte now and then for as long as there is a connection."""
+    """A server that sends some bytes to its client, and then single bytes until the connection is closed."""
 
     def __init__(self, begin: bytes) -> None:
         self._begin = begin
@@ -60,8 +60,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[DrippingServer]:
     indirect=["server"],
     ids=["header", "body", "body without an end", "handshake"],
 )
-def test_answer_that_drips_in_is_given_up(server: DrippingServer, scheme: str) -> None:
-    """Each byte comes within the time of a read; the connection is closed, so that the server sees an end as well."""
-    with pytest.raises(InvalidConfigError, match=r"no whole answer within 0\.3 s"):
+def test_response_in_single_bytes_is_given_up(server: DrippingServer, scheme: str) -> None:
+    """Each byte arrives within the timeout of a read. The connection is closed, which the server notices."""
+    with pytest.raises(InvalidConfigError, match=r"no complete response within 0\.3 s"):
         fetch_keys(f"{scheme}://127.0.0.1:{server.port}/keys", timeout_s=0.3)
     server.thread.join()

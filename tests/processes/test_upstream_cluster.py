@@ -1,4 +1,4 @@
-"""What is known of the upstream cluster, asked of brokers on real ports, some of which never answer."""
+"""Metadata of the upstream cluster, from brokers on real ports of which some never respond."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.processes.loop_clock import advance
 
 ClusterOf = Callable[..., UpstreamCluster]
 VERSIONS = {MetadataRequest.API_KEY: 12, ApiVersionsResponse.API_KEY: 3}
-#: For a test that hangs; the clock is set forward in some. Other requests than those for metadata wait for longer.
+#: The deadline of tests that hang; some set the clock forward. Requests other than Metadata have longer timeouts.
 DEADLINE_S = 25.0
 
 
 class Broker:
-    """Answers that the cluster consists of `knows`. While it `hangs` it accepts connections and requests, no more."""
+    """A broker whose metadata has the brokers in `knows`. While it `hangs`, it accepts requests without responding."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id, self.port = node_id, 0
@@ -45,7 +45,7 @@ class Broker:
             connection.abort()
 
     def answer_all(self) -> None:
-        """It hangs no more."""
+        """Respond to all waiting requests, and no longer hang."""
         self.hangs = False
         for connection in self.connections:
             connection.answer_all()
@@ -92,7 +92,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(test: Callable[[list[Broker], ClusterOf], Awaitable[None]]) -> None:
-    """A test with three brokers that know each other, and what makes a cluster of bootstrap brokers."""
+    """Run a test with three brokers that know each other, and a function from bootstrap brokers to a cluster."""
 
     async def main() -> None:
         others = asyncio.all_tasks()
@@ -120,7 +120,7 @@ def run(test: Callable[[list[Broker], ClusterOf], Awaitable[None]]) -> None:
 
 
 async def refresh_past(hung: Broker, cluster: UpstreamCluster, wait_s: float = NEXT_BROKER_S) -> None:
-    """Refresh while a broker hangs that is asked first, and set the clock forward once it has the question."""
+    """Refresh while the first broker hangs, and set the clock forward when it has received the request."""
     asked = hung.requests
     refreshing = asyncio.ensure_future(cluster.refresh())
     while hung.requests == asked:
@@ -129,7 +129,7 @@ async def refresh_past(hung: Broker, cluster: UpstreamCluster, wait_s: float = N
     await refreshing
 
 
-def test_a_broker_that_hangs_is_waited_for_once() -> None:
+def test_hanging_broker_delays_only_one_refresh() -> None:
     async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
         hung, healthy, _ = brokers
         hung.hangs = True
@@ -143,7 +143,7 @@ def test_a_broker_that_hangs_is_waited_for_once() -> None:
     run(test)
 
 
-def test_when_the_one_that_answered_hangs_another_is_asked_and_its_other_requests_go_on() -> None:
+def test_other_requests_of_a_hanging_broker_continue() -> None:
     async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
         first, second, third = brokers
         cluster = cluster_of(first)
@@ -165,7 +165,7 @@ def test_when_the_one_that_answered_hangs_another_is_asked_and_its_other_request
     run(test)
 
 
-def test_brokers_that_are_gone_are_not_asked_but_the_bootstrap_servers_are() -> None:
+def test_bootstrap_servers_are_queried_when_known_brokers_left() -> None:
     async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
         gone, present, bootstrap = brokers
         cluster = cluster_of(bootstrap)
@@ -184,11 +184,11 @@ def test_brokers_that_are_gone_are_not_asked_but_the_bootstrap_servers_are() -> 
     run(test)
 
 
-def test_no_broker_answers() -> None:
+def test_error_when_no_broker_responds() -> None:
     async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
         cluster = cluster_of(brokers[0])
         brokers[0].hangs = True
-        with pytest.raises(UpstreamUnavailableError, match=f"gave no metadata within {METADATA_TIMEOUT_S:g} s"):
+        with pytest.raises(UpstreamUnavailableError, match=f"returned no metadata within {METADATA_TIMEOUT_S:g} s"):
             await refresh_past(brokers[0], cluster, METADATA_TIMEOUT_S)
         brokers[0].answer_all()
         await cluster.refresh()
@@ -197,7 +197,7 @@ def test_no_broker_answers() -> None:
     run(test)
 
 
-def test_a_broker_that_knows_of_none_is_not_believed() -> None:
+def test_metadata_without_brokers_is_rejected() -> None:
     async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
         cluster = cluster_of(brokers[0])
         await cluster.refresh()

@@ -135,7 +135,7 @@ def test_configs_that_may_not_be_seen_are_warned_of(
     caplog.set_level("WARNING", job_topics.__name__)
     create(monkeypatch, Admin({"requests": {}, "responses": FIT}))
     (record,) = caplog.records
-    assert record.getMessage().startswith("the configs of topic requests cannot be seen")
+    assert record.getMessage().startswith("not allowed to describe topic requests;")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,9 @@ def test_the_job_makes_as_many_replicas_as_there_can_be(
 ) -> None:
     create(monkeypatch, admin, replication)
     assert admin.replicas == {"requests": made, "responses": made}
-    warned = [message for message in caplog.messages if message.startswith("one replica of topics requests, responses")]
+    warned = [
+        message for message in caplog.messages if message.startswith("topics requests, responses have one replica")
+    ]
     assert len(warned) == (made == 1)
 
 
@@ -172,7 +174,7 @@ def test_a_topic_of_before_with_one_replica_is_warned_of(
     caplog.set_level("WARNING", job_topics.__name__)
     create(monkeypatch, admin)
     (message,) = caplog.messages
-    assert message.startswith("one replica of topics responses: ")
+    assert message.startswith("topics responses have one replica: ")
 
 
 def raise_timeout(*args: Any, **settings: Any) -> None:

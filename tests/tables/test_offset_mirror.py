@@ -97,7 +97,7 @@ def test_the_thread_goes_on_after_a_failure_and_says_it_once(caplog: pytest.LogC
     thread.close(60)
     assert world.commits == [("lag-of-g", {("t", 0): 5})]
     begin, end = caplog.messages
-    assert begin == "start offsets are not mirrored, will try again: KafkaConnectionError: away"
+    assert begin == "start offsets are not mirrored; retrying: KafkaConnectionError: away"
     assert end.startswith("start offsets are mirrored again after ")
 
 

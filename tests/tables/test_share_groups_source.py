@@ -139,7 +139,7 @@ def test_brokers_that_are_away_at_the_start_are_two_log_lines(
     source.read()
     source.read()
     begin, end = caplog.messages
-    assert begin == "the request topic cannot be polled, will try again: KafkaConnectionError: away"
+    assert begin == "the request topic cannot be polled; retrying: KafkaConnectionError: away"
     assert end.startswith("the request topic is polled again after ")
     source.close()
 

@@ -1,1 +1,1 @@
-"""Clients who act at the brokers as themselves (`gateway.upstream.identity: client`): their logins and their rights."""
+"""Logins and rights of clients that use their own identity at the brokers (`gateway.upstream.identity: client`)."""

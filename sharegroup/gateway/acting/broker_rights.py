@@ -1,4 +1,4 @@
-"""What the brokers let a client do, by their own word (AuthorizedOperations, KIP-430). PURE."""
+"""The rights of a client at the brokers, as the brokers return them (AuthorizedOperations, KIP-430). PURE."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OF_CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
 
 @dataclass(frozen=True)
 class BrokerRights:
-    """The operations on each resource that was asked for; what was not asked for is not allowed.
+    """The allowed operations on each resource that was queried. Other resources are not allowed.
 
-    `listed_groups` are those that the client was shown in a list, so it may describe them. Brokers that know no configs
-    of groups (`has_group_configs` is False) have no rights to them either: they are the cluster's then.
+    `listed_groups` are the groups that a broker listed for the client, so it may describe them. Brokers without group
+    configs (`has_group_configs` is False) have no rights on them, so the rights on the cluster's configs apply.
     """
 
     operations: Mapping[Key, Collection[int]]
@@ -26,7 +26,7 @@ class BrokerRights:
     has_group_configs: bool = True
 
     def allows(self, operation: int, resource: str, name: str) -> bool:
-        """Whether the client may do it."""
+        """Return whether the client may perform an operation."""
         kind = Resource(resource)
         if operation in self.operations.get((kind, name), ()):
             return True

@@ -1,4 +1,4 @@
-"""What one user may do at the brokers: asked of them in the user's name, and kept for a few seconds."""
+"""The rights of one user at the brokers. They are queried with the user's login and cached for a few seconds."""
 
 from __future__ import annotations
 
@@ -31,44 +31,44 @@ from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Operation, Resource
 
-#: How long an answer counts, and how long it does while the brokers give no other.
+#: How long a response is used, and how long it is used while the brokers do not respond.
 FRESH_S, LAST_RESORT_S = 5.0, 60.0
-#: A question that has no answer, as while a coordinator moves, is asked again for so long.
+#: How long a query is retried, for example while a coordinator moves, and the pause between attempts.
 PATIENCE_S, PAUSE_S = 5.0, 0.1
-#: Names that are asked for again and again, since a share session goes on without naming its topics.
+#: Limit of the names whose rights are refreshed. A share session uses its topics without naming them again.
 MAX_NAMES = 10_000
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-#: Later versions say nothing of rights to a group that is not there (KIP-1043), and are of brokers with group configs.
+#: Later versions have no rights on a group that does not exist (KIP-1043). Brokers with them have group configs.
 DESCRIBE_GROUPS_VERSION = 5
 _ALL_TOPICS: Key = (Resource.TOPIC, "")
-#: Of a topic that is not there, which is asked for anew each time.
+#: The rights on a topic that does not exist, which is queried again each time.
 _ABSENT: Collection[int] = (Operation.DESCRIBE,)
 
 
 class _Known(NamedTuple):
     operations: Collection[int]
-    asked_s: float
+    queried_s: float
 
 
 class ClientBrokers:
-    """The brokers that the gateway knows, asked in a client's name: `settings` has the login."""
+    """Connections to the known brokers with a client's login, which is in `settings`."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers of the newest metadata, sorted."""
+        """The broker ids of the newest metadata, sorted."""
         return self._cluster.node_ids
 
     async def ask(
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
     ) -> Response:
-        """A request to one broker. Raises UpstreamUnavailableError."""
+        """Send a request to one broker. Raises UpstreamUnavailableError."""
         return await self._connections.to(node_id).ask(request, response, max_version)
 
     async def features(self, node_id: int) -> Features:
-        """Which APIs a broker offers. Raises UpstreamUnavailableError."""
+        """Return the APIs of a broker. Raises UpstreamUnavailableError."""
         return await self._connections.to(node_id).features()
 
     def close(self) -> None:
@@ -77,29 +77,29 @@ class ClientBrokers:
 
 
 class ClientRights:
-    """One user's. `share_groups` gives the groups that are not the brokers'."""
+    """The rights of one user. `share_groups` returns the share groups, which the brokers do not know."""
 
     def __init__(self, brokers: ClientBrokers, share_groups: Callable[[], Awaitable[Iterable[str]]]) -> None:
         self._brokers, self._share_groups = brokers, share_groups
         self._names: dict[Key, None] = {}
-        #: Not asked for yet.
+        #: Names that have not been queried yet.
         self._expected: set[Key] = set()
         self._known: dict[Key, _Known] = {}
         self._operations: dict[Key, Collection[int]] = {}
         self._has_group_configs = True
-        self._asking = asyncio.Lock()
+        self._query_lock = asyncio.Lock()
 
     @property
     def names(self) -> Collection[Key]:
-        """What was asked for by name, or is yet to be."""
+        """The names that were queried or will be."""
         return self._names.keys() | self._expected
 
     def expect(self, names: Iterable[Key]) -> None:
-        """Requests need these too, without naming them: a share session goes on that named them under another login."""
+        """Also query these names, which a continued share session sent under an earlier login."""
         self._expected |= {key for key in names if key not in self._names}
 
     async def of(self, node_id: int, named: Named) -> BrokerRights:
-        """The rights that a request on a broker's port needs. Raises UpstreamUnavailableError."""
+        """Return the rights that a request on a broker's port needs. Raises UpstreamUnavailableError."""
         listed: frozenset[str] = frozenset()
         this_once: set[Key] = {_ALL_TOPICS} if named.has_all_topics else set()
         if named.has_all_groups:
@@ -107,17 +107,17 @@ class ClientRights:
             listed = await self._listed_groups(node_id)
         if named.creates:
             await self._create(node_id, named.creates)
-        async with self._asking:
-            await self._have(node_id, named.keys, this_once)
+        async with self._query_lock:
+            await self._ensure_known(node_id, named.keys, this_once)
         return BrokerRights(self._operations, listed, self._has_group_configs)
 
     def close(self) -> None:
         """Close the connections."""
         self._brokers.close()
 
-    # -- what is kept ------------------------------------------------------------------------------------------------
+    # -- the cache ---------------------------------------------------------------------------------------------------
 
-    async def _have(self, node_id: int, names: Collection[Key], this_once: Collection[Key]) -> None:
+    async def _ensure_known(self, node_id: int, names: Collection[Key], this_once: Collection[Key]) -> None:
         named = [*self._expected, *names]
         for key in named:
             self._names.pop(key, None)
@@ -125,35 +125,35 @@ class ClientRights:
         while len(self._names) > MAX_NAMES:
             self._names.pop(next(iter(self._names)))
         keys = {*named, *this_once}
-        if self._newer_than(FRESH_S, keys):
+        if self._are_newer_than(FRESH_S, keys):
             return
         try:
-            await self._ask_patiently(node_id, self._names.keys() | keys)
+            await self._query_with_retries(node_id, self._names.keys() | keys)
         except UpstreamUnavailableError:
-            if not self._newer_than(LAST_RESORT_S, keys):
+            if not self._are_newer_than(LAST_RESORT_S, keys):
                 raise
         else:
             self._expected.difference_update(named)
 
-    def _newer_than(self, age_s: float, keys: Iterable[Key]) -> bool:
+    def _are_newer_than(self, age_s: float, keys: Iterable[Key]) -> bool:
         since = asyncio.get_running_loop().time() - age_s
-        return all(key in self._known and self._known[key].asked_s > since for key in keys)
+        return all(key in self._known and self._known[key].queried_s > since for key in keys)
 
-    async def _ask_patiently(self, node_id: int, keys: Collection[Key]) -> None:
-        """Also where a coordinator is on its way, or a connection has come to its end unnoticed."""
+    async def _query_with_retries(self, node_id: int, keys: Collection[Key]) -> None:
+        """Query, and retry while a coordinator moves or a connection turns out to be closed."""
         loop = asyncio.get_running_loop()
-        asked_s = loop.time()
+        queried_s = loop.time()
         while True:
             try:
-                await self._ask(node_id, keys, asked_s)
+                await self._query(node_id, keys, queried_s)
             except UpstreamUnavailableError:
-                if loop.time() - asked_s > PATIENCE_S:
+                if loop.time() - queried_s > PATIENCE_S:
                     raise
                 await asyncio.sleep(PAUSE_S)
             else:
                 return
 
-    async def _ask(self, node_id: int, keys: Collection[Key], asked_s: float) -> None:
+    async def _query(self, node_id: int, keys: Collection[Key], queried_s: float) -> None:
         names: dict[Resource, list[str]] = {kind: [] for kind in Resource}
         for kind, name in keys:
             if name:
@@ -169,41 +169,43 @@ class ClientRights:
             found |= await self._transactions(node_id, names[Resource.TRANSACTIONAL_ID])
         if CLUSTER in keys:
             found[CLUSTER] = await self._cluster(node_id)
-        self._learn(dict.fromkeys(keys, ()) | found, asked_s, forgets_topics=_ALL_TOPICS in keys)
+        self._store(dict.fromkeys(keys, ()) | found, queried_s, replaces_topics=_ALL_TOPICS in keys)
 
-    def _learn(self, found: dict[Key, Collection[int]], asked_s: float, forgets_topics: bool) -> None:
-        """Topics that are not in an answer about all are not there for the client, whatever was known of them; and what
-        was not asked for again for long is forgotten."""
-        oldest_s = asked_s - LAST_RESORT_S
-        kept = {
+    def _store(self, found: dict[Key, Collection[int]], queried_s: float, replaces_topics: bool) -> None:
+        """Store the result of a query, and remove old entries.
+
+        A result for all topics replaces everything that was known about topics.
+        """
+        oldest_s = queried_s - LAST_RESORT_S
+        entries = {
             key: known
             for key, known in self._known.items()
-            if known.asked_s > oldest_s and not (forgets_topics and key[0] is Resource.TOPIC)
+            if known.queried_s > oldest_s and not (replaces_topics and key[0] is Resource.TOPIC)
         }
         for key, operations in found.items():
-            kept[key] = _Known(operations, float("-inf") if operations is _ABSENT else asked_s)
-        self._known = kept
+            entries[key] = _Known(operations, float("-inf") if operations is _ABSENT else queried_s)
+        self._known = entries
         self._operations = {key: known.operations for key, known in self._known.items()}
 
-    # -- the questions -----------------------------------------------------------------------------------------------
+    # -- the queries -------------------------------------------------------------------------------------------------
 
     async def _topics(self, node_id: int, names: Collection[str] | None) -> dict[Key, Collection[int]]:
-        asked = MetadataRequest(
+        request = MetadataRequest(
             topics=None if names is None else _topics(names),
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=True,
         )
 
         async def ask(node_id: int) -> MetadataResponse:
-            return await self._brokers.ask(node_id, asked, MetadataResponse)
+            return await self._brokers.ask(node_id, request, MetadataResponse)
 
-        answer = await from_any_broker(self._brokers, node_id, ask)
+        response = await from_any_broker(self._brokers, node_id, ask)
         found: dict[Key, Collection[int]] = {}
-        for topic in answer.topics:
+        for topic in response.topics:
             if not topic.name:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                found[Resource.TOPIC, topic.name] = _ABSENT  # who may not describe it is told something else
+                found[Resource.TOPIC, topic.name] = _ABSENT  # clients without Describe get another error
             elif _is_allowed(topic.error_code):
                 found[Resource.TOPIC, topic.name] = topic.authorized_operations
         return found
@@ -215,9 +217,9 @@ class ClientRights:
             if _is_allowed(coordinator.error_code):
                 by_coordinator.setdefault(coordinator.node_id, []).append(name)
         for coordinator_id, group_ids in by_coordinator.items():
-            asked = DescribeGroupsRequest(groups=group_ids, include_authorized_operations=True)
-            answer = await self._brokers.ask(coordinator_id, asked, DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION)
-            for group in answer.groups:
+            request = DescribeGroupsRequest(groups=group_ids, include_authorized_operations=True)
+            response = await self._brokers.ask(coordinator_id, request, DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION)
+            for group in response.groups:
                 if _is_allowed(group.error_code):
                     found[Resource.GROUP, group.group_id] = group.authorized_operations
             ranges = (await self._brokers.features(coordinator_id)).ranges
@@ -225,7 +227,7 @@ class ClientRights:
         return found
 
     async def _transactions(self, node_id: int, names: Collection[str]) -> dict[Key, Collection[int]]:
-        """The brokers do not tell; but who may not describe a transactional id does not find its coordinator."""
+        """Derive Describe from FindCoordinator, because brokers do not return the rights on transactional ids."""
         found = await self._coordinators(node_id, names, TRANSACTION_KEY)
         return {
             (Resource.TRANSACTIONAL_ID, name): (Operation.DESCRIBE,)
@@ -240,22 +242,22 @@ class ClientRights:
         return await from_any_broker(self._brokers, node_id, ask)
 
     async def _cluster(self, node_id: int) -> Collection[int]:
-        asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
 
         async def ask(node_id: int) -> DescribeClusterResponse:
-            return await self._brokers.ask(node_id, asked, DescribeClusterResponse)
+            return await self._brokers.ask(node_id, request, DescribeClusterResponse)
 
-        answer = await from_any_broker(self._brokers, node_id, ask)
-        return answer.authorized_operations if _is_allowed(answer.error_code) else ()
+        response = await from_any_broker(self._brokers, node_id, ask)
+        return response.authorized_operations if _is_allowed(response.error_code) else ()
 
     async def _listed_groups(self, node_id: int) -> frozenset[str]:
-        answer = await self._brokers.ask(node_id, ListGroupsRequest(), ListGroupsResponse)
-        return frozenset(group.group_id for group in answer.groups)
+        response = await self._brokers.ask(node_id, ListGroupsRequest(), ListGroupsResponse)
+        return frozenset(group.group_id for group in response.groups)
 
     async def _create(self, node_id: int, names: Collection[str]) -> None:
-        """Have topics made that are not there, if the brokers do that for the client; they say so of each again."""
-        asked = MetadataRequest(topics=_topics(names), allow_auto_topic_creation=True)
-        await self._brokers.ask(node_id, asked, MetadataResponse)
+        """Let the brokers create missing topics if they do so for the client. The result is queried again later."""
+        request = MetadataRequest(topics=_topics(names), allow_auto_topic_creation=True)
+        await self._brokers.ask(node_id, request, MetadataResponse)
 
 
 def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
@@ -263,7 +265,7 @@ def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
 
 
 def _is_allowed(code: int) -> bool:
-    """False for a refusal, or an error that stays. Raises UpstreamUnavailableError for one that passes."""
+    """Return False for a permanent error. Raises UpstreamUnavailableError for a retriable one."""
     if code and for_code(code).retriable:
-        raise UpstreamUnavailableError(f"a broker does not say yet what the client may do: {error_name(code)}")
+        raise UpstreamUnavailableError(f"a broker could not return the rights of a client: {error_name(code)}")
     return not code

@@ -1,4 +1,4 @@
-"""A login that the brokers judge: its one message goes on to them as it came. PURE but for `log_in`."""
+"""Logins that the brokers verify: the client's only message is forwarded to them. PURE except for `log_in`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES, O
 from sharegroup.security.authentication.password_exchanges import PLAIN
 from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefusedError
 
-_REFUSED = "the brokers refuse the login"
-_MALFORMED = "the message is not one of the mechanism"
+_REJECTED = "the brokers rejected the login"
+_MALFORMED = "the message does not have the format of the mechanism"
 
 
 class PassedOnExchange:
-    """One message. `user_of` says whom it names, `log_in` logs in at the brokers and says until when that counts (ms
-    since the epoch, None: for good). Both raise LoginRefusedError."""
+    """A login with one message.
+
+    `user_of` returns the user that the message names. `log_in` logs in at the brokers and returns when the session
+    expires, in ms since the epoch, None for never. Both raise LoginRejectedError.
+    """
 
     max_message_bytes = MAX_MESSAGE_BYTES
 
@@ -28,35 +31,38 @@ class PassedOnExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> Answer:
-        """The only message. Raises LoginRefusedError."""
+        """Forward the only message. Raises LoginRejectedError."""
         self.claimed = self._user_of(message)
         return Answer(b"", self.claimed, self._log_in(PassedOnLogin(self._mechanism, message.encode())))
 
 
 def user_of_password(message: str) -> str:
-    """PLAIN's user. Who would act in another's name is refused, as brokers do. Raises LoginRefusedError."""
+    """Return the user of a PLAIN message. As in Kafka, the authorization id must be empty or the user.
+
+    Raises LoginRejectedError.
+    """
     authorization_id, *rest = message.split("\0")
     if len(rest) != 2 or not rest[0]:
-        raise LoginRefusedError(_REFUSED, _MALFORMED)
+        raise LoginRefusedError(_REJECTED, _MALFORMED)
     if authorization_id not in ("", rest[0]):
-        raise LoginRefusedError(_REFUSED, "it would act in another user's name")
+        raise LoginRefusedError(_REJECTED, "the authorization id is not the user")
     return rest[0]
 
 
 def user_of_token(claim: str, message: str) -> str:
-    """Whom a token names by its `claim`, which the brokers have to check. Raises LoginRefusedError."""
+    """Return the user in a token's `claim`. The brokers verify the token. Raises LoginRejectedError."""
     _, token = parse_message(message)
     try:
         claims = jwt.decode(token, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError):
-        raise LoginRefusedError(_REFUSED, "the token is no JWT") from None
+        raise LoginRefusedError(_REJECTED, "the token is not a JWT") from None
     user = claims.get(claim)
     if not isinstance(user, str) or not user:
-        raise LoginRefusedError(_REFUSED, f"the token has no {claim}")
+        raise LoginRefusedError(_REJECTED, f"the token has no claim {claim}")
     return user
 
 
-#: {mechanism: (claim, message) to whom the message names}
+#: {mechanism: function of (claim, message) that returns the user}
 PASSED_ON: Mapping[str, Callable[[str, str], str]] = {
     PLAIN: lambda _, message: user_of_password(message),
     OAUTHBEARER: user_of_token,

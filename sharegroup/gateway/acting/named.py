@@ -1,4 +1,4 @@
-"""What a request of the gateway's own names: the rights that its handler will ask for. PURE."""
+"""The resources whose rights the handler of a request needs. PURE."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _FIRST_METADATA_WITH_NULL = 1
 
 @dataclass(frozen=True)
 class Named:
-    """`topic_ids` stand for topics of `keys` whose names are to be found; `has_all_topics`: those of all topics are
-    needed, `has_all_groups`: of all groups. `creates` are topics that the client would have made."""
+    """The resources of one request.
+
+    `keys` are given by name, `topic_ids` by id. `has_all_topics` and `has_all_groups` stand for all resources of the
+    type. `creates` are topics that the client lets the brokers create.
+    """
 
     keys: frozenset[Key] = frozenset()
     topic_ids: frozenset[UUID] = frozenset()
@@ -34,8 +37,8 @@ class Named:
 
 
 def named_in(body: Any, version: int) -> Named:
-    """What a request names; nothing for those that ask for no rights."""
-    found = _NAMED_IN.get(type(body))
+    """Return the resources of a request, none if it needs no rights."""
+    found = _RESOURCES_OF.get(type(body))
     return Named() if found is None else found(body, version)
 
 
@@ -81,7 +84,7 @@ def _group_and_topics(body: Any, _: int) -> Named:
     return Named(_groups(body.group_id), has_all_topics=True)
 
 
-_NAMED_IN: dict[type, Callable[[Any, int], Named]] = {
+_RESOURCES_OF: dict[type, Callable[[Any, int], Named]] = {
     share_messages.ShareGroupHeartbeatRequest: _heartbeat,
     ShareFetch: _share,
     ShareAcknowledge: _share,

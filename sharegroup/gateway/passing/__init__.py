@@ -1,1 +1,1 @@
-"""Requests that go on to the brokers: what each needs, what of it goes on, and the answers in place of the rest."""
+"""Authorization of the requests that the gateway forwards to the brokers."""

@@ -1,7 +1,7 @@
-"""APIs of the brokers' access control lists. The job's own topics can be neither named in them nor seen.
+"""Rules for the APIs of the brokers' access control lists. They neither accept nor return the job's internal topics.
 
-An entry or filter for a pattern that covers the job's topics among others, such as every topic, is passed on: it does
-not name them, and only somebody with Alter on the cluster can send it.
+An entry or filter whose pattern covers internal topics among others, such as every topic, is forwarded. It does not
+name an internal topic, and sending it requires Alter on the cluster.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import add
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error
 
-#: Resource types of a filter that can mean a topic.
+#: Resource types of a filter that match topics.
 ANY, TOPIC = 1, 2
 
 
@@ -29,27 +28,27 @@ def _describe(case: Case) -> None:
     if code is not None:
         case.refuse(lambda response: set_error(response, code))
     else:
-        case.change(lambda response: setattr(response, "resources", _shown(response.resources, case.rights)))
+        case.change(lambda response: setattr(response, "resources", _visible(response.resources, case.rights)))
 
 
 def _create(case: Case) -> None:
     named = [(item.resource_type, item.resource_name) for item in case.body.creations]
     answer = admin.CreateAclsResponse.AclCreationResult
-    _refuse_all(case, named, "results", lambda code: answer(error_code=code, error_message=None))
+    _reject_all(case, named, "results", lambda code: answer(error_code=code, error_message=None))
 
 
 def _delete(case: Case) -> None:
     named = [(item.resource_type_filter, item.resource_name_filter) for item in case.body.filters]
     answer = admin.DeleteAclsResponse.DeleteAclsFilterResult
-    _refuse_all(
+    _reject_all(
         case, named, "filter_results", lambda code: answer(error_code=code, error_message=None, matching_acls=[])
     )
     if case.passes:
         case.change(lambda response: _hide_deleted(response, case.rights))
 
 
-def _refuse_all(case: Case, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]) -> None:
-    """Refuse every entry when one is refused: responses have no names, so each result must keep its place."""
+def _reject_all(case: Case, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]) -> None:
+    """Reject all entries if one is rejected. Responses have no names, so each result must keep its position."""
     codes = (_hidden(case.rights, kind, name) for kind, name in named)
     code = case.rights.refusal(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
     if code is not None:
@@ -58,16 +57,16 @@ def _refuse_all(case: Case, named: list[tuple[int, str | None]], answered: str, 
 
 
 def _hidden(rights: Rights, resource_type: int, name: str | None) -> ErrorCode | None:
-    """Why a pattern is refused: it names one of the job's own topics."""
+    """Return the error of a pattern that names an internal topic of the job, else None."""
     return rights.hidden(name) if resource_type in (ANY, TOPIC) and name is not None else None
 
 
 def _hide_deleted(response: Any, rights: Rights) -> None:
     for result in response.filter_results:
-        result.matching_acls = _shown(result.matching_acls, rights)
+        result.matching_acls = _visible(result.matching_acls, rights)
 
 
-def _shown(found: list[Any], rights: Rights) -> list[Any]:
+def _visible(found: list[Any], rights: Rights) -> list[Any]:
     return [item for item in found if item.resource_type != TOPIC or rights.is_shown(item.resource_name)]
 
 

@@ -1,4 +1,4 @@
-"""APIs about the brokers and the cluster, most of which are allowed or refused as a whole."""
+"""Rules for the APIs of brokers and the cluster. Most of them allow or reject the request as a whole."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, split
 from sharegroup.gateway.passing.rights import Need, Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error, whole
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error, whole
 from sharegroup.protocol import messages
 
 _MOVED = TopicLists(admin.AlterPartitionReassignmentsResponse, answered="responses")
@@ -32,28 +31,28 @@ _MOVED_DIRS = TopicLists(admin.AlterReplicaLogDirsResponse, index="", answered="
 
 
 def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: Case) -> None:
-    """One right for all entries of the request, and an error for each in the response."""
+    """Require one right for all entries; if it is missing, the response has an error for each entry."""
     code = case.rights.refusal(need)
     if code is None:
         return
-    answers = [answer(item) for item in getattr(case.body, asked)]
-    for each in answers:
+    errors = [answer(item) for item in getattr(case.body, asked)]
+    for each in errors:
         each.error_code = int(code)
-    case.refuse(lambda response: add(response, answered, answers))
+    case.refuse(lambda response: add(response, answered, errors))
 
 
 def _with_topics(need: Need, lists: TopicLists, case: Case) -> None:
-    """One right for the response as a whole; topics of the job's own are refused one by one."""
+    """Require one right for the whole request, and reject internal topics of the job one by one."""
     code = case.rights.refusal(need)
     if code is not None:
-        answers = lists.answers(getattr(case.body, lists.asked) or (), code)
-        case.refuse(lambda response: _refuse_with(response, code, lists.answered, answers))
+        errors = lists.answers(getattr(case.body, lists.asked) or (), code)
+        case.refuse(lambda response: _reject_with(response, code, lists.answered, errors))
     else:
         lists.take_out(case, lambda topic: case.rights.hidden(getattr(topic, lists.name)))
 
 
 def _elect(case: Case) -> None:
-    """Without topics it is about all, and the response names them."""
+    """A request without topics concerns all topics, so the response is filtered."""
     _with_topics(needs.ALTER_CLUSTER, _ELECTED, case)
     if case.passes and case.body.topic_partitions is None:
         case.change(lambda response: _show_elections(response, case.rights))
@@ -64,21 +63,21 @@ def _show_elections(response: Any, rights: Rights) -> None:
     response.replica_election_results = [result for result in results if rights.is_shown(result.topic)]
 
 
-def _refuse_with(response: Any, code: ErrorCode, answered: str, answers: list[Any]) -> None:
+def _reject_with(response: Any, code: ErrorCode, answered: str, errors: list[Any]) -> None:
     set_error(response, code)
-    add(response, answered, answers)
+    add(response, answered, errors)
 
 
 def _alter_log_dirs(case: Case) -> None:
     code = case.rights.refusal(needs.ALTER_CLUSTER)
-    answers = []
+    errors = []
     for log_dir in case.body.dirs:
-        kept, refused = split(log_dir.topics, lambda topic: code or case.rights.hidden(topic.name))
-        answers += [_MOVED_DIRS.answer(topic, why) for topic, why in refused]
-        case.keep(log_dir, "topics", kept)
-    if answers or code is not None:
+        allowed, rejected = split(log_dir.topics, lambda topic: code or case.rights.hidden(topic.name))
+        errors += [_MOVED_DIRS.answer(topic, why) for topic, why in rejected]
+        case.keep(log_dir, "topics", allowed)
+    if errors or code is not None:
         case.passes = code is None and any(log_dir.topics for log_dir in case.body.dirs)
-        case.change(lambda response: add(response, "results", answers))
+        case.change(lambda response: add(response, "results", errors))
 
 
 def _describe_log_dirs(case: Case) -> None:
@@ -108,12 +107,12 @@ def _alter_scram(case: Case) -> None:
         return
     result = admin.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
     users = dict.fromkeys(change.name for change in (*case.body.deletions, *case.body.upsertions))
-    answers = [result(user=user, error_code=int(code), error_message=None) for user in users]
-    case.refuse(lambda response: add(response, "results", answers))
+    errors = [result(user=user, error_code=int(code), error_message=None) for user in users]
+    case.refuse(lambda response: add(response, "results", errors))
 
 
 def _altered_quota(entry: Any) -> Any:
-    """The entity as it was named."""
+    """Return a result that names the same entity as the request's entry."""
     altered = admin.AlterClientQuotasResponse.EntryData
     named = altered.EntityData
     entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]

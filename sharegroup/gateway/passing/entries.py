@@ -1,4 +1,4 @@
-"""Entries of requests that are refused in their place: topics with their partitions, and any other list."""
+"""Entries of requests that are rejected one by one: topics with their partitions, and other lists."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from sharegroup.gateway.passing.rights import Need, Rights
 from sharegroup.gateway.passing.rule import Case
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-#: Why an entry is refused, None where it is not.
+#: Returns the error of an entry, None if the entry is allowed.
 Refusal = Callable[[Any], ErrorCode | None]
 Refused = list[tuple[Any, ErrorCode]]
 
 
-def split(items: Iterable[Any], refusal: Refusal) -> tuple[list[Any], Refused]:
-    """(what is allowed, what is refused with its error code)"""
-    kept: list[Any] = []
-    refused: Refused = []
+def split(items: Iterable[Any], check: Refusal) -> tuple[list[Any], Refused]:
+    """Return (allowed entries, rejected entries with their error codes)."""
+    allowed: list[Any] = []
+    rejected: Refused = []
     for item in items:
-        code = refusal(item)
+        code = check(item)
         if code is None:
-            kept.append(item)
+            allowed.append(item)
         else:
-            refused.append((item, code))
-    return kept, refused
+            rejected.append((item, code))
+    return allowed, rejected
 
 
 def add(response: Any, name: str, items: list[Any]) -> None:
-    """Put more at the end of a list of the response; lists that were not given are all one, and stay as they are."""
+    """Append items to a list of the response. The list is replaced, because kafka-python shares one default list."""
     setattr(response, name, [*(getattr(response, name) or ()), *items])
 
 
 def refuse_entries(
-    case: Case, asked: str, refusal: Refusal, answered: str, answer: Callable[[Any, ErrorCode], Any]
+    case: Case, request_field: str, check: Refusal, response_field: str, make_error: Callable[[Any, ErrorCode], Any]
 ) -> None:
-    """Refuse entries of the list `asked` of a request: each has an `answer` in the list `answered` of the response."""
-    kept, refused = split(getattr(case.body, asked) or (), refusal)
-    if refused:
-        answers = [answer(item, code) for item, code in refused]
-        case.keep(case.body, asked, kept)
-        case.passes = bool(kept)  # an empty list may mean all
-        case.change(lambda response: add(response, answered, answers))
+    """Remove the rejected entries from a list of the request, and append their errors to a list of the response."""
+    allowed, rejected = split(getattr(case.body, request_field) or (), check)
+    if rejected:
+        errors = [make_error(item, code) for item, code in rejected]
+        case.keep(case.body, request_field, allowed)
+        case.passes = bool(allowed)  # brokers may read an empty list as "all"
+        case.change(lambda response: add(response, response_field, errors))
 
 
 def element(container: Any, name: str) -> Any:
-    """The class of the entries of a list of structs, by kafka-python's schema of the class that has it."""
+    """Return the class of the entries of a list field, from kafka-python's schema of `container`."""
     return container._struct.fields[name].array_of.data_class
 
 
 def topic_name(topic: Any, version: int, name: str, rights: Rights) -> str | None:
-    """A topic's name, which may be told by its id; None for an id that is not known."""
+    """Return a topic's name, which the request may give by id; None if the id is unknown."""
     by_id = type(topic)._struct.fields.get("topic_id")
     if by_id is not None and by_id.for_version_q(version) and not getattr(topic, name):
         return rights.topic_name(topic.topic_id)
@@ -63,11 +63,11 @@ def topic_name(topic: Any, version: int, name: str, rights: Rights) -> str | Non
 
 @dataclass(frozen=True)
 class TopicLists:
-    """Where a request has topics with partitions, and its response an error for each partition.
+    """The fields that hold topics with partitions in a request, and the matching fields in its response.
 
-    `container` is the class with the response's list `answered`. `index` is the partition's number in the request,
-    "" where there is nothing but the number. `blank`: what a refused partition has in its other fields, if that is
-    not their default.
+    `container` is the class that has the response's list. `index` is the field of the partition number in the
+    request, "" if partitions are plain numbers. `blank` has the values of a rejected partition's other fields that
+    differ from their defaults.
     """
 
     container: type[DataContainer]
@@ -83,24 +83,24 @@ class TopicLists:
     blank: Mapping[str, object] = field(default_factory=dict)
 
     def refusal(self, case: Case, need: Need) -> Refusal:
-        """What is refused of the topics for want of a right on them; ids that nobody knows are refused, too."""
+        """Return a check that requires a right on each topic. Unknown topic ids are rejected with UNKNOWN_TOPIC_ID."""
 
-        def refuse(topic: Any) -> ErrorCode | None:
+        def check(topic: Any) -> ErrorCode | None:
             name = topic_name(topic, case.version, self.name, case.rights)
             return ErrorCode.UNKNOWN_TOPIC_ID if name is None else case.rights.refusal(need, name)
 
-        return refuse
+        return check
 
-    def take_out(self, case: Case, refusal: Refusal) -> None:
-        """Refuse topics of a request; without any other nothing passes."""
-        refuse_entries(case, self.asked, refusal, self.answered, self.answer)
+    def take_out(self, case: Case, check: Refusal) -> None:
+        """Remove the rejected topics from the request. A request without other topics is not forwarded."""
+        refuse_entries(case, self.asked, check, self.answered, self.answer)
 
     def answers(self, topics: Sequence[Any], code: ErrorCode) -> list[Any]:
-        """The same error for all."""
+        """Return a response entry with the same error for each topic."""
         return [self.answer(topic, code) for topic in topics]
 
     def answer(self, topic: Any, code: ErrorCode) -> Any:
-        """A topic of the response, with the error for each partition of the request."""
+        """Return a topic of the response that has the error for each partition of the request."""
         topic_class = element(self.container, self.answered)
         partition_class = element(topic_class, self.answered_partitions)
         asked = getattr(topic, self.partitions)

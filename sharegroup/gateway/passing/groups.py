@@ -1,4 +1,4 @@
-"""APIs of consumer groups: classic ones, those of KIP-848, and streams groups (KIP-1071)."""
+"""Rules for the APIs of consumer groups: classic groups, KIP-848 groups, and streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import refuse_entries
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error, whole
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error, whole
 from sharegroup.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -63,54 +62,58 @@ def _describe_groups(case: Case) -> None:
 
 
 def _with_operations(response: Any, rights: Rights) -> None:
-    """What the caller may do with a group, not what the gateway may at the broker."""
+    """Replace the broker's AuthorizedOperations, which are the gateway's, by those of the caller."""
     for group in response.groups:
         if not group.error_code:
             group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)
 
 
 def _consumer_heartbeat(case: Case) -> None:
-    """The coordinator resolves a regular expression by the gateway's rights: what the member may not see of it is not
-    assigned to it, whoever has it in the coordinator's view."""
-    refused = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
-    refused = refused or _first(case.rights, case.body.subscribed_topic_names or ())
-    if refused is not None:
-        case.refuse(partial(set_error, code=refused))
+    """Remove topics from the assignment that the member may not describe.
+
+    The coordinator resolves a regular expression with the gateway's rights, so it may assign such topics.
+    """
+    rejected = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
+    rejected = rejected or _first_error(case.rights, case.body.subscribed_topic_names or ())
+    if rejected is not None:
+        case.refuse(partial(set_error, code=rejected))
     else:
-        case.change(lambda response: _assign_what_is_seen(response, case.rights))
+        case.change(lambda response: _assign_visible_topics(response, case.rights))
 
 
-def _first(rights: Rights, topics: Iterable[str]) -> ErrorCode | None:
+def _first_error(rights: Rights, topics: Iterable[str]) -> ErrorCode | None:
     codes = (rights.refusal(needs.DESCRIBE_TOPIC, topic) for topic in topics)
     return next((code for code in codes if code is not None), None)
 
 
-def _assign_what_is_seen(response: Any, rights: Rights) -> None:
+def _assign_visible_topics(response: Any, rights: Rights) -> None:
     if response.assignment is None:
         return
     response.assignment.topic_partitions = [
-        topic for topic in response.assignment.topic_partitions if _is_seen(rights.topic_name(topic.topic_id), rights)
+        topic
+        for topic in response.assignment.topic_partitions
+        if _is_visible(rights.topic_name(topic.topic_id), rights)
     ]
 
 
-def _is_seen(name: str | None, rights: Rights) -> bool:
-    """A topic that the gateway does not know yet is told by its id alone: an assignment comes only once."""
+def _is_visible(name: str | None, rights: Rights) -> bool:
+    """Show unknown names: an assignment is sent only once, and the gateway may not know a new topic's id yet."""
     return name is None or rights.would_allow(needs.DESCRIBE_TOPIC, name)
 
 
 def _streams_heartbeat(case: Case) -> None:
-    """The coordinator makes the internal topics, by the gateway's rights: whoever names some that are not there yet
-    must be allowed to."""
-    refused = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
-    if refused is None and case.body.topology is not None:
-        refused = _first(case.rights, _topics_of_topology(case.body.topology)) or _first_not_made(
+    """Require Create for the internal topics that do not exist, because the coordinator creates them with the
+    gateway's rights."""
+    rejected = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
+    if rejected is None and case.body.topology is not None:
+        rejected = _first_error(case.rights, _topics_of_topology(case.body.topology)) or _first_uncreatable(
             case.rights, case.body.topology
         )
-    if refused is not None:
-        case.refuse(partial(set_error, code=refused))
+    if rejected is not None:
+        case.refuse(partial(set_error, code=rejected))
 
 
-def _first_not_made(rights: Rights, topology: Any) -> ErrorCode | None:
+def _first_uncreatable(rights: Rights, topology: Any) -> ErrorCode | None:
     known = set(rights.all_topics())
     missing = (name for name in _internal_topics(topology) if name not in known)
     codes = (rights.refusal(needs.CREATE_TOPIC, name) for name in missing)
@@ -126,7 +129,7 @@ def _internal_topics(topology: Any) -> list[str]:
 
 
 def _topics_of_topology(topology: Any) -> list[str]:
-    """Every topic that a topology names, each once."""
+    """Return every topic that a topology names, without duplicates."""
     named = (
         name for part in topology.subtopologies or () for name in (*part.source_topics, *part.repartition_sink_topics)
     )
@@ -134,7 +137,7 @@ def _topics_of_topology(topology: Any) -> list[str]:
 
 
 def _describe_members(of_group: Any, case: Case) -> None:
-    """A group is shown to who may describe it and all topics that its description names."""
+    """Show a group only to callers that may describe it and all topics in its description."""
     response, topics_of = of_group
     described = response.DescribedGroup
     refuse_entries(
@@ -142,7 +145,7 @@ def _describe_members(of_group: Any, case: Case) -> None:
         "group_ids",
         lambda group_id: case.rights.refusal(needs.DESCRIBE_GROUP, group_id),
         "groups",
-        lambda group_id, code: _refused_group(described, group_id, code),
+        lambda group_id, code: _rejected_group(described, group_id, code),
     )
     case.change(lambda answer: _hide_groups(answer, described, topics_of, case.rights))
 
@@ -153,13 +156,13 @@ def _hide_groups(response: Any, described: Any, topics_of: Any, rights: Rights) 
         if group.error_code or all(rights.would_allow(needs.DESCRIBE_TOPIC, topic) for topic in topics_of(group)):
             shown.append(group)
         else:
-            shown.append(_refused_group(described, group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            shown.append(_rejected_group(described, group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         if rights.has_list and not group.error_code and group.authorized_operations != NOT_ASKED_FOR:
             group.authorized_operations = bit_field(rights.operations(Resource.GROUP, group.group_id))
     response.groups = shown
 
 
-def _refused_group(described: Any, group_id: str, code: ErrorCode) -> Any:
+def _rejected_group(described: Any, group_id: str, code: ErrorCode) -> Any:
     return described(error_code=int(code), group_id=group_id, members=[])
 
 

@@ -1,4 +1,4 @@
-"""What Kafka's brokers ask for (KafkaApis, ControllerApis), by the names of operation and resource."""
+"""The rights that Kafka's brokers require (KafkaApis, ControllerApis), named by operation and resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""APIs of the offsets of consumer groups."""
+"""Rules for the APIs of consumer group offsets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, split, topic_name
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error
 
-#: The first versions of OffsetFetch whose response has an error of its own, and with many groups.
+#: The first versions of OffsetFetch whose response has a top-level error, and that support several groups.
 ERROR_VERSION, GROUPS_VERSION = 2, 8
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
@@ -31,8 +30,8 @@ _DELETED = TopicLists(OffsetDeleteResponse)
 def _commit(case: Case) -> None:
     code = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
     if code is not None:
-        answers = _COMMITTED.answers(case.body.topics, code)
-        case.refuse(lambda response: add(response, "topics", answers))
+        errors = _COMMITTED.answers(case.body.topics, code)
+        case.refuse(lambda response: add(response, "topics", errors))
     else:
         _COMMITTED.take_out(case, _COMMITTED.refusal(case, needs.READ_TOPIC))
 
@@ -47,59 +46,62 @@ def _delete(case: Case) -> None:
 
 def _fetch(case: Case) -> None:
     if case.version >= GROUPS_VERSION:
-        _fetch_of_groups(case)
+        _fetch_groups(case)
         return
     lists = _fetched(OffsetFetchResponse)
     code = case.rights.refusal(needs.DESCRIBE_GROUP, case.body.group_id)
     if code is not None and case.version >= ERROR_VERSION:
         case.refuse(lambda response: set_error(response, code))
     elif code is not None:
-        answers = lists.answers(case.body.topics or (), code)
-        case.refuse(lambda response: add(response, "topics", answers))
+        errors = lists.answers(case.body.topics or (), code)
+        case.refuse(lambda response: add(response, "topics", errors))
     elif case.body.topics is None:
         case.change(lambda response: _leave_out(response, case.version, case.rights))
     else:
         lists.take_out(case, lists.refusal(case, needs.DESCRIBE_TOPIC))
 
 
-def _fetch_of_groups(case: Case) -> None:
-    """Each group has a list of its own. One that keeps no topic is not asked for: without any it would mean all."""
+def _fetch_groups(case: Case) -> None:
+    """Authorize the topics of each group separately.
+
+    A group whose topics are all rejected is not forwarded: without topics, the broker would return all of them.
+    """
     found = OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
-    passed, answers, merged = [], [], {}
+    passed, errors, merged = [], [], {}
     for group in case.body.groups:
         code = case.rights.refusal(needs.DESCRIBE_GROUP, group.group_id)
         if code is not None:
-            answers.append(found(group_id=group.group_id, topics=[], error_code=int(code)))
+            errors.append(found(group_id=group.group_id, topics=[], error_code=int(code)))
             continue
-        kept, refused = split(group.topics or (), lists.refusal(case, needs.DESCRIBE_TOPIC))
-        topics = [lists.answer(topic, why) for topic, why in refused]
-        if refused and not kept:
-            answers.append(found(group_id=group.group_id, topics=topics, error_code=0))
+        allowed, rejected = split(group.topics or (), lists.refusal(case, needs.DESCRIBE_TOPIC))
+        topics = [lists.answer(topic, why) for topic, why in rejected]
+        if rejected and not allowed:
+            errors.append(found(group_id=group.group_id, topics=topics, error_code=0))
             continue
-        if refused:
-            case.keep(group, "topics", kept)
+        if rejected:
+            case.keep(group, "topics", allowed)
             merged[group.group_id] = topics
         passed.append(group)
     everything = {group.group_id for group in passed if group.topics is None}
     case.passes = bool(passed) or not case.body.groups
     case.keep(case.body, "groups", passed)
-    if answers or merged or everything:
-        case.change(lambda response: _merge(response, answers, merged, everything, case.version, case.rights))
+    if errors or merged or everything:
+        case.change(lambda response: _merge(response, errors, merged, everything, case.version, case.rights))
 
 
 def _merge(
-    response: Any, answers: list[Any], merged: dict[str, list[Any]], everything: set[str], version: int, rights: Rights
+    response: Any, errors: list[Any], merged: dict[str, list[Any]], everything: set[str], version: int, rights: Rights
 ) -> None:
     for group in response.groups:
         if group.group_id in everything:
             _leave_out(group, version, rights)
         add(group, "topics", merged.get(group.group_id, []))
-    add(response, "groups", answers)
+    add(response, "groups", errors)
 
 
 def _leave_out(group: Any, version: int, rights: Rights) -> None:
-    """Who asks for all topics gets those that he may see."""
+    """Remove topics that the caller may not describe from a response for all topics."""
     names = [(topic, topic_name(topic, version, "name", rights)) for topic in group.topics]
     seen = needs.DESCRIBE_TOPIC
     group.topics = [topic for topic, name in names if name is not None and rights.would_allow(seen, name)]

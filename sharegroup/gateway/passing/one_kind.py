@@ -1,8 +1,8 @@
-"""Requests that would create a group at the brokers under the name of a share group: which they are, and their refusal.
+"""Rejection of requests that would create another kind of group at the brokers under the name of a share group.
 
-Kafka has one group for a name. The brokers do not know the gateway's share groups, so the gateway refuses these
-requests with the errors of Kafka 4.3. Requests of members that have joined create no group and pass: the brokers refuse
-them as those of a group that does not exist.
+In Kafka a name belongs to one group. The brokers do not know the gateway's share groups, so the gateway rejects these
+requests with the errors of Kafka 4.3. Requests of members that have joined create no group and are forwarded: the
+brokers reject them because the group does not exist.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing.entries import TopicLists, add
 from sharegroup.gateway.passing.passage import Passage, judge
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Judge
+from sharegroup.gateway.passing.rule import Case, Judge, set_error
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.passing.whole import set_error
 from sharegroup.gateway.wire.request_decoding import leading_strings
 from sharegroup.kafka_clients.connections.headers import RequestHeader
 
@@ -31,13 +30,13 @@ CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 
 @dataclass(frozen=True)
 class _Creation:
-    """An API that can create a group. `refuse` answers it.
+    """An API that can create a group; `reject` builds its rejection.
 
     The request begins with `strings` strings, of which number `group` is the group id. From version `since` on, an
     int32 follows after `gap` bytes: the request creates a group only if `creates` accepts this number.
     """
 
-    refuse: Judge
+    reject: Judge
     creates: Callable[[int], bool]
     strings: int = 1
     group: int = 0
@@ -63,12 +62,14 @@ def created_group(header: RequestHeader, frame: memoryview) -> str | None:
 
 
 def refused(passage: Passage, header: RequestHeader, rights: Rights) -> Passage:
-    """Answer a request that creates a group: the name is a share group's. `passage` is what access control left of it.
+    """Reject a request that would create a group under the name of a share group.
+
+    `passage` is the result of access control for the request.
 
     Raises MalformedRequestError.
     """
     assert passage.frame is not None
-    rule = replace(RULES[header.api_key], judge=_CREATIONS[header.api_key].refuse)
+    rule = replace(RULES[header.api_key], judge=_CREATIONS[header.api_key].reject)
     answer = judge(rule, header, passage.frame, rights).answer
     assert answer is not None
     if passage.finish is not None:
@@ -76,11 +77,11 @@ def refused(passage: Passage, header: RequestHeader, rights: Rights) -> Passage:
     return Passage(None, answer)
 
 
-def _refuse_join(case: Case) -> None:
+def _reject_join(case: Case) -> None:
     case.refuse(lambda response: set_error(response, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
 
-def _refuse_heartbeat(kind: str, case: Case) -> None:
+def _reject_heartbeat(kind: str, case: Case) -> None:
     message = f"Group {case.body.group_id} is not a {kind} group."
 
     def set_message(response: Any) -> None:
@@ -90,9 +91,9 @@ def _refuse_heartbeat(kind: str, case: Case) -> None:
     case.refuse(set_message)
 
 
-def _refuse_offsets(lists: TopicLists, case: Case) -> None:
-    answers = lists.answers(case.body.topics, ErrorCode.GROUP_ID_NOT_FOUND)
-    case.refuse(lambda response: add(response, "topics", answers))
+def _reject_offsets(lists: TopicLists, case: Case) -> None:
+    errors = lists.answers(case.body.topics, ErrorCode.GROUP_ID_NOT_FOUND)
+    case.refuse(lambda response: add(response, "topics", errors))
 
 
 def _always(_number: int) -> bool:
@@ -108,13 +109,13 @@ def _is_without_member(generation: int) -> bool:
 
 
 _CREATIONS: Final[Mapping[int, _Creation]] = {
-    JOIN_GROUP: _Creation(_refuse_join, _always),
-    CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "consumer"), _is_join, strings=2),
-    STREAMS_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "streams"), _is_join, strings=2),
-    OFFSET_COMMIT: _Creation(partial(_refuse_offsets, TopicLists(OffsetCommitResponse)), _is_without_member),
-    # The producer's id and epoch are in front of the generation.
+    JOIN_GROUP: _Creation(_reject_join, _always),
+    CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_reject_heartbeat, "consumer"), _is_join, strings=2),
+    STREAMS_GROUP_HEARTBEAT: _Creation(partial(_reject_heartbeat, "streams"), _is_join, strings=2),
+    OFFSET_COMMIT: _Creation(partial(_reject_offsets, TopicLists(OffsetCommitResponse)), _is_without_member),
+    # The producer's id and epoch come before the generation.
     TXN_OFFSET_COMMIT: _Creation(
-        partial(_refuse_offsets, TopicLists(TxnOffsetCommitResponse)),
+        partial(_reject_offsets, TopicLists(TxnOffsetCommitResponse)),
         _is_without_member,
         strings=2,
         group=1,

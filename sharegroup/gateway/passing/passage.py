@@ -1,4 +1,4 @@
-"""A request on its way to the broker: as it came, without what is refused, or answered here."""
+"""The result of authorizing a request: forwarded as received, forwarded without rejected entries, or rejected."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 
 PRODUCE = 0
-#: Largest request that is read, but for a Produce, whose records are not: as objects its numbers take ten times more.
-#: A commit of 100,000 offsets is 3 MB.
+#: Size limit of a request that is decoded, because decoded numbers take about ten times its size in memory. It does not
+#: apply to Produce, whose records are not decoded. A commit of 100,000 offsets has 3 MB.
 MAX_READ_BYTES = 8_388_608
 
 
 class Passage(NamedTuple):
-    """`frame` goes to the broker, None where nothing does; `answer` is a whole response, framed, for the client then.
+    """What to forward to the broker and what to respond to the client.
 
-    `finish` makes of the broker's response, a frame without its length, the one for the client, framed; None: it goes
-    to the client as it came.
+    `frame` is sent to the broker, None to send nothing. Then `response` is the complete response, framed.
+    `convert_response` converts the broker's response (a frame without its length) to the framed response for the
+    client. If it is None, the broker's response is forwarded unchanged.
     """
 
     frame: memoryview | None
@@ -37,40 +38,40 @@ class Passage(NamedTuple):
 
 
 def judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) -> Passage:
-    """What becomes of a request.
+    """Authorize a request by the rule of its API.
 
-    Raises MalformedRequestError or UnknownVersionError for what is no such request, and RequestError for one that is
-    refused and has no response.
+    Raises MalformedRequestError or UnknownVersionError for a request that cannot be decoded, and RequestError for a
+    rejected request whose API has no response.
     """
     if rule.judge is None:
         return Passage(frame)
     oldest, newest = rule.versions or (0, -1)
     if not oldest <= header.api_version <= newest:
-        raise UnknownVersionError(f"{rule.name} version {header.api_version}, known are {oldest}..{newest}")
+        raise UnknownVersionError(f"{rule.name} version {header.api_version} is unknown; supported: {oldest}..{newest}")
     body: ApiMessage | None = None
     has_tagged_fields = False
     if rule.request is not None:
         if header.api_key != PRODUCE and len(frame) > MAX_READ_BYTES:
-            raise MalformedRequestError(f"{rule.name} of {len(frame)} bytes; allowed: up to {MAX_READ_BYTES}")
+            raise MalformedRequestError(f"{rule.name} of {len(frame)} bytes; the limit is {MAX_READ_BYTES}")
         body, has_tagged_fields = decode_untagged(rule.request, header, frame)
     case = Case(body, header.api_version, rights, is_changed=has_tagged_fields)
     rule.judge(case)
     if not case.passes:
-        return Passage(None, _answered(rule, case, header))
+        return Passage(None, _own_response(rule, case, header))
     if body is not None and case.is_changed:
         frame = _encoded(body, header, frame)
     if not case.changes:
         return Passage(frame)
-    return Passage(frame, finish=lambda response: _finished(rule, case, header, response))
+    return Passage(frame, finish=lambda response: _converted_response(rule, case, header, response))
 
 
-def _answered(rule: Rule, case: Case, header: RequestHeader) -> bytearray:
+def _own_response(rule: Rule, case: Case, header: RequestHeader) -> bytearray:
     assert rule.response is not None
     response = rule.response(version=header.api_version)
     return _changed(response, case, header)
 
 
-def _finished(rule: Rule, case: Case, header: RequestHeader, frame: memoryview) -> bytearray:
+def _converted_response(rule: Rule, case: Case, header: RequestHeader, frame: memoryview) -> bytearray:
     message: Any = rule.response
     return _changed(decode_response(message, header.api_version, frame), case, header)
 
@@ -82,7 +83,7 @@ def _changed(response: Any, case: Case, header: RequestHeader) -> bytearray:
 
 
 def _encoded(body: ApiMessage, header: RequestHeader, frame: memoryview) -> memoryview:
-    """The request without what is refused, behind the header that it had."""
+    """Return the request without its rejected entries, with its original header."""
     start = body_start(type(body), header, frame)
-    body.with_header()  # which some of kafka-python's messages look at though it is not encoded here
+    body.with_header()  # some messages of kafka-python require a header to be set, although it is not encoded here
     return memoryview(bytes(frame[:start]) + body.encode())

@@ -1,4 +1,4 @@
-"""APIs about the records of topics: to write, to read, to find offsets, to delete."""
+"""Rules for the APIs of records: Produce, Fetch, ListOffsets, DeleteRecords and similar ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add
 from sharegroup.gateway.passing.rights import Need
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import set_error
+from sharegroup.gateway.passing.rule import Case, Rule, rule, set_error
 
 NO_OFFSET = -1
-#: The replica id of a consumer. A follower is told what consumers are not to see.
+#: The replica id of a consumer. Followers receive records that consumers must not see.
 CONSUMER = -1
-#: A fetch session's epochs (KIP-227): the first of a new one, and that of a fetch without one.
+#: Epochs of fetch sessions (KIP-227): of the first request of a session, and of a request without a session.
 FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1
 SESSIONS_VERSION = 7
 
@@ -63,24 +62,24 @@ _FETCHED = TopicLists(
 
 
 def _produce(case: Case) -> None:
-    """A producer that wants no answers loses its connection by what it may not write, as in Kafka."""
+    """With acks=0, a rejected record closes the connection, as in Kafka, because there is no response."""
     code = None
     if case.body.transactional_id is not None:
         code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
     if code is not None:
-        answers = _PRODUCED.answers(case.body.topic_data, code)
-        case.refuse(lambda response: add(response, "responses", answers))
+        errors = _PRODUCED.answers(case.body.topic_data, code)
+        case.refuse(lambda response: add(response, "responses", errors))
     else:
         _PRODUCED.take_out(case, _PRODUCED.refusal(case, needs.WRITE_TOPIC))
     if case.body.acks == 0 and case.changes:
-        refused = code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        raise RequestError(refused, "a Produce that wants no answer has records that may not be written")
+        rejected = code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise RequestError(rejected, "Produce with acks=0 contains records that the client may not write")
 
 
 def _fetch(case: Case) -> None:
-    """With a list, each fetch names all of its partitions: there are no fetch sessions, so that none outlives a right.
+    """Turn off fetch sessions while there is an access control list, so that no session outlives a right.
 
-    A client that has one from before begins anew.
+    Each fetch then names all of its partitions. The error for an existing session makes the client start again.
     """
     if case.rights.has_list and case.version >= SESSIONS_VERSION:
         if case.body.session_epoch > FIRST_EPOCH:
@@ -92,7 +91,7 @@ def _fetch(case: Case) -> None:
     _as_consumer(case)
     _FETCHED.take_out(case, _FETCHED.refusal(case, needs.READ_TOPIC))
     if case.version >= SESSIONS_VERSION and case.body.session_epoch > FIRST_EPOCH:
-        case.passes = True  # the session goes on with what it has
+        case.passes = True  # the session continues with its other partitions
 
 
 def _as_consumer(case: Case) -> None:
@@ -101,7 +100,7 @@ def _as_consumer(case: Case) -> None:
         case.is_changed = True
 
 
-def _topics_of_consumer(lists: TopicLists, need: Need, case: Case) -> None:
+def _check_consumer_topics(lists: TopicLists, need: Need, case: Case) -> None:
     _as_consumer(case)
     lists.take_out(case, lists.refusal(case, need))
 
@@ -113,7 +112,7 @@ def _topics(lists: TopicLists, need: Need, case: Case) -> None:
 def _by_topic(
     request: type[ApiMessage], response: type[ApiMessage], need: Need, lists: TopicLists, from_consumer: bool = False
 ) -> Rule:
-    judge = partial(_topics_of_consumer if from_consumer else _topics, lists, need)
+    judge = partial(_check_consumer_topics if from_consumer else _topics, lists, need)
     return rule(request, response, (need,), "each partition", judge)
 
 

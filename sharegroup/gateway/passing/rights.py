@@ -1,4 +1,4 @@
-"""What one request may do: asked by the rules, need by need."""
+"""The rights of one request's caller, and the rights that rules require."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharegroup.security.caller import Caller
 
 
 class Need(NamedTuple):
-    """An operation on a kind of resource; where `or_on_cluster` is allowed, that is enough."""
+    """An operation on a type of resource. The operation `or_on_cluster` on the cluster is sufficient, too."""
 
     operation: Operation
     resource: Resource
@@ -21,35 +21,35 @@ class Need(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Topics as the gateway knows them: the name of an id, None for one that is not known; and all names."""
+    """The topics that the gateway knows. `name_by_id` returns None for an unknown id."""
 
     of_id: Callable[[uuid.UUID], str | None]
     all: Callable[[], list[str]]
 
 
 class Rights:
-    """What the caller of one request may do. Each refusal is told to `security` once, by `tell`, when all is judged."""
+    """The rights of one request's caller. Collects denials, which `report_denials` writes to the audit log."""
 
     def __init__(self, security: Authorization, caller: Caller, names: Names) -> None:
         self._security, self._caller, self._names = security, caller, names
-        self._refused: dict[tuple[Need, str], None] = {}
-        #: Whether an id was asked for that is not known.
+        self._rejected: dict[tuple[Need, str], None] = {}
+        #: Whether an unknown topic id was requested.
         self.misses_ids = False
 
     @property
     def has_list(self) -> bool:
-        """Whether there is an access control list."""
+        """Return whether there is an access control list."""
         return self._security.has_list
 
     def refusal(self, need: Need, name: str = CLUSTER_NAME) -> ErrorCode | None:
-        """Why the caller may not do what it has asked for, None if it may."""
+        """Return the error for an operation that the caller requested, None if it is allowed. Records a denial."""
         if self.would_allow(need, name):
             return None
-        self._refused[need, name] = None
+        self._rejected[need, name] = None
         return ERRORS[need.resource]
 
     def would_allow(self, need: Need, name: str = CLUSTER_NAME) -> bool:
-        """Whether the caller may do what it has not asked for by name."""
+        """Return whether an operation is allowed, without recording a denial: the caller did not name the resource."""
         operation, resource, on_cluster = need
         if resource is Resource.TOPIC and not self._security.is_shown(name):
             return False
@@ -58,26 +58,26 @@ class Rights:
         return self._security.would_allow(self._caller, operation, resource, name)
 
     def would_allow_any(self, need: Need) -> bool:
-        """Whether there is a name for which the caller may do it."""
+        """Return whether the operation is allowed on any resource of the type."""
         return self._security.would_allow_any(self._caller, need.operation, need.resource)
 
     def hidden(self, topic: str) -> ErrorCode | None:
-        """The refusal of a topic of the job's own, where nothing else is needed of a topic."""
+        """Return the error for an internal topic of the job, None for others. For requests that need no topic right."""
         if self._security.is_shown(topic):
             return None
-        self._refused[Need(Operation.DESCRIBE, Resource.TOPIC), topic] = None
+        self._rejected[Need(Operation.DESCRIBE, Resource.TOPIC), topic] = None
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def is_shown(self, topic: str) -> bool:
-        """Whether a topic is none of the job's own."""
+        """Return whether a topic is not an internal topic of the job."""
         return self._security.is_shown(topic)
 
     def operations(self, resource: Resource, name: str) -> set[int]:
-        """AuthorizedOperations of what is described."""
+        """Return the AuthorizedOperations of a resource."""
         return self._security.operations(self._caller, resource, name)
 
     def topic_name(self, topic_id: uuid.UUID | None) -> str | None:
-        """The name of a topic by its id (None: all zeros), None where it is not known."""
+        """Return the name of a topic id (None: all zeros), None if it is unknown."""
         if topic_id is None:
             return None
         name = self._names.of_id(topic_id)
@@ -85,10 +85,10 @@ class Rights:
         return name
 
     def all_topics(self) -> list[str]:
-        """Every topic that is known."""
+        """Return every known topic."""
         return self._names.all()
 
     def tell(self) -> None:
-        """All has been judged."""
-        for need, name in self._refused:
+        """Report all recorded denials once, after the whole request has been authorized."""
+        for need, name in self._rejected:
             self._security.denied(self._caller, need.operation, need.resource, name)

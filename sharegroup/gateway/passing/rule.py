@@ -1,4 +1,4 @@
-"""What a rule says of an API that passes through: what it needs, and what becomes of a request."""
+"""The rule of a forwarded API: which rights a request needs, and how a rejection is returned."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
 
+from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing.rights import Need, Rights
-from sharegroup.security.acl import Resource
+from sharegroup.security.acl import CLUSTER_NAME, Resource
 
 
 class Case:
-    """One request before its rule: what is asked, what the caller may do, and what becomes of it.
+    """One request while its rule is applied, with the caller's rights and the result so far.
 
-    A rule takes what is refused out of `body`, and says how the response has it. `passes`: whether the request goes to
-    a broker. `is_changed`: not as it came. `changes` are made to the response, the broker's or, where nothing passes,
-    an empty one.
+    A rule removes rejected entries from `body` and adds their errors to `changes`. If `is_forwarded`, the request is
+    sent to the broker, re-encoded if `is_changed`. `changes` are applied to the broker's response, or to an empty
+    response if nothing is sent.
     """
 
     def __init__(self, body: Any, version: int, rights: Rights, is_changed: bool = False) -> None:
@@ -26,17 +27,17 @@ class Case:
         self.changes: list[Callable[[Any], None]] = []
 
     def keep(self, item: Any, field: str, kept: list[Any]) -> None:
-        """Leave these in a list of the request."""
+        """Reduce a list of the request to the entries in `kept`."""
         if len(kept) < len(getattr(item, field)):
             setattr(item, field, kept)
             self.is_changed = True
 
     def change(self, change: Callable[[Any], None]) -> None:
-        """Have the response changed on its way to the client."""
+        """Add a change to the response."""
         self.changes.append(change)
 
     def refuse(self, answer: Callable[[Any], None]) -> None:
-        """Send nothing to the broker: the response is this change to an empty one."""
+        """Reject the whole request: `answer` fills the response, and nothing is sent to the broker."""
         self.passes = False
         self.changes = [answer]
 
@@ -46,11 +47,12 @@ Judge = Callable[[Case], None]
 
 @dataclass(frozen=True)
 class Rule:
-    """An API. `answer` says how a refusal is answered, for the page; without `judge` every request passes.
+    """The rule of one API. Without `check` every request is forwarded.
 
-    `request` is None where the rule need not read it, `response` where it has none to give. `names_topics`: also
-    without a list, the job's own topics have to be kept out. `newest_version` is the newest one that clients need, None
-    for the newest that is known.
+    `error_place` describes for docs/security.md which part of the response has the error. `request` is None if the rule
+    need not decode it, `response` if the rule never creates one. With `names_topics`, requests are decoded even without
+    an access control list, to hide the job's internal topics. `newest_version` is the newest version that clients use,
+    None for the newest known one.
     """
 
     name: str
@@ -65,7 +67,7 @@ class Rule:
 
     @property
     def versions(self) -> tuple[int, int] | None:
-        """The versions that are known here, None for all that a broker may have."""
+        """The supported versions, None for all versions of the broker."""
         message = self.request or self.response
         if message is None:
             return None
@@ -82,8 +84,36 @@ def rule(
     names_topics: bool | None = None,
     newest_version: int | None = None,
 ) -> Rule:
-    """A rule named after its messages; topics are in it where it needs something on one, unless that is said."""
+    """Return the rule of an API. By default, `names_topics` is set if a right on a topic is needed."""
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)
     name = response.__name__.removesuffix("Response")
     return Rule(name, int(response.API_KEY), needs, answer, judge, request, response, names_topics, newest_version)
+
+
+def whole(request: type[ApiMessage] | None, response: type[ApiMessage], wanted: dict[Need, str]) -> Rule:
+    """Return a rule that allows or rejects the request as a whole; see `first_error` for `wanted`."""
+
+    def judge(case: Case) -> None:
+        code = first_refusal(case, wanted)
+        if code is not None:
+            case.refuse(lambda response: set_error(response, code))
+
+    return rule(request, response, tuple(wanted), "the response", judge, names_topics=False)
+
+
+def first_refusal(case: Case, wanted: dict[Need, str]) -> ErrorCode | None:
+    """Return the error of the first need in `wanted` that is not met.
+
+    `wanted` is {need: field of the request that has the resource's name, "" for the cluster}.
+    """
+    for need, field in wanted.items():
+        code = case.rights.refusal(need, getattr(case.body, field) if field else CLUSTER_NAME)
+        if code is not None:
+            return code
+    return None
+
+
+def set_error(response: Any, code: ErrorCode) -> None:
+    """Set the top-level error of a response."""
+    response.error_code = int(code)

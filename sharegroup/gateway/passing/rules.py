@@ -1,4 +1,4 @@
-"""Every API that may pass through to the brokers, and what it needs. docs/security.md has the same table."""
+"""Every API that the gateway may forward to the brokers, with its rule. docs/security.md has the same table."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ _ALL = [
     *acls.RULES,
     *administration.RULES,
 ]
-#: {api key: rule}. No other API passes, so that an API of a later release is refused until it has a rule here.
+#: {api key: rule}. Other APIs are rejected, so an API of a later Kafka release is not forwarded before it has a rule.
 RULES: Final[Mapping[int, Rule]] = {rule.api_key: rule for rule in sorted(_ALL, key=lambda rule: rule.api_key)}

@@ -1,4 +1,4 @@
-"""APIs that make, delete, widen and describe topics."""
+"""Rules for the APIs that create, delete, extend and describe topics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.acl import Resource
 from sharegroup.security.authorization import bit_field
 
-#: The first versions of DeleteTopics with topic ids, and of CreateTopics whose response has configs.
+#: The first versions of DeleteTopics with topic ids, and of CreateTopics with configs in its response.
 IDS_VERSION, CONFIGS_VERSION = 6, 5
 NOT_ASKED_FOR = -2147483648
 
@@ -49,7 +49,7 @@ def _create_topics(case: Case) -> None:
 
 
 def _without_configs(response: Any, rights: Rights) -> None:
-    """What a topic was made with is for who may describe its configs."""
+    """Remove the configs of created topics from the response if the caller may not describe them."""
     for topic in response.topics:
         if not topic.error_code and not rights.would_allow(needs.DESCRIBE_TOPIC_CONFIGS, topic.name):
             topic.configs, topic.num_partitions, topic.replication_factor = [], -1, -1
@@ -65,7 +65,7 @@ def _delete_topics(case: Case) -> None:
         return ErrorCode.UNKNOWN_TOPIC_ID if name is None else case.rights.refusal(needs.DELETE_TOPIC, name)
 
     def answer(topic: Any, code: ErrorCode) -> Any:
-        """By its id a topic has a name for who may describe it."""
+        """Include the name of a topic that was requested by id only if the caller may describe it."""
         name = topic.name
         if name is None:
             known = topic_name(topic, case.version, "name", case.rights)
@@ -96,8 +96,10 @@ def _create_partitions(case: Case) -> None:
 
 
 def _describe_topic_partitions(case: Case) -> None:
-    """Without names it is about all topics: then those are named that the caller may see, so that the broker's cursor
-    goes by them and names no other."""
+    """Replace a request for all topics by one for the topics that the caller may describe.
+
+    The broker's cursor then refers to one of these topics, and to no other.
+    """
     found = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     is_of_all = not case.body.topics
     if is_of_all:
@@ -127,12 +129,12 @@ def _describe_topic_partitions(case: Case) -> None:
 def _begin_at_cursor(case: Case, is_of_all: bool) -> None:
     """Begin with the first topic after the cursor if the cursor's topic is not sent.
 
-    The client may have got the cursor before the topic was deleted, or hidden from it. A broker that is asked for
-    topics by name refuses a cursor at another topic. It continues behind the cursor if it is asked for all topics, or
-    if the caller may not describe the cursor's topic.
+    The topic may have been deleted, or hidden from the client, after the client received the cursor. A broker rejects
+    a cursor whose topic is not among the requested names. It continues behind the cursor if all topics are requested,
+    or if the caller may not describe the cursor's topic.
     """
     body, cursor = case.body, case.body.cursor
-    if cursor is None or cursor.partition_index < 0:  # a broker refuses that
+    if cursor is None or cursor.partition_index < 0:  # the broker rejects a negative index
         return
     names = {topic.name for topic in body.topics}
     is_sent = cursor.topic_name in names and case.rights.would_allow(needs.DESCRIBE_TOPIC, cursor.topic_name)
@@ -142,7 +144,7 @@ def _begin_at_cursor(case: Case, is_of_all: bool) -> None:
 
 
 def _with_operations(response: Any, rights: Rights) -> None:
-    """What the caller may do with a topic, not what the gateway may at the broker."""
+    """Replace the broker's AuthorizedOperations, which are the gateway's, by those of the caller."""
     for topic in response.topics:
         if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
             topic.topic_authorized_operations = bit_field(rights.operations(Resource.TOPIC, topic.name))

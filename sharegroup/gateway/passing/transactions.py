@@ -1,4 +1,4 @@
-"""APIs of idempotent and transactional producers, and of those who look after transactions."""
+"""Rules for the APIs of idempotent and transactional producers, and of transaction administration."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, element, refuse_entries, split
 from sharegroup.gateway.passing.rights import Rights
-from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import first_refusal, whole
+from sharegroup.gateway.passing.rule import Case, Rule, first_refusal, rule, whole
 
-#: The newest version of AddPartitionsToTxn for clients: brokers send newer ones, to each other.
+#: The newest version of AddPartitionsToTxn that clients use; newer versions are for brokers.
 CLIENTS_VERSION = 3
 
 _COMMITTED = TopicLists(TxnOffsetCommitResponse)
@@ -46,7 +45,7 @@ _ADDED = TopicLists(
 
 
 def _init_producer_id(case: Case) -> None:
-    """Whoever may write to any topic may do so idempotently (KIP-679)."""
+    """Allow idempotent writes to callers that may write to any topic (KIP-679)."""
     if case.body.transactional_id is not None:
         code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
     elif case.rights.would_allow_any(needs.WRITE_TOPIC):
@@ -62,32 +61,32 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 
 
 def _add_partitions(case: Case) -> None:
-    """All partitions are added, or none: where one is refused, the others are not attempted."""
+    """Add all partitions or none: if one is rejected, the others get OPERATION_NOT_ATTEMPTED."""
     topics = case.body.v3_and_below_topics
     code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:
-        answers = _ADDED.answers(topics, code)
+        errors = _ADDED.answers(topics, code)
     else:
-        kept, refused = split(topics, lambda topic: case.rights.refusal(needs.WRITE_TOPIC, topic.name))
-        if not refused:
+        allowed, rejected = split(topics, lambda topic: case.rights.refusal(needs.WRITE_TOPIC, topic.name))
+        if not rejected:
             return
-        answers = [_ADDED.answer(topic, why) for topic, why in refused]
-        answers += _ADDED.answers(kept, ErrorCode.OPERATION_NOT_ATTEMPTED)
-    case.refuse(lambda response: add(response, "results_by_topic_v3_and_below", answers))
+        errors = [_ADDED.answer(topic, why) for topic, why in rejected]
+        errors += _ADDED.answers(allowed, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    case.refuse(lambda response: add(response, "results_by_topic_v3_and_below", errors))
 
 
 def _commit_offsets(case: Case) -> None:
     wanted = {needs.WRITE_TRANSACTIONAL_ID: "transactional_id", needs.READ_GROUP: "group_id"}
     code = first_refusal(case, wanted)
     if code is not None:
-        answers = _COMMITTED.answers(case.body.topics, code)
-        case.refuse(lambda response: add(response, "topics", answers))
+        errors = _COMMITTED.answers(case.body.topics, code)
+        case.refuse(lambda response: add(response, "topics", errors))
     else:
         _COMMITTED.take_out(case, _COMMITTED.refusal(case, needs.READ_TOPIC))
 
 
 def _write_markers(case: Case) -> None:
-    """An administrator who ends a transaction that hangs (KIP-664) sends these; Kafka asks for either right."""
+    """Authorize an administrator who ends a hanging transaction (KIP-664). Kafka accepts either of two rights."""
     marker_class = element(WriteTxnMarkersResponse, "markers")
     markers = TopicLists(marker_class, partitions="partition_indexes", index="")
     code = None if case.rights.would_allow(needs.CLUSTER_ACTION) else case.rights.refusal(needs.ALTER_CLUSTER)
@@ -100,8 +99,8 @@ def _write_markers(case: Case) -> None:
         return next((why for why in codes if why is not None), None)
 
     if code is not None:
-        answers = [answer(marker, code) for marker in case.body.markers]
-        case.refuse(lambda response: add(response, "markers", answers))
+        errors = [answer(marker, code) for marker in case.body.markers]
+        case.refuse(lambda response: add(response, "markers", errors))
     else:
         refuse_entries(case, "markers", hidden, "markers", answer)
 

@@ -1,10 +1,10 @@
-"""Administering share groups over the wire, in the style of kafka-python's admin client (docs/admin.md).
+"""An admin client of share groups over Kafka's protocol, in the style of kafka-python's (docs/admin.md).
 
     with ShareGroupAdmin("localhost:9092") as admin:
         for group in admin.list_groups(states=["Empty"]):
             print(group.group_id, admin.list_group_offsets(group.group_id))
 
-It speaks Kafka's protocol and nothing else, so it works against this project's gateway and against Kafka 4.2 or later.
+It uses only Kafka's protocol, so it works with this project's gateway and with Kafka 4.2 or later.
 """
 
 from sharegroup.kafka_clients.admin.client import ShareGroupAdmin

@@ -1,4 +1,4 @@
-"""Requests to brokers and group coordinators. Here and in `connecting` more is used of kafka-python than is public."""
+"""Requests to brokers and group coordinators. This module and `connecting` use private parts of kafka-python."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sharegroup.kafka_clients.admin.results import Coordinator
 T = TypeVar("T")
 
 _GROUP = 0
-#: The first version that takes several keys, and answers with a list.
+#: The first version of FindCoordinator with several keys and a list of results.
 _KEYS_VERSION = 4
 
-#: A request to one node, about some groups; what each of them is answered. It may raise for all of them.
+#: A request to one node about some groups, which returns each group's result. It may raise an error for all of them.
 Exchange = Callable[[Coordinator, list[str]], Mapping[str, T | KafkaError]]
 
 
 class Brokers:
     """The brokers of a cluster, or a gateway's ports. Methods raise kafka-python's KafkaError.
 
-    Errors that pass (a coordinator that moves or loads, a lost connection) are tried again until `timeout_ms` is over.
-    So a request may be run twice when its answer was lost.
+    Transient errors (a coordinator that moves or loads, a lost connection) are retried for up to `timeout_ms`. So a
+    request may be executed twice if its response was lost.
     """
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
@@ -41,15 +41,15 @@ class Brokers:
         self.admin.close()
 
     def node_ids(self) -> list[int]:
-        """Every broker that there is, in order."""
+        """Return the ids of all brokers, sorted."""
         return sorted(broker.node_id for broker in self.admin._manager.cluster.brokers())
 
     def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
-        """The response of one broker, or of any. A passing error is tried again, errors in the response are not."""
+        """Return the response of one broker, or of any. Transient errors are retried, except those in the response."""
         return self.try_again(lambda: self.ask_once(request, node_id))
 
     def try_again(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` returns, once it does not raise a passing error; the last one when the time is over."""
+        """Return the result of `attempt`, which is retried on transient errors until the timeout."""
         end = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -60,8 +60,8 @@ class Brokers:
             time.sleep(self._backoff_s)
 
     def ask_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
-        """What the groups' coordinators answer, by group in the order asked; one request to each coordinator."""
-        answers: dict[str, T | KafkaError] = {}
+        """Return the results of the groups, in the requested order, with one request to each coordinator."""
+        results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s
         waiting = list(dict.fromkeys(group_ids))
         while waiting:
@@ -70,25 +70,25 @@ class Brokers:
                 if isinstance(found, Coordinator):
                     coordinators.setdefault(found, []).append(group_id)
                 else:
-                    answers[group_id] = found
+                    results[group_id] = found
             for coordinator, ids in coordinators.items():
-                answers |= _answers(coordinator, ids, exchange)
-            waiting = [group_id for group_id in waiting if isinstance(answers[group_id], PASSING)]
+                results |= _results_of(coordinator, ids, exchange)
+            waiting = [group_id for group_id in waiting if isinstance(results[group_id], PASSING)]
             if waiting and time.monotonic() + self._backoff_s >= end:
                 break
             if waiting:
                 time.sleep(self._backoff_s)
-        return {group_id: answers[group_id] for group_id in dict.fromkeys(group_ids)}
+        return {group_id: results[group_id] for group_id in dict.fromkeys(group_ids)}
 
     def ask_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
-        """The same, tried once."""
+        """Return the response without retrying."""
         manager = self.admin._manager
         try:
             return manager.run(manager.send, request, node_id)
         except IncompatibleBrokerVersion as error:
             api = request.name.removesuffix("Request")
             raise UnsupportedVersionError(
-                f"The broker has no {api}: share groups need Kafka 4.2 or a gateway"
+                f"The broker does not support {api}: share groups need Kafka 4.2 or a gateway"
             ) from error
 
     def _coordinators(self, group_ids: list[str]) -> dict[str, Coordinator | KafkaError]:
@@ -99,7 +99,7 @@ class Brokers:
         }
 
 
-def _answers(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
+def _results_of(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
     try:
         return exchange(coordinator, group_ids)
     except PASSING as error:

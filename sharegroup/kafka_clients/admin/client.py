@@ -31,16 +31,15 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 class ShareGroupAdmin:
-    """Lists, describes and changes share groups; a context manager. Connects when it is made.
+    """An admin client that lists, describes and changes share groups. It is a context manager, and connects at once.
 
     Args:
-        bootstrap_servers: host:port, several with commas between them; a gateway's, or Kafka's own from 4.2 on.
-        timeout_ms: how long a method goes on trying while a coordinator moves, or a broker cannot be reached.
-        settings: kafka-python's for its KafkaAdminClient: client_id, security_protocol, ssl_*, sasl_*, ...
+        bootstrap_servers: host:port, separated by commas, of a gateway or of Kafka 4.2 or later.
+        timeout_ms: how long methods retry while a coordinator moves or a broker is unavailable.
+        settings: settings of kafka-python's KafkaAdminClient: client_id, security_protocol, ssl_*, sasl_*, ...
 
-    Methods raise kafka-python's KafkaError for what refuses a whole request, with the server's words as its text. Where
-    a request is about several groups, topics or partitions, which succeed or fail each by itself, errors are returned.
-    One object may be used by several threads.
+    Methods raise kafka-python's KafkaError, with the server's message, if a whole request fails. Requests about several
+    groups, topics or partitions return the errors of single ones. The client is thread-safe.
     """
 
     def __init__(
@@ -63,47 +62,47 @@ class ShareGroupAdmin:
     # -- groups
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = (SHARE,)) -> list[GroupListing]:
-        """Groups by id: share groups, unless other `types` are asked for; () asks for all. Case does not matter."""
+        """Return groups by id, by default share groups; `types=()` returns all types. Case does not matter."""
         return groups.list_groups(self._brokers, states, types)
 
     def describe_groups(
         self, group_ids: Collection[str], *, include_authorized_operations: bool = False, missing_ok: bool = False
     ) -> dict[str, ShareGroupDescription]:
-        """{group: description}, in the order asked. Raises the first group's error.
+        """Return {group: description}, in the requested order. Raises the first group's error.
 
-        `missing_ok` leaves groups out that are not there: one that was just listed may have been deleted since.
+        `missing_ok` leaves out missing groups, because a group may be deleted after it was listed.
         """
         found = groups.describe_groups(self._brokers, group_ids, include_authorized_operations)
         return _all(found, missing_ok)
 
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
-        """{group: why it was not deleted}, None for one that was.
+        """Delete groups. Return {group: error}, None for deleted groups.
 
-        Raises nothing for a single group. As in Kafka, groups of other types are deleted too when their ids are given.
+        Errors of single groups are not raised. As in Kafka, groups of other types are deleted too.
         """
         return groups.delete_groups(self._brokers, group_ids)
 
     # -- members
 
     def invoke_consumer_rebalance(self, group_id: str) -> list[MemberIdentity]:
-        """Have static members that are away leave now, and the assignor run (KIP-345); those that have left.
+        """Let absent static members leave now, and run the assignor (KIP-345). Return the members that left.
 
-        Raises GroupIdNotFoundError, InvalidRequestError for a group without members. Only this project's server does
-        it: Kafka has no request for it, and no static members of share groups.
+        Raises GroupIdNotFoundError, and InvalidRequestError for a group without members. Only this project's server
+        supports it: Kafka has no request for it, and no static members of share groups.
         """
         return groups.rebalance(self._brokers, group_id)
 
     def remove_members(
         self, group_id: str, members: Iterable[MemberIdentity | str]
     ) -> dict[MemberIdentity, KafkaError | None]:
-        """Have members leave now, whose records are released: {member: why it was not removed}, None where it was.
+        """Remove members, whose records are released. Return {member: error}, None for removed members.
 
-        A text is a member id. Each member of a group that is not there is an UnknownMemberIdError, and so is each one
-        of Kafka's own share groups. Raises ValueError for a member without an id or a name, or without any member.
+        A str is a member id. The members of a missing group get UnknownMemberIdError, and so do those of Kafka's own
+        share groups. Raises ValueError for a member without an id or a name, or without members.
         """
         named = [MemberIdentity(member) if isinstance(member, str) else member for member in members]
         if not named or MemberIdentity() in named:
-            raise ValueError("each member needs an id or a group instance id, and one must be named")
+            raise ValueError("name at least one member, each by its id or its group instance id")
         return groups.remove_members(self._brokers, group_id, named)
 
     # -- offsets
@@ -111,36 +110,36 @@ class ShareGroupAdmin:
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Start offsets and lags by partition, of all that the group has unless `partitions` are named.
+        """Return start offsets and lags, of all partitions of the group or of those in `partitions`.
 
-        A group that is not there has none: Kafka does not tell the two apart here.
+        A missing group has none: Kafka's response is the same as for a group without partitions.
         """
         return _all(offsets.list_offsets(self._brokers, [group_id], partitions))[group_id]
 
     def list_groups_offsets(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, ShareGroupOffset]]:
-        """The same for several groups, by one request to each coordinator."""
+        """Return the same for several groups, with one request to each coordinator."""
         return _all(offsets.list_offsets(self._brokers, group_ids, None))
 
     def alter_group_offsets(
         self, group_id: str, start_offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Set start offsets: {partition: why it was not set}, None where it was. An unknown group is made.
+        """Set start offsets. Return {partition: error}, None if it was set. A missing group is created.
 
-        Raises NonEmptyGroupError while the group has members; then nothing is changed.
+        Raises NonEmptyGroupError if the group has members; then nothing is changed.
         """
         return offsets.alter_offsets(self._brokers, group_id, start_offsets)
 
     def delete_group_offsets(self, group_id: str, topics: Collection[str]) -> dict[str, KafkaError | None]:
-        """Have the group forget topics: {topic: why it was not forgotten}, None where it was.
+        """Remove topics from the group. Return {topic: error}, None for removed topics.
 
-        Raises NonEmptyGroupError while the group has members, GroupIdNotFoundError; then nothing is changed.
+        Raises NonEmptyGroupError if the group has members, and GroupIdNotFoundError; then nothing is changed.
         """
         return offsets.delete_offsets(self._brokers, group_id, topics)
 
     # -- configs
 
     def describe_group_configs(self, group_ids: Collection[str]) -> dict[str, dict[str, ConfigEntry]]:
-        """{group: {config: entry}}: all that are in force, whoever set them. A group need not exist to have configs."""
+        """Return {group: {config: entry}} with all effective configs. A group need not exist to have configs."""
         return configs.describe_configs(self._brokers, group_ids)
 
     def alter_group_configs(
@@ -151,36 +150,36 @@ class ShareGroupAdmin:
         removed: Collection[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set some configs of a group and remove others, all at once. Raises InvalidConfigurationError; then none."""
+        """Set and remove configs of a group in one step. Raises InvalidConfigurationError; then none is changed."""
         configs.alter_configs(self._brokers, group_id, values or {}, removed, validate_only)
 
     def list_groups_with_configs(self) -> list[str]:
-        """The groups that have configs of their own, by id; they need not exist otherwise."""
+        """Return the ids of groups that have their own configs. Such groups need not exist."""
         return configs.groups_with_configs(self._brokers)
 
     # -- the logs
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """{partition: id of its leader}, -1 without one. Raises UnknownTopicOrPartitionError."""
+        """Return {partition: id of its leader}, -1 without a leader. Raises UnknownTopicOrPartitionError."""
         return logs.leaders(self._brokers, topics)
 
     def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
-        """Where logs start and end. Raises UnknownTopicOrPartitionError."""
+        """Return the start and end offsets of logs. Raises UnknownTopicOrPartitionError."""
         return logs.log_offsets(self._brokers, partitions)
 
     def offsets_at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is not before a time (ms since 1970); None where all records are before it."""
+        """Return the first offset at or after a time (ms since the epoch); None if there is no such record."""
         found = logs.offsets_at(self._brokers, dict.fromkeys(partitions, timestamp_ms))
         return {key: offset if offset >= 0 else None for key, offset in found.items()}
 
     def oldest_unfinished(
         self, group_offsets: Mapping[TopicPartition, ShareGroupOffset]
     ) -> dict[TopicPartition, OldestRecord]:
-        """The oldest record of each partition that the group has not finished, without partitions whose lag is 0.
+        """Return the oldest record of each partition that the group has not finished, if the lag is not 0.
 
-        It is the record at the start offset, read from the log. This project's server keeps the start offset on the
-        first record that is not finished, so there it is exact. In Kafka the start offset may stay behind finished
-        records: there it is the oldest that may be unfinished. An unknown lag counts as one.
+        It is the record at the start offset, read from the log. This project's server keeps the start offset at the
+        first unfinished record, so the result is exact. In Kafka the start offset may be behind finished records, so
+        the result is the oldest record that may be unfinished. Partitions with an unknown lag are included.
         """
         starts = {
             key: found.start_offset
@@ -191,10 +190,10 @@ class ShareGroupAdmin:
 
 
 def _all(found: Mapping[str, T | KafkaError], missing_ok: bool = False) -> dict[str, T]:
-    answers: dict[str, T] = {}
-    for group_id, answer in found.items():
-        if not isinstance(answer, KafkaError):
-            answers[group_id] = answer
-        elif not (missing_ok and isinstance(answer, GroupIdNotFoundError)):
-            raise answer
-    return answers
+    results: dict[str, T] = {}
+    for group_id, result in found.items():
+        if not isinstance(result, KafkaError):
+            results[group_id] = result
+        elif not (missing_ok and isinstance(result, GroupIdNotFoundError)):
+            raise result
+    return results

@@ -13,14 +13,14 @@ from sharegroup.kafka_clients.admin.results import ConfigEntry, ConfigSource
 
 _GROUP = 32
 _SET, _DELETE = 0, 1
-#: The first version of ListConfigResources that knows groups (KIP-1142).
+#: The first version of ListConfigResources that supports groups (KIP-1142).
 _TYPES_VERSION = 1
 
 Configs = dict[str, ConfigEntry]
 
 
 def describe_configs(brokers: Brokers, group_ids: Collection[str]) -> dict[str, Configs]:
-    """{group: {config name: entry}}, all that are in force, by name. Raises the first refusal."""
+    """Return {group: {config name: entry}} with all effective configs, by name. Raises the first error."""
     kind = DescribeConfigsRequest.DescribeConfigsResource
     resources = [
         kind(resource_type=_GROUP, resource_name=group_id, configuration_keys=None)
@@ -36,7 +36,7 @@ def describe_configs(brokers: Brokers, group_ids: Collection[str]) -> dict[str, 
 def alter_configs(
     brokers: Brokers, group_id: str, values: Mapping[str, str], removed: Collection[str], validate_only: bool
 ) -> None:
-    """All of it, or nothing. Raises the refusal."""
+    """Apply all changes, or none. Raises the error."""
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     changes = [kind.AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in values.items()]
     changes += [kind.AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removed]
@@ -51,7 +51,7 @@ def alter_configs(
 
 
 def groups_with_configs(brokers: Brokers) -> list[str]:
-    """The groups that have configs of their own, by id."""
+    """Return the ids of groups that have their own configs."""
     request = ListConfigResourcesRequest(resource_types=[_GROUP], min_version=_TYPES_VERSION)
     response = brokers.ask(request)
     check(response.error_code)

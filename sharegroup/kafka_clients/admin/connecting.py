@@ -1,4 +1,4 @@
-"""The first connection. kafka-python goes on trying whatever the reason is, and does not tell it; here it is told."""
+"""The first connection. kafka-python retries any failure and hides its reason; this module reports it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kafka.net.compat import KafkaNetClient
 
 from sharegroup.kafka_clients.admin.errors import text_of
 
-#: After so long it is asked why: a login that is refused is refused the next time too. Each attempt may take twice as
-#: long as the one before, for a server that is only slow.
+#: After this time the reason is determined: a rejected login is permanent. Each attempt may take twice as long as the
+#: previous one, for servers that are only slow.
 FIRST_ATTEMPT_MS = 2_000
 
 
 def connect(settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdminClient:
-    """kafka-python's admin client, connected. `settings` are its own.
+    """Return a connected admin client of kafka-python with these settings.
 
-    Raises at once what does not pass (SaslAuthenticationFailedError, ...), KafkaTimeoutError when no server can be
-    reached within the time, with the reason of the last attempt.
+    Raises permanent errors immediately (SaslAuthenticationFailedError, ...), and KafkaTimeoutError with the reason of
+    the last attempt if no server can be reached within the timeout.
     """
     end, attempt_ms = time.monotonic() + timeout_ms / 1000, float(FIRST_ATTEMPT_MS)
     while True:
@@ -52,7 +52,7 @@ def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient
 
 
 def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
-    """Why there is no connection to the first of the servers, by one more attempt; the client is closed then."""
+    """Return why the first server cannot be connected, with one more attempt, and close the client."""
     manager = client._manager
 
     async def one_more() -> None:
@@ -70,7 +70,7 @@ def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
 
 
 def _end(client: KafkaNetClient) -> None:
-    """Close it with what it leaves open: a connection in its TLS handshake."""
+    """Close the client, including a connection in its TLS handshake, which kafka-python leaves open."""
     net = client._manager._net
     registered = [key.fileobj for key in list((net._selector.get_map() or {}).values())]
     client.close()

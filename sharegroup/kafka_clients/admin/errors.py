@@ -1,4 +1,4 @@
-"""The errors of responses, as kafka-python's exceptions."""
+"""Errors in responses as kafka-python's exceptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka.errors import (
     for_code,
 )
 
-#: Kafka's own words for an error that came without any (org.apache.kafka.common.protocol.Errors).
+#: Kafka's messages for errors without one (org.apache.kafka.common.protocol.Errors).
 _MESSAGES = {
     3: "This server does not host this topic-partition.",
     15: "The coordinator is not available.",
@@ -28,7 +28,7 @@ _MESSAGES = {
     69: "The group id does not exist.",
 }
 
-#: The coordinator moves or starts, or the connection to it was lost: the same request may succeed a moment later.
+#: Transient errors: the coordinator moves or loads, or the connection was lost. A retry may succeed.
 PASSING = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -40,7 +40,7 @@ PASSING = (
 
 
 def error_of(code: int, message: str | None = None) -> BrokerResponseError | None:
-    """The exception of an error code, None for 0. Its text, without class and number, is `text_of`."""
+    """Return the exception of an error code, None for 0. `error_text` returns its text without class and number."""
     if code == 0:
         return None
     kind = for_code(code)
@@ -49,12 +49,12 @@ def error_of(code: int, message: str | None = None) -> BrokerResponseError | Non
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise the exception of an error code; do nothing for 0."""
+    """Raise the exception of an error code, unless it is 0."""
     error = error_of(code, message)
     if error is not None:
         raise error
 
 
 def text_of(error: BaseException) -> str:
-    """What the server said, or the error's own words where it was no server."""
+    """Return the server's message, or the text of a client-side error."""
     return str(error.args[0]) if error.args else type(error).__name__

@@ -22,16 +22,16 @@ from sharegroup.kafka_clients.admin.results import Coordinator, GroupListing, Me
 from sharegroup.protocol.messages import ShareGroupDescribeRequest
 from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIdentity
 
-#: ListGroups' first version that filters by type.
+#: The first version of ListGroups that filters by type.
 _TYPES_VERSION = 5
-#: LeaveGroup's first version with a list of members.
+#: The first version of LeaveGroup with a list of members.
 _MEMBERS_VERSION = 3
-_LEAVE_REFUSALS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
+_LEAVE_ERRORS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
 _NOT_ASKED_FOR = -(2**31)
 
 
 def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
-    """The groups of all brokers, by id; empty filters let everything through."""
+    """Return the groups of all brokers, by id. Empty filters match all."""
 
     def listed(node_id: int) -> Any:
         request = ListGroupsRequest(
@@ -42,7 +42,7 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
         except UnknownBrokerIdError:
             if node_id in brokers.node_ids():
                 raise
-            return []  # it went meanwhile, such as a gateway that stood by
+            return []  # the broker left meanwhile, such as a standby gateway
         check(response.error_code)
         return response.groups
 
@@ -57,7 +57,7 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
 def describe_groups(
     brokers: Brokers, group_ids: Collection[str], include_authorized_operations: bool
 ) -> dict[str, ShareGroupDescription | KafkaError]:
-    """Each group's description, or why there is none."""
+    """Return each group's description or error."""
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, ShareGroupDescription | KafkaError]:
         request = ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=include_authorized_operations)
@@ -71,7 +71,7 @@ def describe_groups(
 
 
 def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
-    """Why each group was not deleted; None for those that were. Groups of any type are deleted."""
+    """Delete groups of any type. Return each group's error, None for deleted groups."""
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, KafkaError | None]:
         response = brokers.ask_once(DeleteGroupsRequest(groups_names=ids), coordinator.node_id)
@@ -83,26 +83,26 @@ def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, Kaf
 def remove_members(
     brokers: Brokers, group_id: str, members: Iterable[MemberIdentity]
 ) -> dict[MemberIdentity, KafkaError | None]:
-    """What became of each member. Raises what refuses the whole request."""
+    """Return the result for each member. Raises the error of the whole request."""
     named = [LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=name) for m, name in members]
     request = LeaveGroupRequest(group_id=group_id, members=named, min_version=_MEMBERS_VERSION)
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Any]:
         response = brokers.ask_once(request, coordinator.node_id)
-        refusal = error_of(response.error_code, _LEAVE_REFUSALS.get(response.error_code))
-        return dict.fromkeys(ids, refusal or response.members)
+        error = error_of(response.error_code, _LEAVE_ERRORS.get(response.error_code))
+        return dict.fromkeys(ids, error or response.members)
 
-    answer = brokers.ask_coordinators([group_id], exchange)[group_id]
-    if isinstance(answer, KafkaError):
-        raise answer
-    return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in answer}
+    result = brokers.ask_coordinators([group_id], exchange)[group_id]
+    if isinstance(result, KafkaError):
+        raise result
+    return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in result}
 
 
 def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
-    """The static members that were away, and have left: asked for by a member without an id or a name."""
+    """Return the absent static members that left. The request names a member without an id or a name."""
     left = remove_members(brokers, group_id, [ANYBODY_AWAY])
-    if left.get(ANYBODY_AWAY) is not None:  # for a broker this is a member that it does not have
-        raise GroupIdNotFoundError(f"Group {group_id} is not there, or is no share group of this project's server.")
+    if left.get(ANYBODY_AWAY) is not None:  # a broker reports this member as unknown
+        raise GroupIdNotFoundError(f"Group {group_id} does not exist, or is no share group of this project's server.")
     return list(left)
 
 

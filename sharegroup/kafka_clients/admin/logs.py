@@ -1,4 +1,4 @@
-"""The logs that share groups read: their partitions, where they start and end, and what is in them."""
+"""The logs that share groups read: their partitions, start and end offsets, and records."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sharegroup.kafka_clients.admin.brokers import Brokers
 from sharegroup.kafka_clients.admin.errors import check
 from sharegroup.kafka_clients.admin.results import LogOffsets, OldestRecord
 
-#: The newest version that names topics by name; later ones by id.
+#: The newest version of Fetch with topic names; later ones have topic ids.
 _NAMES_VERSION = 12
 _METADATA_VERSION = 9
-#: A fetch returns the batch at its offset whole, however large it is, but only for the first partition of the request.
+#: A fetch returns the whole batch at its offset regardless of its size, but only for the request's first partition.
 _FETCH_BYTES = 1
 
-#: {partition: the node that leads it, -1 when nobody does}
+#: {partition: leader's node id, -1 without a leader}
 Leaders = dict[TopicPartition, int]
 
 
 def leaders(brokers: Brokers, topics: Iterable[str]) -> Leaders:
-    """The partitions of topics with their leaders. Raises UnknownTopicOrPartitionError for one that is not there."""
+    """Return the partitions of topics with their leaders. Raises UnknownTopicOrPartitionError for a missing topic."""
     names = sorted(set(topics))
     if not names:
         return {}
@@ -40,7 +40,7 @@ def leaders(brokers: Brokers, topics: Iterable[str]) -> Leaders:
 
 
 def log_offsets(brokers: Brokers, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
-    """Where logs start and end. Raises UnknownTopicOrPartitionError, NotLeaderForPartitionError."""
+    """Return start and end offsets of logs. Raises UnknownTopicOrPartitionError, NotLeaderForPartitionError."""
     if not partitions:
         return {}
     starts = offsets_at(brokers, dict.fromkeys(partitions, int(OffsetSpec.EARLIEST)))
@@ -49,7 +49,7 @@ def log_offsets(brokers: Brokers, partitions: Collection[TopicPartition]) -> dic
 
 
 def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The offset of the first record that is not before a time; -1 where there is none."""
+    """Return the offset of the first record at or after a time; -1 if there is none."""
     if not timestamps_ms:
         return {}
     found = brokers.try_again(lambda: brokers.admin.list_partition_offsets(dict(timestamps_ms)))
@@ -57,7 +57,7 @@ def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) ->
 
 
 def oldest_records(brokers: Brokers, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OldestRecord]:
-    """The first record at or above an offset of each partition; without those that have none, or no leader."""
+    """Return the first record at or above an offset of each partition, except partitions without one or a leader."""
     nodes = leaders(brokers, {key.topic for key in offsets})
     found = {}
     for key, offset in offsets.items():

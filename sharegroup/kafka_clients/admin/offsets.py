@@ -23,11 +23,11 @@ Offsets = dict[TopicPartition, ShareGroupOffset]
 def list_offsets(
     brokers: Brokers, group_ids: Collection[str], partitions: Iterable[TopicPartition] | None
 ) -> dict[str, Offsets | KafkaError]:
-    """The offsets of each group, of some partitions or (None) of all that it has; or why there are none."""
-    asked = None if partitions is None else _by_topic(partitions)
+    """Return the offsets of each group or its error, for some partitions or (None) for all of the group's."""
+    wanted = None if partitions is None else _by_topic(partitions)
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Offsets | KafkaError]:
-        request = DescribeShareGroupOffsetsRequest(groups=[_asked(group_id, asked) for group_id in ids])
+        request = DescribeShareGroupOffsetsRequest(groups=[_request_group(group_id, wanted) for group_id in ids])
         response = brokers.ask_once(request, coordinator.node_id)
         return {group.group_id: _offsets(group) for group in response.groups}
 
@@ -37,7 +37,7 @@ def list_offsets(
 def alter_offsets(
     brokers: Brokers, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Why each offset was not altered; None for those that were. Raises what refuses the whole request."""
+    """Return the error of each offset, None if it was altered. Raises the error of the whole request."""
     kind = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
     topics = [
         kind(
@@ -62,7 +62,7 @@ def alter_offsets(
 
 
 def delete_offsets(brokers: Brokers, group_id: str, topics: Collection[str]) -> dict[str, KafkaError | None]:
-    """Why the offsets of each topic were not deleted; None where they were. Raises what refuses the whole request."""
+    """Return the error of each topic, None if its offsets were deleted. Raises the error of the whole request."""
     kind = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     request = DeleteShareGroupOffsetsRequest(
         group_id=group_id, topics=[kind(topic_name=topic) for topic in dict.fromkeys(topics)]
@@ -90,7 +90,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _asked(group_id: str, topics: Mapping[str, list[int]] | None) -> Any:
+def _request_group(group_id: str, topics: Mapping[str, list[int]] | None) -> Any:
     kind = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     if topics is None:
         return kind(group_id=group_id, topics=None)
@@ -101,7 +101,7 @@ def _asked(group_id: str, topics: Mapping[str, list[int]] | None) -> Any:
 
 
 def _offsets(group: Any) -> Offsets | KafkaError:
-    """One partition's error is the group's: an answer with holes would look like the whole."""
+    """Return the error of one partition as the group's error, because a partial result would look complete."""
     errors = [error_of(group.error_code, group.error_message)]
     errors += [error_of(row.error_code, row.error_message) for topic in group.topics for row in topic.partitions]
     for error in errors:

@@ -1,4 +1,4 @@
-"""What an administrator is told: plain values, as the responses have them."""
+"""Results of the admin client: plain values with the fields of the responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka import TopicPartition
 
 
 class GroupListing(NamedTuple):
-    """A group as ListGroups has it. `group_type` is share, consumer, classic or streams."""
+    """A group in ListGroups. `group_type` is share, consumer, classic or streams."""
 
     group_id: str
     group_state: str
@@ -18,7 +18,7 @@ class GroupListing(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """The broker, or the gateway's port, that answers for a group."""
+    """The coordinator of a group: a broker, or a gateway's port."""
 
     node_id: int
     host: str
@@ -40,7 +40,7 @@ class MemberDescription(NamedTuple):
 class ShareGroupDescription(NamedTuple):
     """A share group with its members, sorted by id (ShareGroupDescribe). `group_state` is Empty, Stable or Dead.
 
-    `authorized_operations` are codes of org.apache.kafka.common.acl.AclOperation; None when they were not asked for.
+    `authorized_operations` are codes of org.apache.kafka.common.acl.AclOperation; None if they were not requested.
     """
 
     group_id: str
@@ -54,10 +54,10 @@ class ShareGroupDescription(NamedTuple):
 
 
 class ShareGroupOffset(NamedTuple):
-    """Where a share-partition stands (DescribeShareGroupOffsets); None for what is not known (yet).
+    """The offsets of a share-partition (DescribeShareGroupOffsets); None for unknown values.
 
-    `lag` counts the records from `start_offset` up that are not finished (KIP-1226). It is not known before the
-    share-partition was read for the first time, and from brokers before Kafka 4.2.
+    `lag` counts the unfinished records from `start_offset` on (KIP-1226). It is unknown before the share-partition is
+    first read, and from brokers before Kafka 4.2.
     """
 
     start_offset: int | None
@@ -66,21 +66,21 @@ class ShareGroupOffset(NamedTuple):
 
 
 class LogOffsets(NamedTuple):
-    """Where a partition's log starts and ends; `end` is the offset of the next record."""
+    """The start and end of a partition's log; `end` is the offset of the next record."""
 
     start: int
     end: int
 
 
 class OldestRecord(NamedTuple):
-    """The first record at or above a share-partition's start offset, with its timestamp in ms since 1970."""
+    """The first record at or above a share-partition's start offset, with its timestamp in ms since the epoch."""
 
     offset: int
     timestamp_ms: int
 
 
 class ConfigSource(IntEnum):
-    """Where a config's value comes from (org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, by code)."""
+    """The source of a config's value (org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, by code)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -94,7 +94,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """A config in force. `synonyms` are (source, name, value), in the order in which they are looked at."""
+    """An effective config. `synonyms` are (source, name, value), in their order of precedence."""
 
     name: str
     value: str | None
@@ -104,5 +104,5 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_of_group(self) -> bool:
-        """Whether the group has set it itself."""
+        """Return whether the value is set for the group."""
         return self.source is ConfigSource.DYNAMIC_GROUP_CONFIG

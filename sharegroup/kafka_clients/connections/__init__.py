@@ -1,1 +1,1 @@
-"""Clients of the brokers for control requests: asyncio connections with login, and the job's client for log offsets."""
+"""Asyncio connections to the brokers, with login, and the job's client for log offsets."""

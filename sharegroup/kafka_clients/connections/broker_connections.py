@@ -1,4 +1,4 @@
-"""Connections to the brokers of a cluster: one to each, and one for metadata to whichever answers."""
+"""Connections to the brokers of a cluster: one to each, and one for metadata to any broker that responds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
 from sharegroup.kafka_clients.connections.quiet_task import quiet_task
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-#: How long a broker may take to be reached and to give its metadata before the next one is asked. Requests of clients
-#: wait for the answer, and some brokers may hang.
+#: How long connecting to a broker and receiving its metadata may take before the next broker is tried. Requests of
+#: clients wait for the result, and some brokers may hang.
 METADATA_TIMEOUT_S = 5.0
-#: After this time without an answer the next broker is asked for metadata as well.
+#: After this time without a response, the next broker is queried for metadata as well.
 NEXT_BROKER_S = 0.5
 
 Address = tuple[str, int]
 MetadataCheck = Callable[[MetadataResponse], None]
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class BrokerConnections:
-    """Knows the bootstrap servers and the brokers of the newest metadata.
+    """Connections to the bootstrap servers and to the brokers of the newest metadata.
 
-    `settings` are kafka-python's. `metadata_timeout_s` is how long one broker may take to answer a Metadata request.
+    `settings` are kafka-python's. `metadata_timeout_s` is the timeout of a Metadata request to one broker.
     """
 
     def __init__(self, settings: ClientSettings, metadata_timeout_s: float = METADATA_TIMEOUT_S) -> None:
@@ -43,25 +43,25 @@ class BrokerConnections:
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers of the newest metadata, sorted."""
+        """The broker ids of the newest metadata, sorted."""
         return self._present
 
     def address(self, node_id: int) -> Address:
-        """A broker's (host, port); while it is away, where it was. Raises UpstreamUnavailableError."""
+        """Return a broker's (host, port), the last known one if it is absent. Raises UpstreamUnavailableError."""
         try:
             return self._addresses[node_id]
         except KeyError:
-            raise UpstreamUnavailableError(f"there is no upstream broker {node_id}") from None
+            raise UpstreamUnavailableError(f"broker {node_id} is unknown") from None
 
     def to(self, node_id: int) -> KeptConnection:
-        """The connection to a broker. Raises UpstreamUnavailableError."""
+        """Return the connection to a broker. Raises UpstreamUnavailableError."""
         self.address(node_id)
         return self._by_node[node_id]
 
     def learn(self, metadata: MetadataResponse) -> None:
-        """Take in where the brokers are.
+        """Store the addresses of the brokers.
 
-        A broker that is absent keeps its connection: requests may be under way there, and it may come back.
+        The connection to an absent broker is kept, because it may have pending requests, and the broker may return.
         """
         addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
         self._present = sorted(addresses)
@@ -74,44 +74,43 @@ class BrokerConnections:
                 self._addresses[node_id] = address
 
     async def metadata_of(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
-        """Metadata of the named topics, from any broker that answers. Raises UpstreamUnavailableError.
+        """Return metadata of the named topics, from any broker that responds. Raises UpstreamUnavailableError.
 
-        The broker that answered last is asked first, the bootstrap servers after all others. `check` raises
-        UpstreamUnavailableError for an answer that does not count: the next broker is asked.
+        The broker that responded last is queried first, and the bootstrap servers last. `check` raises
+        UpstreamUnavailableError to reject a response, so that the next broker is queried.
         """
         return await self.from_any(partial(self._named_metadata, names, check))
 
-    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
-        """What `ask` gets by the connections for metadata alone.
+    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Result]]) -> _Result:
+        """Return the result of `ask` on the first metadata connection that responds.
 
-        A broker that has not answered within half a second may be silent: the next one is asked as well, and the first
-        answer counts.
+        A broker that has not responded within half a second may hang, so the next one is queried as well.
         """
         problem: UpstreamUnavailableError | None = None
         present = [self._addresses[node_id] for node_id in self._present]
         candidates = dict.fromkeys([*present, *self._bootstrap])
         left = sorted(candidates, key=lambda candidate: candidate != self._last_answered)
-        asked: dict[asyncio.Task[_Answer], Address] = {}
+        pending: dict[asyncio.Task[_Result], Address] = {}
         is_slow = False
         try:
-            while left or asked:
-                if left and (is_slow or not asked):
+            while left or pending:
+                if left and (is_slow or not pending):
                     address = left.pop(0)
-                    asked[quiet_task(self._answer_of(address, ask))] = address
+                    pending[quiet_task(self._query(address, ask))] = address
                 timeout_s = NEXT_BROKER_S if left else None
-                done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 is_slow = not done
                 for task in done:
-                    address = asked.pop(task)
+                    address = pending.pop(task)
                     try:
-                        answer = task.result()
+                        result = task.result()
                     except UpstreamUnavailableError as error:
                         problem = error
                     else:
-                        self._answered(address)
-                        return answer
+                        self._prefer(address)
+                        return result
         finally:
-            for task in asked:
+            for task in pending:
                 task.cancel()
         assert problem is not None
         raise problem
@@ -124,8 +123,8 @@ class BrokerConnections:
     def _connection(self, address: Address) -> KeptConnection:
         return KeptConnection(*address, self._settings)
 
-    async def _answer_of(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
-        """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
+    async def _query(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Result]]) -> _Result:
+        """Use a connection of its own: on others the response could wait behind a fetch that waits for records."""
         connection = self._for_metadata.get(address)
         if connection is None:
             connection = self._for_metadata[address] = self._connection(address)
@@ -133,10 +132,10 @@ class BrokerConnections:
             async with asyncio.timeout(self._metadata_timeout_s):
                 return await ask(connection)
         except TimeoutError:
-            if self._for_metadata.get(address) is connection:  # and not given up on by another who asked
+            if self._for_metadata.get(address) is connection:  # another request may have closed it already
                 del self._for_metadata[address]
             connection.close()
-            problem = f"broker {address[0]}:{address[1]} gave no metadata within {self._metadata_timeout_s:g} s"
+            problem = f"broker {address[0]}:{address[1]} returned no metadata within {self._metadata_timeout_s:g} s"
             raise UpstreamUnavailableError(problem) from None
 
     @staticmethod
@@ -145,15 +144,15 @@ class BrokerConnections:
     ) -> MetadataResponse:
         topic = MetadataRequest.MetadataRequestTopic
         topics = [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
-        asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        answer = await connection.ask(asked, MetadataResponse)
-        check_knows_brokers(answer)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        response = await connection.ask(request, MetadataResponse)
+        check_knows_brokers(response)
         if check is not None:
-            check(answer)
-        return answer
+            check(response)
+        return response
 
-    def _answered(self, address: Address) -> None:
-        """It is asked first from now on; what was begun with others ends."""
+    def _prefer(self, address: Address) -> None:
+        """Query this broker first from now on, and close the connections to the others."""
         self._last_answered = address
         kept = {at: connection for at, connection in self._for_metadata.items() if at == address}
         self._for_metadata = {at: connection for at, connection in self._for_metadata.items() if at != address}
@@ -162,10 +161,10 @@ class BrokerConnections:
         self._for_metadata = kept
 
 
-def check_knows_brokers(answer: MetadataResponse) -> None:
-    """Raise UpstreamUnavailableError for the answer of a broker that has just started and knows no others."""
-    if not answer.brokers:
-        raise UpstreamUnavailableError("a broker does not know the cluster yet")
+def check_knows_brokers(response: MetadataResponse) -> None:
+    """Raise UpstreamUnavailableError for a response without brokers, which a broker sends while it starts."""
+    if not response.brokers:
+        raise UpstreamUnavailableError("the broker has just started and does not know the cluster yet")
 
 
 def _address(server: str) -> Address:

@@ -1,4 +1,4 @@
-"""The client's side of SASL, at an upstream broker: the gateway's own login, or a client's that is passed on."""
+"""SASL login at an upstream broker: the gateway's own login, or the forwarded login of a client."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRefusedError, UpstreamUnavailableError
 
-#: The key in `ClientSettings` of a PassedOnLogin, which is then used in place of kafka-python's sasl_*.
+#: The key in `ClientSettings` of a ForwardedLogin, which replaces kafka-python's sasl_*.
 PASSED_ON_LOGIN = "passed_on_login"
-#: From here on the response says how long the session lasts (KIP-368). The gateway's own login has no use for that.
+#: From this version on, the response has the session lifetime (KIP-368). The gateway's own login does not need it.
 LIFETIME_VERSION = 1
-#: As kafka-python's own clients have them.
+#: Defaults of kafka-python's own clients.
 _DEFAULTS = {"sasl_kerberos_service_name": "kafka"}
-#: What a client says when it has read why its token is refused (RFC 7628, 3.2.3).
+#: The client's confirmation that it has read the rejection of its token (RFC 7628, 3.2.3).
 _READ = b"\x01"
 
 
 @dataclass(frozen=True)
 class PassedOnLogin:
-    """A client's login as it came: the mechanism, and the one message that proves who the client is.
+    """A client's login as received: the mechanism, and the single message that authenticates the client.
 
-    So do PLAIN and OAUTHBEARER; SCRAM's messages are made for the challenge of one server.
+    PLAIN and OAUTHBEARER have such a message. SCRAM's messages depend on the challenge of one server.
     """
 
     mechanism: str
@@ -41,16 +41,16 @@ class PassedOnLogin:
 
 
 class Broker(Protocol):
-    """Who is asked."""
+    """The broker that receives the login."""
 
     async def ask(self, request: ApiMessage, response: type[Response], version: int) -> Response:
-        """A request, and what comes back."""
+        """Send a request and return its response."""
 
 
 async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
-    """Log in as the settings say; how long the session lasts, in milliseconds, 0 where that is not limited or known.
+    """Log in as configured. Return the session lifetime in ms, 0 if it is unlimited or unknown.
 
-    Raises UpstreamLoginRefusedError, and UpstreamUnavailableError.
+    Raises UpstreamLoginRejectedError and UpstreamUnavailableError.
     """
     passed_on = settings.get(PASSED_ON_LOGIN)
     if passed_on is not None:
@@ -62,16 +62,16 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
         response = await _say(broker, mechanism.auth_bytes(), 0)
         mechanism.receive(bytes(response.auth_bytes))
     if not mechanism.is_authenticated():
-        raise UpstreamUnavailableError("the upstream broker's login failed")
+        raise UpstreamUnavailableError("the SASL login at the upstream broker did not complete")
     return 0
 
 
 async def _pass_on(broker: Broker, login: PassedOnLogin) -> int:
     await _choose(broker, login.mechanism)
     response = await _say(broker, login.message, LIFETIME_VERSION)
-    if response.auth_bytes:  # the refusal of a token has a message of its own before the error
+    if response.auth_bytes:  # the rejection of a token has its own message before the error
         await _say(broker, _READ, LIFETIME_VERSION)
-        raise UpstreamLoginRefusedError("the upstream broker refuses our login")
+        raise UpstreamLoginRefusedError("the upstream broker rejected the login")
     return int(response.session_lifetime_ms)
 
 
@@ -79,11 +79,11 @@ async def _choose(broker: Broker, mechanism: str) -> None:
     handshake = await broker.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
-        raise UpstreamLoginRefusedError(f"the upstream broker has no SASL mechanism {mechanism}; it has {offered}")
+        raise UpstreamLoginRefusedError(f"the upstream broker does not offer {mechanism}; SASL mechanisms: {offered}")
 
 
 async def _say(broker: Broker, message: bytes, version: int) -> SaslAuthenticateResponse:
     response = await broker.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, version)
     if response.error_code != ErrorCode.NONE:
-        raise UpstreamLoginRefusedError(f"the upstream broker refuses our login: {response.error_message}")
+        raise UpstreamLoginRefusedError(f"the upstream broker rejected the login: {response.error_message}")
     return response

@@ -1,7 +1,7 @@
-"""One connection to an upstream broker: frames in order, whoever wrote them.
+"""One connection to an upstream broker, shared by forwarded frames and own requests.
 
-`forward` takes a client's frame as it is, `ask` a request of our own. Kafka answers in the order of the requests, so
-the responses belong to the requests that wait, first come first served.
+`forward` sends a client's frame unchanged, `ask` sends a request of the gateway. Kafka responds in the order of the
+requests, so each response belongs to the oldest pending request.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ logger = logging.getLogger(__name__)
 
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
-#: A longer response is read on a thread: it takes milliseconds, and the event loop has others to serve. Not so records,
-#: which stay as they are.
+#: Longer responses are decoded on a thread, because that takes milliseconds, which would delay the event loop. Fetch
+#: responses are not: their records are not decoded.
 LARGE_BYTES, FETCH = 65_536, 1
-#: A broker's largest response is not ours to limit; this is what a length field can say.
+#: The largest length that a frame can have. Brokers do not limit the size of their responses.
 MAX_RESPONSE_BYTES = 2**31 - 1
 
 
 class Features(NamedTuple):
-    """A broker's ApiVersions response: {api key: (min, max)}, and its feature lists as they came."""
+    """A broker's ApiVersions response: {api key: (min, max)}, and its encoded feature lists."""
 
     ranges: Mapping[int, tuple[int, int]]
     response: ApiVersionsResponse
 
 
 class UpstreamConnection(FrameProtocol):
-    """A connected broker. `forward` and `ask` raise UpstreamUnavailableError once it is lost."""
+    """A connection to a broker. `forward` and `ask` raise UpstreamUnavailableError after it was lost."""
 
     believes_lengths = True
 
@@ -58,14 +58,14 @@ class UpstreamConnection(FrameProtocol):
         self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         self._next_correlation_id = 0
         self.is_open = False
-        #: How long the session that the login began lasts, 0 where that is not limited or known.
+        #: Lifetime of the session that the login started, 0 if it is unlimited or unknown.
         self.session_lifetime_ms = 0
 
     @classmethod
     async def connect(cls, host: str, port: int, settings: ClientSettings) -> Self:
         """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*).
 
-        Raises UpstreamUnavailableError; UpstreamLoginRefusedError, where it is the login.
+        Raises UpstreamUnavailableError, or UpstreamLoginRejectedError if the login is rejected.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -74,7 +74,7 @@ class UpstreamConnection(FrameProtocol):
                 loop.create_connection(cls, host, port, ssl=context), CONNECT_TIMEOUT_S
             )
         except (TimeoutError, OSError) as error:
-            raise UpstreamUnavailableError(f"broker {host}:{port} cannot be reached: {error}") from error
+            raise UpstreamUnavailableError(f"could not connect to broker {host}:{port}: {error}") from error
         try:
             await connection.log_in(host, settings)
         except BaseException:
@@ -83,41 +83,41 @@ class UpstreamConnection(FrameProtocol):
         return connection
 
     async def log_in(self, host: str, settings: ClientSettings) -> None:
-        """Authenticate, for the first time or again (KIP-368). Raises as `connect`."""
+        """Authenticate, or reauthenticate (KIP-368). Raises like `connect`."""
         if settings.get("security_protocol", "").startswith("SASL"):
             self.session_lifetime_ms = await log_in(self, host, settings)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: requests can be sent."""
+        """Start to send requests. Called by asyncio."""
         super().connection_made(transport)
         self.is_open = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: nobody will answer what waits."""
+        """Fail all pending requests. Called by asyncio."""
         super().connection_lost(exc)
         self.is_open = False
         while self._waiting:
             _, future = self._waiting.popleft()
             if not future.done():
                 future.set_exception(UpstreamUnavailableError(f"the upstream broker closed the connection: {exc}"))
-                future.exception()  # whoever waited may be gone as well
+                future.exception()  # marks it as retrieved: its waiter may be gone
 
     def frame_received(self, frame: memoryview) -> None:
-        """A response: the oldest request's."""
+        """Complete the oldest pending request."""
         if not self._waiting or len(frame) < 4 or self._waiting[0][0] != wire.correlation_id(frame):
-            self.frame_error("a response that nobody asked for")
+            self.frame_error("received a response without a pending request")
             return
         _, future = self._waiting.popleft()
         if not future.done():
             future.set_result(frame)
 
     def frame_error(self, problem: str) -> None:
-        """The broker does not speak Kafka's protocol."""
-        logger.error("upstream broker: %s", problem)
+        """Log a violation of the protocol and close."""
+        logger.error("protocol error of an upstream broker: %s", problem)
         self.close()
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send a request; the future gives the response's frame. Neither has its length before it."""
+        """Send a request. The future returns the response's frame. Neither frame includes its length."""
         self.send(frame)
         return self._response_to(correlation_id)
 
@@ -129,7 +129,7 @@ class UpstreamConnection(FrameProtocol):
     async def ask(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """A request of our own; what comes back is an instance of the class `response`."""
+        """Send a request of the gateway and return its response, an instance of `response`."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
@@ -138,8 +138,8 @@ class UpstreamConnection(FrameProtocol):
             async with asyncio.timeout(timeout_s):
                 frame = await future
         except TimeoutError:
-            self.close()  # the late response would be taken for the next one's
-            raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
+            self.close()  # a late response would be assigned to the next request
+            raise UpstreamUnavailableError(f"no response from the upstream broker within {timeout_s:g} s") from None
         if len(frame) > LARGE_BYTES and response.API_KEY != FETCH:
             return await asyncio.to_thread(wire.decode_response, response, version, frame)
         return wire.decode_response(response, version, frame)
@@ -155,13 +155,13 @@ class UpstreamConnection(FrameProtocol):
         return future
 
     def close(self) -> None:
-        """Close; who waits gets UpstreamUnavailableError."""
+        """Close; pending requests raise UpstreamUnavailableError."""
         self.is_open = False
         self.abort()
 
 
 async def features(connection: UpstreamConnection) -> Features:
-    """What the broker offers. Old brokers know only version 0 of the question."""
+    """Return the APIs of the broker. Old brokers support only version 0 of ApiVersions."""
     request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
     response = await connection.ask(request, ApiVersionsResponse, 3, CONNECT_TIMEOUT_S)
     if response.error_code:
@@ -171,10 +171,10 @@ async def features(connection: UpstreamConnection) -> Features:
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
-    """The client side's TLS by kafka-python's settings, None without TLS.
+    """Return the client TLS context for kafka-python's settings, None without TLS.
 
-    One context serves all connections, until one of its files changes: to make one reads all authorities there are,
-    which takes a megabyte and some ten milliseconds.
+    All connections share one context until one of its files changes. Creating a context reads all certificate
+    authorities, which takes a megabyte and about ten milliseconds.
     """
     if not settings.get("security_protocol", "").endswith("SSL"):
         return None
@@ -186,14 +186,14 @@ def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
 
 
 class _File(NamedTuple):
-    """A file as it is now: one that has changed is another one."""
+    """The state of a file, which compares unequal after a change."""
 
     path: str | None
     changed_ns: int
 
     @classmethod
     def of(cls, path: str | None) -> Self:
-        """What is not there is found out by whoever reads it."""
+        """Return the state; a missing file is reported by the code that reads it."""
         try:
             return cls(path, Path(path).stat().st_mtime_ns if path else 0)
         except OSError:

@@ -1,13 +1,12 @@
 """Frames of Kafka's protocol on an asyncio transport: four bytes of length, then the message.
 
-What is received goes through one buffer that all connections of a thread share: asyncio fills it and hands it back in
-one go, so that it is never in use by two of them. A connection of its own has only what it cannot do without: less
-than a length, and the frame that is not complete yet. That one grows with what has come and not with what the length
-promises; a connection that announces 100 MB and sends nothing costs 4 KiB. Growing costs copies: a side that may be
-believed (`believes_lengths`) is given its memory at once.
+All connections of a thread share one receive buffer. asyncio fills it and hands it over in one step, so two connections
+never use it at the same time. A connection itself holds only an incomplete length or frame. The memory of a frame grows
+with the received bytes and not with the announced length: a connection that announces 100 MB and sends nothing costs
+4 KiB. Growing requires copies, so the memory for a trusted peer (`trusts_lengths`) is allocated at once.
 
-What a frame is, its first bytes tell: `refusal` may end the connection for it, and `frame_begun` have the rest of it
-wait, before that is read.
+The first bytes of a frame are inspected before the rest is read: `frame_problem` may end the connection, and
+`handle_frame_start` may delay reading the rest.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ import threading
 from typing import cast
 
 _LENGTH = struct.Struct(">i")
-#: Of a request, its API key: a frame is not begun before so much of it is here.
+#: The first bytes of a frame that are inspected: the API key of a request.
 HEAD_BYTES = 2
 _RECEIVED_BYTES = 65_536
 _FIRST_BYTES = 4_096
-#: Up to here a frame and its length are copied together, so that they are one packet.
+#: Up to this size, a frame and its length are copied into one packet.
 _JOINED_BYTES = 65_536
 
 
 def framed(message: bytes) -> bytes:
-    """A short message with its length before it."""
+    """Return a short message with its length in front."""
     return _LENGTH.pack(len(message)) + message
 
 
 class _Received(threading.local):
-    """The buffer of each thread."""
+    """The receive buffer of each thread."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(_RECEIVED_BYTES)
@@ -43,10 +42,11 @@ _received = _Received()
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """Base of both sides' connections: `frame_received` gets each complete frame, `frame_error` what is none.
+    """Base of both sides' connections. `frame_received` gets each complete frame, `frame_error` gets errors.
 
-    `max_frame_bytes` may be changed at any time; it holds for the next length. Writing waits by `drained`.
-    `transport` is None before and after the connection; `is_held`: see `hold_frames`; `is_body_held`: see `hold_body`.
+    `max_frame_bytes` may be changed at any time and applies to the next length. Await `drained` before writing.
+    `transport` is None before and after the connection. See `hold_frames` for `is_held`, `hold_body` for
+    `is_body_held`.
     """
 
     believes_lengths = False
@@ -54,7 +54,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.transport: asyncio.Transport | None = None
-        self._rest = b""  # less than a length; while frames are held back, all that came
+        self._rest = b""  # an incomplete length; while frames are held, everything received
         self.is_held = self.is_body_held = self._is_over = False
         self._frame: bytearray | None = None
         self._frame_filled = 0
@@ -65,31 +65,34 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- for the subclass ------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        """A complete frame, without its length; the memory is the receiver's to keep."""
+        """Handle a complete frame without its length. The receiver owns its memory."""
         raise NotImplementedError
 
     def frame_error(self, problem: str) -> None:
-        """What came is no frame; the connection cannot go on."""
+        """Handle data that is not a frame; the connection cannot continue."""
         raise NotImplementedError
 
     def refusal(self, size: int, head: memoryview) -> str | None:
-        """Why a frame of `size` bytes that begins with `head` (`HEAD_BYTES`, or all of it) ends the connection."""
+        """Return why a frame of `size` bytes must end the connection, else None.
+
+        `head` has its first `HEAD_BYTES` bytes, or all of it.
+        """
         return None
 
     def frame_begun(self, size: int) -> None:
-        """A frame of `size` bytes has begun, and the rest of it is to come."""
+        """Handle the start of a frame of `size` bytes that is not complete yet."""
 
     @property
     def unfinished_bytes(self) -> int | None:
-        """How much is here of the frame that has begun; None without one."""
+        """Return how much of the current incomplete frame has been received; None without one."""
         return None if self._frame is None else self._frame_filled
 
     async def drained(self) -> None:
-        """Wait until the transport takes more, or is gone."""
+        """Wait until the transport accepts more data or is closed."""
         await self._drained.wait()
 
     def write_frame(self, frame: bytes | bytearray | memoryview) -> None:
-        """Send a frame with its length, if there still is a connection."""
+        """Send a frame with its length, if still connected."""
         if self.transport is None:
             return
         length = _LENGTH.pack(len(frame))
@@ -100,9 +103,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.transport.write(frame)
 
     def write_pieces(self, pieces: list[bytes | bytearray | memoryview]) -> None:
-        """Send what belongs together, if there still is a connection; the list is empty then.
+        """Send pieces in order, if still connected, and clear the list.
 
-        What a slow reader has no room for is copied, in one go: a view would keep the memory around it as long.
+        Pieces that do not fit into the socket are copied into one, because views would keep their whole memory alive.
         """
         transport = self.transport
         for i, piece in enumerate(pieces):
@@ -115,13 +118,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         pieces.clear()
 
     def hold_frames(self) -> None:
-        """Hand out no frame and read no more, until `release_frames`."""
+        """Stop passing on frames and reading, until `release_frames`."""
         self.is_held = True
         if self.transport is not None:
             self.transport.pause_reading()
 
     def release_frames(self) -> None:
-        """Hand out the frames that were held back, and read on, unless one of them has them held again."""
+        """Pass on the held frames and continue to read, unless one of them holds frames again."""
         self.is_held = False
         rest, self._rest = self._rest, b""
         if rest:
@@ -129,7 +132,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._read_on()
 
     def hold_body(self) -> None:
-        """Read no more of the frame that has begun, until `release_body`."""
+        """Stop reading the current incomplete frame, until `release_body`."""
         self.is_body_held = True
         if self.transport is not None:
             self.transport.pause_reading()
@@ -145,7 +148,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
 
     def abort(self) -> None:
-        """End the connection now; no frame is handed out any more."""
+        """Close the connection now; no further frame is passed on."""
         self._is_over, self._rest, self._frame = True, b"", None
         if self.transport is not None:
             self.transport.abort()
@@ -153,25 +156,25 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- asyncio ---------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: frames can be written."""
+        """Start writing. Called by asyncio."""
         self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: nothing more comes, and who waits to write is let go."""
+        """Wake up waiting writers. Called by asyncio."""
         self._is_over, self._rest, self._frame = True, b"", None
         self.transport = None
         self._drained.set()
 
     def pause_writing(self) -> None:
-        """asyncio's: the transport's buffer is full."""
+        """Note that the transport's buffer is full. Called by asyncio."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
-        """asyncio's: the transport's buffer has room again."""
+        """Note that the transport's buffer has room again. Called by asyncio."""
         self._drained.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio's: where the next bytes go."""
+        """Return the memory for the next bytes. Called by asyncio."""
         if self._frame is None:
             return memoryview(_received.buffer)
         if self._frame_filled == len(self._frame):
@@ -179,12 +182,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return memoryview(self._frame)[self._frame_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio's: that many bytes came."""
+        """Handle received bytes. Called by asyncio."""
         if self._is_over:
             return
         if self._frame is None:
-            came = memoryview(_received.buffer)[:nbytes]
-            self._cut(memoryview(b"".join((self._rest, came))) if self._rest else came)
+            received = memoryview(_received.buffer)[:nbytes]
+            self._cut(memoryview(b"".join((self._rest, received))) if self._rest else received)
             return
         self._frame_filled += nbytes
         if self._frame_filled == self._frame_size:
@@ -192,7 +195,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.frame_received(memoryview(frame))
 
     def _cut(self, data: memoryview) -> None:
-        """Hand out the complete frames; the beginning of one gets memory of its own."""
+        """Pass on the complete frames, and copy the start of an incomplete one."""
         position = 0
         while len(data) - position >= _LENGTH.size and not self.is_held and not self._is_over:
             (size,) = _LENGTH.unpack_from(data, position)
@@ -213,7 +216,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _problem(self, size: int, head: memoryview) -> str | None:
         if not 0 <= size <= self.max_frame_bytes:
-            return f"a frame of {size} bytes; allowed: up to {self.max_frame_bytes}"
+            return f"frame of {size} bytes; the limit is {self.max_frame_bytes}"
         return self.refusal(size, head) if len(head) >= min(size, HEAD_BYTES) else None
 
     def _begin(self, received: memoryview, size: int) -> None:

@@ -1,6 +1,6 @@
-"""Headers of requests and responses, and the messages behind them (kafka-python's classes do the encoding).
+"""Headers of requests and responses, and their messages, which kafka-python's classes encode.
 
-What clients send is decoded in `request_decoding`.
+Clients' requests are decoded in `request_decoding`.
 """
 
 from __future__ import annotations
@@ -14,58 +14,58 @@ from sharegroup.errors import ShareGroupError
 
 _REQUEST = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
-#: Nobody has as many; they are skipped one by one, and a frame could hold millions of them.
+#: Limit of tagged fields, which are skipped one by one: a frame could hold millions of them.
 MAX_TAGGED_FIELDS = 1_024
 #: Longest string, in bytes. Compact strings could be longer, but a broker closes the connection on which it reads one.
-#: On a connection that the gateway shares, one client would stop all others.
+#: On a connection that the gateway shares, one client would block all others.
 MAX_STRING_BYTES = 0x7FFF
 
 
 class MalformedRequestError(ShareGroupError):
-    """The client sent bytes that are no Kafka request; its connection is closed."""
+    """The client sent bytes that are not a Kafka request; its connection is closed."""
 
 
 class UnknownVersionError(ShareGroupError):
-    """The client sent a version of an API that it was not offered; its connection is closed."""
+    """The client sent a version of an API that is not offered; its connection is closed."""
 
 
 class ResponseMessage(Protocol):
-    """The class of a response: one of kafka-python's, or one of ours that decodes no more of it than it needs."""
+    """The class of a response: one of kafka-python's, or one of this project that decodes only what it needs."""
 
     API_KEY: int
 
     @classmethod
     def flexible_version_q(cls, version: int) -> bool:
-        """Whether a version has tagged fields."""
+        """Return whether a version has tagged fields."""
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> Self:
-        """The message behind a response's header."""
+        """Decode the message behind a response's header."""
 
 
-#: A part of what is sent; a view is sent before its memory is used for something else.
+#: A part of a message to send. Views are sent before their memory is reused.
 Piece = bytes | bytearray | memoryview
 
 
 class EncodedResponse:
-    """A response that is encoded already, in the request's version, but for its header and its throttle time."""
+    """A response that is already encoded, except for its header and its throttle time."""
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """The client is to wait so long before its next request."""
+        """Set how long the client has to wait before its next request."""
         raise NotImplementedError
 
     def pieces(self, correlation_id: int) -> list[Piece]:
-        """The response with its length and header in front, to be sent one piece after the other."""
+        """Return the response with its length and header, as pieces to send in order."""
         raise NotImplementedError
 
 
-#: What handlers return.
+#: The result of a handler.
 AnyResponse = ApiMessage | EncodedResponse
 Response = TypeVar("Response", bound=ResponseMessage)
 
 
 class RequestHeader(NamedTuple):
-    """The part of a request's header that all versions share; `end` is where it ends in the frame."""
+    """The part of a request's header that all versions share; `end` is its end in the frame."""
 
     api_key: int
     api_version: int
@@ -75,80 +75,80 @@ class RequestHeader(NamedTuple):
 
 
 def read_header(frame: memoryview) -> RequestHeader:
-    """The header, without the tagged fields of version 2. Raises MalformedRequestError."""
+    """Decode the header, without the tagged fields of version 2. Raises MalformedRequestError."""
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
         end = _REQUEST.size + max(length, 0)
         client_id = str(frame[_REQUEST.size : end], "utf-8")
     except (struct.error, UnicodeDecodeError) as error:
-        raise MalformedRequestError(f"no request header: {error}") from None
+        raise MalformedRequestError(f"invalid request header: {error}") from None
     if length < -1 or end > len(frame):
-        raise MalformedRequestError(f"no request header: a client id of {length} bytes")
+        raise MalformedRequestError(f"invalid request header: the length of the client id is {length}")
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
 def encode_pieces(response: AnyResponse, version: int, correlation_id: int) -> list[Piece]:
-    """The response with its length and header in front, to be sent piece by piece. It may be encoded again."""
+    """Return the response with its length and header, as pieces to send in order. It may be encoded again."""
     if isinstance(response, EncodedResponse):
         return response.pieces(correlation_id)
     return [encode_response(response, version, correlation_id)]
 
 
 def encode_response(response: ApiMessage, version: int, correlation_id: int) -> bytearray:
-    """The same in one piece."""
-    response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
+    """Return the response with its length and header."""
+    response.API_VERSION = version  # must be set before the header, because a response's header has no version
     return encode_versioned_response(response, correlation_id)
 
 
 def encode_versioned_response(response: ApiMessage, correlation_id: int) -> bytearray:
-    """The same of a response that has its version already, as those that were decoded."""
+    """Return the response with its length and header, in the version that it was decoded with."""
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 
 
 def encode_request(request: ApiMessage, version: int, correlation_id: int, client_id: str) -> bytearray:
-    """The framed request; `version` is set before the header, which repeats it."""
+    """Return the framed request; `version` is set before the header, which repeats it."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return _framed(request)
 
 
 def _framed(message: ApiMessage) -> bytearray:
-    """The framed message, as kafka-python made it: no copy."""
+    """Return the framed message without a copy."""
     encoded: bytearray = message.encode(header=True, framed=True)
-    message._header = None  # which would be in the way of the next version
+    message._header = None  # would prevent encoding in another version
     return encoded
 
 
 def correlation_id(frame: memoryview) -> int:
-    """The correlation id of a response frame."""
+    """Return the correlation id of a response frame."""
     return int(_INT32.unpack_from(frame)[0])
 
 
 def decode_response(message: type[Response], version: int, frame: memoryview) -> Response:
-    """The response as an instance of the class `message`, its bytes fields not copied where it can."""
+    """Decode a response as an instance of `message`; its bytes fields are views if possible."""
     start = _INT32.size
-    if message.API_KEY != 18 and message.flexible_version_q(version):  # ApiVersions keeps the old header for ever
+    if message.API_KEY != 18 and message.flexible_version_q(version):  # ApiVersions keeps the old header
         start = skip_tagged_fields(frame, start)
     return message.decode(frame[start:], version=version)
 
 
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """Where the tagged fields that begin at `position` end. Raises MalformedRequestError."""
+    """Return the end of the tagged fields at `position`. Raises MalformedRequestError."""
     count, position = read_varint(frame, position)
     if count > MAX_TAGGED_FIELDS:
-        raise MalformedRequestError(f"{count} tagged fields")
+        raise MalformedRequestError(f"{count} tagged fields; the limit is {MAX_TAGGED_FIELDS}")
     for _ in range(count):
         _, position = read_varint(frame, position)
         size, position = read_varint(frame, position)
         position += size
         if position > len(frame):
-            raise MalformedRequestError("a tagged field that is longer than the request")
+            raise MalformedRequestError("a tagged field is longer than the request")
     return position
 
 
 def encoded_varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -158,9 +158,9 @@ def encoded_varint(value: int) -> bytes:
 
 
 def read_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint and where it ends. Raises MalformedRequestError."""
+    """Return an unsigned varint and its end. Raises MalformedRequestError."""
     if position < len(frame) and frame[position] < 0x80:
-        return frame[position], position + 1  # nearly always
+        return frame[position], position + 1  # the usual case
     value = 0
     for shift in range(0, 35, 7):
         if position >= len(frame):

@@ -1,8 +1,8 @@
-"""The gateway's own connection to an upstream broker: made when it is needed, made anew when it was lost.
+"""The gateway's own connection to an upstream broker, opened when it is needed and reopened after it was lost.
 
-However many clients ask for it and come back at once, there is one attempt to connect at a time, whose outcome all
-share. After one that failed the next has to wait, and whoever asks waits with it: so a broker that is away is not
-stormed, and a client that knows no back-off of its own is given this one.
+There is one attempt to connect at a time, whose result all waiting requests share. After a failure the next attempt
+is delayed, and requests wait for it. So an unavailable broker does not receive many attempts, and clients without their
+own backoff get this one.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 
 
 class ConnectBackoff:
-    """When the next attempt to connect may be made. `now` is the event loop's clock, in seconds."""
+    """The backoff between attempts to connect. `now` is the event loop's time, in seconds."""
 
     def __init__(self) -> None:
         self._pause_s = FIRST_PAUSE_S
         self._not_before = float("-inf")
 
     def failed(self, now: float) -> None:
-        """An attempt failed; the next pause is twice as long."""
+        """Record a failed attempt, which doubles the next delay."""
         self._not_before = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
 
     def succeeded(self) -> None:
-        """An attempt succeeded; the next pause is the first again."""
+        """Record a successful attempt, which resets the delay."""
         self._pause_s = FIRST_PAUSE_S
 
     def remaining_s(self, now: float) -> float:
-        """How long to wait before the next attempt."""
+        """Return the time until the next attempt."""
         return max(0.0, self._not_before - now)
 
 
 class KeptConnection:
-    """Asks a broker over one connection, which may be another one each time; methods raise UpstreamUnavailableError."""
+    """A connection to a broker that is reopened as needed. Methods raise UpstreamUnavailableError."""
 
     def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
         self._host, self._port, self._settings = host, port, settings
@@ -54,18 +54,18 @@ class KeptConnection:
         self._backoff = ConnectBackoff()
 
     async def features(self) -> Features:
-        """What the broker offers, as of the newest connection."""
+        """Return the APIs of the broker, as of the newest connection."""
         return (await self._get())[1]
 
     async def ask(
         self, request: ApiMessage, response: type[Response], max_version: int | None = None, timeout_s: float = 30.0
     ) -> Response:
-        """Ask in the newest version that both know (at most `max_version`)."""
+        """Send a request in the newest version that both sides support (at most `max_version`)."""
         connection, offered = await self._get()
         return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
 
     def close(self) -> None:
-        """Close; it may be opened again."""
+        """Close; a later request opens the connection again."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connected is not None:
@@ -81,7 +81,7 @@ class KeptConnection:
             task = self._connecting = asyncio.ensure_future(self._connect())
             task.add_done_callback(self._attempted)
         try:
-            return await asyncio.shield(task)  # one who gives up waiting does not end it for the others
+            return await asyncio.shield(task)  # a cancelled request does not cancel the attempt for others
         except asyncio.CancelledError:
             if task.cancelled():
                 raise UpstreamUnavailableError("the connection to the upstream broker was closed") from None
@@ -110,14 +110,14 @@ class KeptConnection:
     def _attempted(self, task: asyncio.Task[tuple[UpstreamConnection, Features]]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # whoever waited has it as well; they may all be gone
+            task.exception()  # marks it as retrieved: all waiters may be gone
 
 
 def common_version(offered: Features, request: ApiMessage, max_version: int | None) -> int:
-    """The newest version of `request` that both know. Raises UpstreamUnavailableError when there is none."""
+    """Return the newest version of `request` that both sides support. Raises UpstreamUnavailableError without one."""
     low, high = request.valid_versions
     broker_low, broker_high = offered.ranges.get(request.API_KEY, (1, 0))
     version = min(high, broker_high, high if max_version is None else max_version)
     if version < max(low, broker_low):
-        raise UpstreamUnavailableError(f"the upstream broker has no {request.name} of a version that is known here")
+        raise UpstreamUnavailableError(f"the upstream broker supports no known version of {request.name}")
     return int(version)

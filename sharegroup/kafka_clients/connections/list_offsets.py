@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch requests to one leader, as a consumer sends them, and what comes back."""
+"""ListOffsets and OffsetForLeaderEpoch requests to one leader, as a consumer sends them, and their responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochResponse,
 )
 
-#: Timestamps that stand for a log's start and end.
+#: Timestamps that stand for the start and the end of a log.
 EARLIEST, LATEST = -2, -1
 _CONSUMER, _NO_EPOCH = -1, -1
 
@@ -25,10 +25,10 @@ def list_offsets_request(
     read_committed: bool = False,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> ListOffsetsRequest:
-    """A request for the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
+    """Return a request for the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
 
-    With `read_committed` the latest offset is the last stable one. A broker refuses a partition whose leader epoch is
-    another than it knows (KIP-320); -1, or none given, is not checked.
+    With `read_committed` the latest offset is the last stable one. A broker rejects a partition whose leader epoch
+    differs from its own (KIP-320). An epoch of -1 or a missing epoch is not checked.
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     epochs = leader_epochs or {}
@@ -48,7 +48,7 @@ def list_offsets_request(
 
 
 def listed_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
-    """The offset of each partition without an error; -1 where there is no record at or after the time."""
+    """Return the offset of each partition without an error; -1 if there is no record at or after the time."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.offset
         for topic in answer.topics
@@ -58,7 +58,7 @@ def listed_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 
 
 def leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
-    """The leader's epoch of each partition without an error, where the broker says it (from Kafka 2.1 on)."""
+    """Return the leader epoch of each partition without an error, if the broker sends it (since Kafka 2.1)."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.leader_epoch
         for topic in answer.topics
@@ -68,7 +68,7 @@ def leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 
 
 def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-    """A request for the offset up to which each log was written under leaders up to an epoch (KIP-320)."""
+    """Return a request for the offset up to which each log was written by leaders up to an epoch (KIP-320)."""
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = {
         partition: topic_of.OffsetForLeaderPartition(
@@ -83,7 +83,7 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderE
 
 
 def epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
-    """The offset of each partition without an error."""
+    """Return the offset of each partition without an error."""
     return {
         TopicPartition(topic.topic, partition.partition): partition.end_offset
         for topic in answer.topics

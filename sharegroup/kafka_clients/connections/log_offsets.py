@@ -1,13 +1,13 @@
-"""Where logs begin and end, and who leads them: the control requests of the job, over one connection to each broker.
+"""Start and end offsets of logs, and their leaders: the job's control requests, over one connection to each broker.
 
 One Metadata request names all topics. One ListOffsets request to each leader names all of its partitions, and all
-leaders are asked at the same time. A leader that does not answer costs only its own partitions, and a partition that it
-refuses only itself. Leaders are looked up again after such an error (NOT_LEADER_OR_FOLLOWER, for example), a lost
-connection and a timeout.
+leaders are queried concurrently. A leader that does not respond affects only its own partitions, and a rejected
+partition affects no others. Leaders are looked up again after errors such as NOT_LEADER_OR_FOLLOWER, after a lost
+connection and after a timeout.
 
-A broker that was paused, or cut off, may not know yet that others lead its partitions now, and would tell where their
-logs ended long ago. So each leader is asked with its leader epoch (KIP-320), and metadata with an older epoch than one
-that is known does not count: another broker is asked.
+A broker that was paused or cut off may not know yet that others lead its partitions, and would return old end offsets.
+So each request has the leader epoch (KIP-320), and metadata with an older epoch than the newest known one is rejected:
+another broker is queried.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 __all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
 
-#: How long a broker may take to answer a Metadata or a ListOffsets request, in seconds.
+#: Timeouts of Metadata and ListOffsets requests to one broker, in seconds.
 METADATA_TIMEOUT_S = 2.0
 OFFSETS_TIMEOUT_S = 2.0
-#: A leader may have to search old segments for a time.
+#: A leader may have to search old segments for a timestamp.
 SEARCH_TIMEOUT_S = 10.0
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -49,14 +49,14 @@ _Ask = Callable[[int, Mapping[TopicPartition, int]], Awaitable[dict[TopicPartiti
 
 
 class _Leadership(NamedTuple):
-    """The newest leader epoch that is known of a partition, and of which topic: one that is made again begins at 0."""
+    """The newest known leader epoch of a partition, and its topic id, because a recreated topic starts at epoch 0."""
 
     topic_id: UUID
     epoch: int
 
 
 class LogOffsetsClient:
-    """For one event loop. `settings` are kafka-python's; `brokers` replaces the connections made of them."""
+    """A client for one event loop. `settings` are kafka-python's; `brokers` replaces the connections made from them."""
 
     def __init__(self, settings: ClientSettings, brokers: BrokerConnections | None = None) -> None:
         self._brokers = brokers or BrokerConnections(settings, METADATA_TIMEOUT_S)
@@ -66,7 +66,7 @@ class LogOffsetsClient:
         self._epochs: dict[TopicPartition, int] = {}
 
     async def topics(self, names: Collection[str]) -> list[_Topic]:
-        """The metadata of these topics; each has an error code of its own. Raises UpstreamUnavailableError."""
+        """Return the metadata of these topics, each with its own error code. Raises UpstreamUnavailableError."""
         metadata = await self._brokers.metadata_of(names, self._check_is_new)
         self._brokers.learn(metadata)
         for topic in metadata.topics:
@@ -76,23 +76,23 @@ class LogOffsetsClient:
     async def offsets(
         self, times: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """The first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition whose leader answers.
+        """Return the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
 
-        -1: there is no record at or after the time. With `read_committed` the latest offset is the last stable one.
-        Partitions without an answer are left out.
+        An offset of -1 means that there is no record at or after the time. With `read_committed` the latest offset is
+        the last stable one. Partitions whose leaders do not respond are left out.
         """
         return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
 
     def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The epochs of the leaders that gave the newest ends, where they said so."""
+        """Return the epochs of the leaders that returned the newest end offsets, if the brokers sent them."""
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Up to which offset each log was written under leaders up to an epoch. Without an answer: left out."""
+        """Return the offsets up to which logs were written by leaders up to an epoch, where leaders respond."""
         return await self._of_leaders(epochs, self._ask_for_epochs)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Forget the leaders of topics that nobody asks for any more."""
+        """Remove the leaders of topics that are no longer used."""
         self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
         self._newest = {p: newest for p, newest in self._newest.items() if p.topic not in topics}
         self._epochs = {p: epoch for p, epoch in self._epochs.items() if p.topic not in topics}
@@ -103,12 +103,12 @@ class LogOffsetsClient:
         self._brokers.close()
 
     def _check_is_new(self, metadata: MetadataResponse) -> None:
-        """Raise UpstreamUnavailableError if a leader epoch is older than one that is known."""
+        """Raise UpstreamUnavailableError if a leader epoch is older than the newest known one."""
         for topic in metadata.topics:
             for partition in topic.partitions:
                 newest = self._newest.get(TopicPartition(topic.name, partition.partition_index))
                 if newest and newest.topic_id == topic.topic_id and newest.epoch > partition.leader_epoch:
-                    raise UpstreamUnavailableError("a broker does not know all leaders of today yet")
+                    raise UpstreamUnavailableError("the broker's metadata has outdated leaders")
 
     def _learn(self, topic: _Topic) -> None:
         for described in topic.partitions:
@@ -118,7 +118,7 @@ class LogOffsetsClient:
                 self._newest[partition] = _Leadership(topic.topic_id, described.leader_epoch)
 
     async def _of_leaders(self, asked: Mapping[TopicPartition, int], ask: _Ask) -> dict[TopicPartition, int]:
-        """What the leaders answer, all asked at the same time."""
+        """Query all leaders concurrently and return their responses."""
         await self._look_up(p for p in asked if self._leaders.get(p, -1) < 0)
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in asked:
@@ -133,7 +133,7 @@ class LogOffsetsClient:
             try:
                 await self.topics(names)
             except UpstreamUnavailableError:
-                return  # their leaders stay unknown, and their offsets too
+                return  # their leaders and offsets stay unknown
 
     async def _ask(
         self, leader: int, times: Mapping[TopicPartition, int], read_committed: bool
@@ -151,12 +151,12 @@ class LogOffsetsClient:
             self._lost(times)
             return {}
         try:
-            async with asyncio.timeout(timeout_s):  # the connection may have to be made first
+            async with asyncio.timeout(timeout_s):  # may include connecting
                 answer = await connection.ask(request, ListOffsetsResponse, timeout_s=timeout_s)
         except (TimeoutError, UpstreamUnavailableError) as error:
-            connection.close()  # so that the broker is asked over a new one
+            connection.close()  # the next request uses a new one
             self._lost(times)
-            self._silent.add(leader, str(error) or f"no answer within {timeout_s:g} s")
+            self._silent.add(leader, str(error) or f"no response within {timeout_s:g} s")
             return {}
         found = listed_offsets(answer)
         if not read_committed:
@@ -165,7 +165,7 @@ class LogOffsetsClient:
         return found
 
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """A broker that does not answer is found to be silent by requests for offsets."""
+        """Query epochs; only requests for offsets mark a broker as silent."""
         if leader in self._silent:
             return {}
         try:
@@ -176,6 +176,6 @@ class LogOffsetsClient:
         return epoch_ends(answer)
 
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up who leads these partitions before they are asked for again."""
+        """Look up the leaders of these partitions before the next request."""
         for partition in partitions:
             self._leaders.pop(partition, None)

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for asyncio clients in code that is not asyncio."""
+"""An event loop on its own thread, for asyncio clients in synchronous code."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _Result = TypeVar("_Result")
 
 
 class LoopThread:
-    """Runs coroutines on an event loop of its own, whose daemon thread starts with the first one."""
+    """Runs coroutines on an event loop, whose daemon thread starts with the first one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run a coroutine and return its result, or raise what it raises."""
+        """Run a coroutine and return its result, or raise its exception."""
         return asyncio.run_coroutine_threadsafe(work, self._started()).result()
 
     def close(self, close: Callable[[], None]) -> None:
-        """Call `close` on the loop, then end the thread. Nothing may run meanwhile."""
+        """Call `close` on the loop, then end the thread. No coroutine may run meanwhile."""
         if self._loop is None:
             return
 
         async def ended() -> None:
             close()
-            await asyncio.sleep(0)  # for what was cancelled or closed
+            await asyncio.sleep(0)  # lets cancelled and closed work finish
 
         self.run(ended())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,4 +1,4 @@
-"""Tasks that may fail after nobody waits for them any longer."""
+"""Tasks that may fail after their waiters are gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def quiet_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task whose exception is dropped if nobody asks for its result; asyncio would log it."""
+    """Start a task whose exception is dropped if its result is not used; asyncio would log it."""
     task = asyncio.ensure_future(coroutine)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return task

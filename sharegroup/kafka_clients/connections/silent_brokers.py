@@ -1,8 +1,8 @@
-"""Brokers that do not answer: nobody waits for them until they answer again.
+"""Brokers that do not respond: requests to them fail immediately until they respond again.
 
-A request to a broker that is paused, or cut off, waits until its timeout. Only the first one does. After it the broker
-is *silent*: requests to it fail at once, and a task asks it for its features until it answers. An outage is one log
-line when it begins and one when it ends.
+A request to a broker that is paused or cut off waits until its timeout. Only the first request does. After it the
+broker is *silent*: requests to it fail immediately, and a task queries its features until it responds. An outage is one
+log line when it starts and one when it ends.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailable
 
 logger = logging.getLogger(__name__)
 
-#: Pause between two attempts to reach a silent broker, and how long each may take.
+#: Pause between two attempts to reach a silent broker, and timeout of an attempt.
 _RETRY_S, _ATTEMPT_S = 0.5, 2.0
 
 
 class SilentBrokers:
-    """The brokers of one cluster that did not answer. `connection_to` gives the connection to a broker by its id and
-    raises UpstreamUnavailableError for one that the metadata does not have."""
+    """The silent brokers of one cluster.
+
+    `connection_to` returns the connection to a broker id, and raises UpstreamUnavailableError for an unknown id.
+    """
 
     def __init__(self, connection_to: Callable[[int], KeptConnection]) -> None:
         self._connection_to = connection_to
@@ -32,13 +34,13 @@ class SilentBrokers:
         return node_id in self._attempts
 
     def add(self, node_id: int, problem: str) -> None:
-        """Treat a broker as silent until it answers."""
+        """Treat a broker as silent until it responds."""
         if node_id not in self._attempts:
-            logger.warning("broker %d does not answer: %s", node_id, problem)
+            logger.warning("broker %d does not respond: %s", node_id, problem, extra={"broker": node_id})
             self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop querying."""
         for task in self._attempts.values():
             task.cancel()
 
@@ -48,7 +50,8 @@ class SilentBrokers:
         while not await self._answers(node_id):
             await asyncio.sleep(_RETRY_S)
         del self._attempts[node_id]
-        logger.warning("broker %d answers again after %.1f s", node_id, loop.time() - began)
+        duration_s = loop.time() - began
+        logger.warning("broker %d responds again after %.1f s", node_id, duration_s, extra={"broker": node_id})
 
     async def _answers(self, node_id: int) -> bool:
         try:
@@ -59,7 +62,7 @@ class SilentBrokers:
             async with asyncio.timeout(_ATTEMPT_S):
                 await connection.features()
         except TimeoutError:
-            connection.close()  # the attempt to connect is given up, too
+            connection.close()  # also ends the attempt to connect
             return False
         except UpstreamUnavailableError:
             return False

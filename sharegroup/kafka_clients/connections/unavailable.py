@@ -1,4 +1,4 @@
-"""Why an upstream broker cannot be asked."""
+"""Errors of requests to upstream brokers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from sharegroup.errors import ShareGroupError
 
 
 class UpstreamUnavailableError(ShareGroupError):
-    """The upstream broker cannot be reached, or did not answer in time."""
+    """The upstream broker is unavailable, or did not respond in time."""
 
 
 class UpstreamLoginRefusedError(UpstreamUnavailableError):
-    """The upstream broker does not let in who logs in there."""
+    """The upstream broker rejected the login."""

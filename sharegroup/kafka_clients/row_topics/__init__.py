@@ -1,1 +1,1 @@
-"""The three topics of rows: create them, write requests, read responses."""
+"""The job's three row topics: creating them, writing requests, reading responses."""

@@ -1,4 +1,4 @@
-"""An administrator's requests about a group's offsets and configs, for one who has the job's configuration."""
+"""Administration of a group's offsets and configs by rows, for callers with the job's configuration."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse,
 def alter_offsets(
     config: Config, group_id: str, start_offsets: Mapping[tuple[str, int], int], timeout_s: float = TIMEOUT_S
 ) -> tuple[PartitionError, ...]:
-    """Set start offsets, by topic and partition; what became of each.
+    """Set start offsets by topic and partition. Return the result of each partition.
 
-    Raises RequestError (INVALID_GROUP_ID, NON_EMPTY_GROUP), JobNotAnsweringError, KafkaUnavailableError.
+    Raises RequestError (INVALID_GROUP_ID, NON_EMPTY_GROUP), JobNotRespondingError, KafkaUnavailableError.
     """
     offsets = tuple(StartOffset(*place, offset) for place, offset in start_offsets.items())
 
@@ -31,9 +31,9 @@ def alter_offsets(
 def alter_configs(
     config: Config, group_id: str, configs: Mapping[str, str | None], timeout_s: float = TIMEOUT_S
 ) -> None:
-    """Set configs of a group, by Kafka's name; None: take away. All or none of them.
+    """Set configs of a group by Kafka's names; None removes a config. Either all are changed or none.
 
-    Raises RequestError (INVALID_CONFIG, ...), JobNotAnsweringError, KafkaUnavailableError.
+    Raises RequestError (INVALID_CONFIG, ...), JobNotRespondingError, KafkaUnavailableError.
     """
 
     def request(_channel: RowChannel, name: str) -> AlterConfigsRequest:

@@ -1,4 +1,4 @@
-"""One request to a group's job by a row, and its answer, for one who has the job's configuration."""
+"""One request to a group's job as a row, and its response, for callers with the job's configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sharegroup.protocol.rows.share_group_responses import (
     RemoveMembersResponse,
 )
 
-#: A busy job answers within seconds; one that is restarted takes a minute.
+#: A busy job responds within seconds; a restarting job takes about a minute.
 TIMEOUT_S = 120.0
 _POLL_MS = 100
 
@@ -30,7 +30,7 @@ R = TypeVar("R", InvokeConsumerRebalanceResponse, RemoveMembersResponse, AlterOf
 
 
 class JobNotAnsweringError(ShareGroupError):
-    """The group's job did not answer in time: is it running? It may still do what it was asked for."""
+    """The group's job did not respond in time, perhaps because it is not running. It may still handle the request."""
 
 
 def ask_job(
@@ -40,9 +40,11 @@ def ask_job(
     kind: type[R],
     timeout_s: float = TIMEOUT_S,
 ) -> R:
-    """The answer to a request. `request` makes it, of the channel and the request's id, which is its key as well.
+    """Send a request to a group's job and return its response.
 
-    Raises RequestError with what the coordinator refuses it for, JobNotAnsweringError, KafkaUnavailableError.
+    `request` creates the request row from the channel and the request's id, which is also its key.
+
+    Raises RequestError if the coordinator rejects the request, JobNotRespondingError, KafkaUnavailableError.
     """
     job = config.job_of(group_id)
     name = f"admin-{uuid.uuid4().hex}"
@@ -50,22 +52,22 @@ def ask_job(
         settings = python_properties(job.bootstrap_servers, job.kafka)
         channel = RowChannel(settings, RowTopics(*job.topics), name)
         try:
-            answer = _answer(channel, lambda: request(channel, name), name, kind, time.monotonic() + timeout_s)
+            response = _request(channel, lambda: request(channel, name), name, kind, time.monotonic() + timeout_s)
         finally:
             channel.close()
     except KafkaError as error:
-        raise KafkaUnavailableError(f"cannot ask the job by {job.bootstrap_servers}: {error}") from error
-    if answer is None:
-        raise JobNotAnsweringError(f"the job of group {group_id} has not answered within {timeout_s:g} s")
-    if answer.error_code:
-        raise RequestError(error_code(answer.error_code), answer.error_message or f"error {answer.error_code}")
-    return answer
+        raise KafkaUnavailableError(f"could not send a request to {job.bootstrap_servers}: {error}") from error
+    if response is None:
+        raise JobNotAnsweringError(f"the job of group {group_id} did not respond within {timeout_s:g} s; is it up?")
+    if response.error_code:
+        raise RequestError(error_code(response.error_code), response.error_message or f"error {response.error_code}")
+    return response
 
 
-def _answer(
+def _request(
     channel: RowChannel, request: Callable[[], ShareGroupRequest], name: str, kind: type[R], deadline_s: float
 ) -> R | None:
-    if not channel.open():  # the job has not made its topics
+    if not channel.open():  # the job has not created its topics
         return None
     channel.send([request()], wait=True)
     while time.monotonic() < deadline_s:

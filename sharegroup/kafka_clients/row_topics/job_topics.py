@@ -1,4 +1,4 @@
-"""The three topics of the job: made where they are missing, and looked at where they are there."""
+"""The job's three topics: created if they are missing, checked if they exist."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
 
 logger = logging.getLogger(__name__)
 
-#: `create_topics`: as many replicas as the cluster can have, up to `MOST_REPLICAS`.
+#: For `create_topics`: as many replicas as the cluster supports, up to `MOST_REPLICAS`.
 WHAT_THE_CLUSTER_CAN = -1
 MOST_REPLICAS = 3
-#: CreateTopics: the broker's `default.replication.factor` (KIP-464, brokers from 2.4 on).
+#: In CreateTopics: the broker's `default.replication.factor` (KIP-464, brokers since 2.4).
 _BROKERS_DEFAULT = -1
 _TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
-#: Configs by name, by topic; a topic whose configs may not be seen has none.
+#: Configs by topic and name. A topic whose configs may not be described has none.
 TopicConfigs = Mapping[str, Mapping[str, str]]
 _BROKERS_CLOCK = "LogAppendTime"
 _TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
 
 
 class UnfitTopicsError(ShareGroupError):
-    """Topics that the job did not make are set up so that it would lose rows, or take the clients' word for times."""
+    """Existing topics have configs with which the job would lose rows or use the clocks of clients."""
 
 
 def create_topics(
@@ -40,13 +40,14 @@ def create_topics(
     retention_ms: int,
     timed: Collection[str] = (),
 ) -> None:
-    """Create the missing ones of `topics` (name -> partitions), with the broker's clock as their rows' time.
+    """Create the missing ones of `topics` (name -> partitions), with LogAppendTime.
 
-    `replication` is the number of replicas, or WHAT_THE_CLUSTER_CAN: 3, or one on each broker where these are fewer, or
-    the brokers' default where they refuse that. Topics with three replicas or more are created with
-    `min.insync.replicas` of 2, so that no row is on one disk alone when its append is answered. Those that are there
-    must keep their rows, and those of them that are `timed` have the broker's clock as well. A topic with a single
-    replica is warned of. Raises KafkaUnavailableError, UnfitTopicsError.
+    `replication` is the number of replicas. CLUSTER_MAXIMUM stands for 3, or for the number of brokers if it is
+    lower, or for the brokers' default if they reject that. Topics with three or more replicas are created with
+    `min.insync.replicas` of 2, so that no response to an append depends on a single disk.
+
+    Existing topics must keep their rows, and those in `timed` must have LogAppendTime. A topic with one replica causes
+    a warning. Raises KafkaUnavailableError, UnfitTopicsError.
     """
     admin = None
     try:
@@ -56,7 +57,7 @@ def create_topics(
         if missing:
             try:
                 _create(admin, missing, replication, retention_ms)
-            except TopicAlreadyExistsError:  # another job or member created it in between
+            except TopicAlreadyExistsError:  # another job or member has just created it
                 present = set(topics)
             admin.wait_for_topics(list(missing))
         configs = _describe_configs(admin, sorted(topics))
@@ -70,7 +71,7 @@ def create_topics(
 
 
 def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
-    """All in one request. Raises kafka-python's errors."""
+    """Create all topics with one request. Raises kafka-python's errors."""
     if replication != WHAT_THE_CLUSTER_CAN:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
         return
@@ -78,8 +79,8 @@ def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int
     replication = min(MOST_REPLICAS, max(1, len(brokers)))
     try:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
-    except (InvalidReplicationFactorError, PolicyViolationError) as error:  # a broker went, or a policy knows better
-        logger.warning("the brokers refuse topics with %d replicas, their default is used: %s", replication, error)
+    except (InvalidReplicationFactorError, PolicyViolationError) as error:  # a broker left, or a policy is configured
+        logger.warning("brokers rejected topics with %d replicas; using their default: %s", replication, error)
         admin.create_topics(_new_topics(topics, _BROKERS_DEFAULT, retention_ms))
 
 
@@ -101,20 +102,20 @@ def _describe_configs(admin: KafkaAdminClient, names: Collection[str]) -> TopicC
 
 
 def _check_topics(configs: TopicConfigs, timed: Collection[str]) -> None:
-    """Raise UnfitTopicsError with all that is wrong; what may not be looked at is warned of."""
+    """Raise UnfitTopicsError with all problems; log a warning for topics whose configs may not be described."""
     problems = []
     for name, found in configs.items():
         if not found:
-            logger.warning("the configs of topic %s cannot be seen: does it have %s?", name, _TOPIC_CONFIGS)
+            logger.warning("not allowed to describe topic %s; make sure that it has %s", name, _TOPIC_CONFIGS)
             continue
         if name in timed and found[_TIMESTAMP_TYPE] != _BROKERS_CLOCK:
             problems.append(
-                f"topic {name} has {_TIMESTAMP_TYPE}={found[_TIMESTAMP_TYPE]}, by which the clocks of its producers "
-                f"would decide when locks end: set {_TIMESTAMP_TYPE}={_BROKERS_CLOCK}"
+                f"topic {name} has {_TIMESTAMP_TYPE}={found[_TIMESTAMP_TYPE]}, so the clocks of its producers would "
+                f"decide when locks end: set {_TIMESTAMP_TYPE}={_BROKERS_CLOCK}"
             )
         if "compact" in found[_CLEANUP_POLICY]:
             problems.append(
-                f"topic {name} has {_CLEANUP_POLICY}={found[_CLEANUP_POLICY]}, by which rows would be lost: "
+                f"topic {name} has {_CLEANUP_POLICY}={found[_CLEANUP_POLICY]}, so rows would be lost: "
                 f"set {_CLEANUP_POLICY}=delete"
             )
     if problems:
@@ -134,7 +135,7 @@ def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
         logger.info("topics %s: %s", ", ".join(names), what)
     if alone := [name for name, count in replicas.items() if count == 1]:
         logger.warning(
-            "one replica of topics %s: without its broker the job waits, and acknowledgements that it has not read yet "
-            "go with the broker's disk; on three brokers give them three (request.topic.replication.factor)",
+            "topics %s have one replica: without its broker the job waits, and the loss of the broker's disk loses "
+            "unread acknowledgements; with three brokers, use three replicas (request.topic.replication.factor)",
             ", ".join(alone),
         )

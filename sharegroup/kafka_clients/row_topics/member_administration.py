@@ -1,6 +1,6 @@
-"""An administrator's requests about a group's members, for one who has the job's configuration: a row, and its answer.
+"""Administration of a group's members by rows, for callers with the job's configuration.
 
-What the group coordinator does is in `core.group_coordinator.administration.member_administration`.
+The coordinator's side is `core.group_coordinator.administration.member_administration`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["JobNotAnsweringError", "invoke_consumer_rebalance", "remove_members"
 def invoke_consumer_rebalance(
     config: Config, group_id: str, timeout_s: float = TIMEOUT_S
 ) -> tuple[MemberIdentity, ...]:
-    """Have static members that are away leave now, and the assignor run (KIP-345); those that have left.
+    """Let absent static members leave now, and run the assignor (KIP-345). Return the members that left.
 
-    Raises RequestError with what the coordinator refuses it for (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST
-    for a group without members), JobNotAnsweringError, KafkaUnavailableError.
+    Raises RequestError (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members),
+    JobNotRespondingError, KafkaUnavailableError.
     """
 
     def request(_channel: RowChannel, name: str) -> InvokeConsumerRebalanceRequest:
@@ -42,9 +42,9 @@ def invoke_consumer_rebalance(
 def remove_members(
     config: Config, group_id: str, members: Iterable[MemberIdentity], timeout_s: float = TIMEOUT_S
 ) -> tuple[MemberError, ...]:
-    """Have members leave now, whose records are released; what became of each.
+    """Remove members, whose records are released. Return the result for each.
 
-    Raises RequestError (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST), JobNotAnsweringError,
+    Raises RequestError (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST), JobNotRespondingError,
     KafkaUnavailableError.
     """
     named = tuple(members)

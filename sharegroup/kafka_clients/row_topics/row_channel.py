@@ -1,4 +1,4 @@
-"""A member's connections to Kafka: request rows out, its own response rows in, metadata of its topics."""
+"""A member's connections to Kafka: it writes request rows, reads its response rows, and describes topics."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class RowTopics(NamedTuple):
 
 
 class RowChannel:
-    """`settings` are kafka-python's; responses are those keyed by `reply_to`.
+    """A channel to the job. `settings` are kafka-python's; `reply_to` is the key of the member's responses.
 
-    `send` may be called from any thread, everything else from one.
+    `send` is thread-safe. The other methods must be called from one thread.
     """
 
     def __init__(self, settings: ClientSettings, topics: RowTopics, reply_to: str) -> None:
@@ -49,11 +49,11 @@ class RowChannel:
         self._clock = JobClock()
 
     def open(self) -> bool:
-        """Begin to read responses, from the end; False while the job has not made its topics."""
+        """Start to read responses from the end. Return False if the job has not created its topics."""
         return self._partitions.open(self._consumer)
 
     def poll(self, timeout_ms: int) -> list[Response]:
-        """The member's responses; other members' rows of the same partition are not even decoded."""
+        """Return the member's responses. Rows of other members in the same partition are not decoded."""
         responses: list[Response] = []
         self._partitions.follow(self._consumer)
         for partition, messages in self._consumer.poll(timeout_ms=timeout_ms).items():
@@ -63,7 +63,10 @@ class RowChannel:
                     try:
                         responses += decode_responses(message.value)
                     except ValueError as error:
-                        logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
+                        place = {"topic": partition.topic, "partition": partition.partition, "offset": message.offset}
+                        logger.warning(
+                            "skipped an invalid response row at offset %d: %s", message.offset, error, extra=place
+                        )
         return responses
 
     def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
@@ -73,33 +76,33 @@ class RowChannel:
             is_group = isinstance(request, ShareGroupRequest)
             topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
             sent = self._producer.send(topic, key=request.kafka_key, value=request.encode())
-            futures.append(sent.add_callback(functools.partial(self._tell_time, self._clock.local_ms())))
+            futures.append(sent.add_callback(functools.partial(self._learn_time, self._clock.local_ms())))
         if wait:
             for future in futures:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
     def brokers_ahead_ms(self) -> int:
-        """How far the brokers' clocks are ahead of this machine's steady clock, as the appends of `send` tell it."""
+        """Return how far the brokers' clocks are ahead of this machine's steady clock, learned from appends."""
         try:
             return self._clock.now().latest_ms - self._clock.local_ms()
-        except ClockUnknownError:  # a member that has appended nothing holds nothing: no lock goes by this guess
+        except ClockUnknownError:  # without appends the member holds no records, so no lock depends on this estimate
             return int(time.time() * 1000) - self._clock.local_ms()
 
-    def _tell_time(self, sent_ms: int, appended: Any) -> None:
-        """Take the time of an append; `appended` is kafka-python's metadata."""
+    def _learn_time(self, sent_ms: int, appended: Any) -> None:
+        """Learn the time of an append; `appended` is kafka-python's metadata."""
         if appended.timestamp >= 0:
             self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def topic_names(self) -> set[str]:
-        """The topics that there are, and that may be seen. Raises KafkaError."""
+        """Return the topics that exist and may be described. Raises KafkaError."""
         return self._topics_of_cluster.names()
 
     def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Those topics that exist, as they are now. Raises KafkaError."""
+        """Return the metadata of those topics that exist. Raises KafkaError."""
         return self._topics_of_cluster.look(names)
 
     def close(self) -> None:
-        """Send what is on its way, then close the connections."""
+        """Send the pending rows, then close the connections."""
         self._producer.close(timeout=APPEND_TIMEOUT_S)
         self._consumer.close()
         self._topics_of_cluster.close()

@@ -13,9 +13,9 @@ from sharegroup.protocol.json_text import from_json
 
 
 def unread_rows(settings: Mapping[str, Any], topic: str, positions: Mapping[int, int], group_id: str) -> int:
-    """How many rows of a group are in a request topic behind `positions`, the next unread offsets by partition.
+    """Return the number of a group's rows in a request topic behind `positions`, the next unread offsets.
 
-    Partitions without a position are read from their start; a topic that is not there has none. Raises
+    Partitions without a position are read from their start. A missing topic has no rows. Raises
     KafkaUnavailableError.
     """
     try:

@@ -1,1 +1,1 @@
-"""SASL mechanisms, and the credentials and tokens that they check."""
+"""SASL mechanisms, and the credentials and tokens that they verify."""

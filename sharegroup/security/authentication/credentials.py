@@ -1,10 +1,10 @@
-"""Who may log in by a password: a YAML file of users and what proves their passwords. No password is in it.
+"""The file of users: YAML with SCRAM credentials, which contain no password.
 
     alice: SCRAM-SHA-512$8192:<salt>$<stored key>:<server key>
     bob: [SCRAM-SHA-512$..., SCRAM-SHA-256$...]
 
-SCRAM proves the password without sending it, by the entry of its own hash; for PLAIN the stored key of any entry is
-computed from what was sent. `sharegroup hash-password alice` makes such a line.
+SCRAM proves the password without sending it, with the entry of its own hash. For PLAIN, the stored key of the strongest
+entry is computed from the password that was sent. `sharegroup hash-password alice` creates a line of the file.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from scramp import ScramException, ScramMechanism
 from sharegroup.errors import InvalidConfigError
 
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
-#: Strongest first: PLAIN is proved by the first that a user has.
+#: Strongest first. PLAIN is verified with the first one that a user has.
 SCRAM_MECHANISMS: Mapping[str, ScramMechanism] = {
     SCRAM_SHA_512: ScramMechanism(SCRAM_SHA_512),
     SCRAM_SHA_256: ScramMechanism(SCRAM_SHA_256),
 }
-#: A stolen file is to be slow to search, and a login over PLAIN quick to check: some milliseconds.
+#: A login over PLAIN takes some milliseconds to verify, and a stolen file is slow to search.
 ITERATIONS = 8_192
 _KEY_BYTES: Mapping[str, int] = {SCRAM_SHA_512: 64, SCRAM_SHA_256: 32}
 _SALT_BYTES = 12
-#: Of the salts that scramp makes.
+#: Length of the salts that scramp creates.
 _MADE_SALT_BYTES = 32
 _ENTRY = re.compile(r"(SCRAM-SHA-(?:256|512))\$(\d{4,8}):([^$:]+)\$([^$:]+):([^$:]+)")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """The server's half of a password (RFC 5802), for one mechanism. Its repr shows none of it."""
+    """The server's half of a password (RFC 5802) for one mechanism. Its repr does not show it."""
 
     mechanism: str
     salt: bytes
@@ -53,41 +53,41 @@ class ScramCredential:
 
     @property
     def for_scramp(self) -> tuple[bytes, bytes, bytes, int]:
-        """The fields in scramp's order."""
+        """Return the fields in scramp's order."""
         return self.salt, self.stored_key, self.server_key, self.iterations
 
     def proves(self, password: str) -> bool:
-        """Whether it is the password. Takes milliseconds, on purpose."""
+        """Return whether this is the password. Takes milliseconds by design."""
         try:
             _, stored_key, _, _ = SCRAM_MECHANISMS[self.mechanism].make_auth_info(password, self.iterations, self.salt)
-        except ScramException:  # characters that no password may have (RFC 4013)
+        except ScramException:  # characters that are not allowed in passwords (RFC 4013)
             return False
         return hmac.compare_digest(stored_key, self.stored_key)
 
 
 class Credentials:
-    """The users of the file. An unknown user's login goes the same way as a wrong password of some known user.
+    """The users of the file. A login of an unknown user behaves like a wrong password of a known user.
 
-    An unknown user seems to have a credential of the form that a known user has: its mechanism, its iterations, which
-    decide how long a check takes, and the length of its salt. The user's name decides which form, so it stays the same.
+    An unknown user gets a decoy credential in the form of a known user's: its mechanism, its iterations, which
+    determine the duration of a check, and the length of its salt. The user's name selects the form, so it is stable.
 
-    `users` are each user's credentials by mechanism; `decoy_key` is a secret of this process, for the credentials that
-    unknown users seem to have.
+    `users` has each user's credentials by mechanism. `decoy_key` is a secret of this process from which decoys are
+    derived.
     """
 
     def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]], decoy_key: bytes) -> None:
         self._users, self._decoy_key = users, decoy_key
         found = [users[user][name] for user in sorted(users) for name in SCRAM_MECHANISMS if name in users[user]]
-        #: By mechanism, None: for PLAIN.
+        #: By mechanism; None is PLAIN.
         self._forms: dict[str | None, list[ScramCredential]] = {
             name: [each for each in found if each.mechanism == name] for name in SCRAM_MECHANISMS
         }
         self._forms[None] = [_strongest(users[user]) for user in sorted(users)]
 
     def credential(self, user: str, mechanism: str | None = None) -> ScramCredential:
-        """The user's credential for a mechanism of SCRAM, None: for PLAIN.
+        """Return the user's credential for a SCRAM mechanism, or for PLAIN (None).
 
-        One that no password fits for who has none.
+        Users without one get a decoy that no password matches.
         """
         known = self._users.get(user)
         if known and mechanism is None:
@@ -104,18 +104,18 @@ class Credentials:
 
 
 def _strongest(credentials: Mapping[str, ScramCredential]) -> ScramCredential:
-    """The credential of a user that PLAIN is proved by."""
+    """Return the credential that verifies PLAIN."""
     return next(credentials[name] for name in SCRAM_MECHANISMS if name in credentials)
 
 
 def _usual(mechanism: str) -> ScramCredential:
-    """A credential of the form that `hash_password` makes."""
+    """Return a credential of the form that `hash_password` creates."""
     key = bytes(_KEY_BYTES[mechanism])
     return ScramCredential(mechanism, bytes(_MADE_SALT_BYTES), key, key, ITERATIONS)
 
 
 def hash_password(user: str, password: str, mechanisms: Sequence[str] = (SCRAM_SHA_512,)) -> str:
-    """The line of the file for a user with this password, with new random salts.
+    """Return the line of the file for a user with this password, with new random salts.
 
     Raises ValueError for a user or password that SASL does not allow (empty, or control characters: RFC 4013).
     """
@@ -136,12 +136,12 @@ def _entry(password: str, mechanism: str) -> str:
 
 
 def load_credentials(path: str, decoy_key: bytes) -> Credentials:
-    """Read the file. Raises InvalidConfigError, also when it cannot be read."""
+    """Read the file. Raises InvalidConfigError, also if the file cannot be read."""
     try:
         entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
-    except yaml.YAMLError as error:  # its own text shows the line, which may have a password in it
+    except yaml.YAMLError as error:  # its text contains the line, which may contain a password
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise InvalidConfigError(path, [f"cannot be read: not valid YAML{where}"]) from None
@@ -153,7 +153,7 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
         credentials = _parse(entry if isinstance(entry, list) else [entry])
         if isinstance(user, str) and user and credentials is not None:
             users[user] = credentials
-        else:  # the entry itself is not shown: it may be a password, put there by mistake
+        else:  # the entry is not logged: it may be a password
             problems.append(f"{user!r}: not an entry made by `sharegroup hash-password`")
     if problems:
         raise InvalidConfigError(path, problems)
@@ -161,7 +161,7 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
 
 
 def _parse(entries: Sequence[object]) -> dict[str, ScramCredential] | None:
-    """By mechanism; None when one is no entry, there is none, or two are for the same mechanism."""
+    """Return the credentials by mechanism; None if one is invalid, there is none, or a mechanism occurs twice."""
     parsed = [_parse_one(entry) for entry in entries]
     credentials = {credential.mechanism: credential for credential in parsed if credential is not None}
     return credentials if credentials and len(credentials) == len(entries) else None

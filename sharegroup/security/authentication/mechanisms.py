@@ -1,4 +1,4 @@
-"""By which mechanisms of SASL clients may log in, and what their logins are checked against."""
+"""The SASL mechanisms that clients may use, with the users and keys that verify logins."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sharegroup.security.authentication.token_check import TokenCheck
 from sharegroup.security.authentication.token_keys import TokenKeys, fetch_keys, keys_path, read_keys
 from sharegroup.security.kept import Kept, KeptAnswer, KeptFiles
 
-#: How long after one question for keys the next may follow, whatever clients send.
+#: Minimum time between two requests for token keys, whatever clients send.
 KEYS_PAUSE_S = 10.0
 
 
 class LoginMechanisms:
-    """The mechanisms that the configuration enables, with users and keys as they are now. Raises InvalidConfigError."""
+    """The enabled mechanisms, with the current users and keys. Raises InvalidConfigError."""
 
     def __init__(self, config: GatewayConfig) -> None:
         self._users = _users(config)
@@ -33,21 +33,21 @@ class LoginMechanisms:
         enabled = () if config.upstream_identity is UpstreamIdentity.CLIENT else config.sasl_mechanisms or usable
         if problems := [_missing(name) for name in enabled if name not in usable]:
             raise InvalidConfigError("gateway", problems)
-        #: What begins the exchange of each.
+        #: {mechanism: function that creates an exchange}
         self.enabled: Mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}
 
     def __bool__(self) -> bool:
-        """Whether there is any; without one, clients need not log in."""
+        """Return whether a mechanism is enabled; if not, clients need not log in."""
         return bool(self.enabled)
 
     def look(self) -> None:
-        """Read again what has changed. Blocks."""
-        for kept in (self._users, self._keys):
-            if kept is not None:
-                kept.look()
+        """Reload what has changed. Blocks."""
+        for reloading in (self._users, self._keys):
+            if reloading is not None:
+                reloading.look()
 
     def lacks_key(self, message: bytes) -> bool:
-        """Whether a client's first message of OAUTHBEARER has a token that is signed by a key that is not known."""
+        """Return whether the token in a client's first OAUTHBEARER message is signed by an unknown key."""
         if self._tokens is None:
             return False
         try:
@@ -57,7 +57,7 @@ class LoginMechanisms:
         return self._tokens.lacks_key(token)
 
     def look_for_keys(self) -> None:
-        """Look for the keys of tokens at once; a server that was just asked is not asked again. Blocks."""
+        """Reload the token keys now, unless they were just requested from the server. Blocks."""
         if self._keys is not None:
             self._keys.look_again()
 
@@ -84,7 +84,7 @@ def _users(config: GatewayConfig) -> Kept[Credentials] | None:
 
 
 def _keys(config: GatewayConfig) -> Kept[TokenKeys] | None:
-    """A file has to be there; a server that is away is asked again."""
+    """Read a file, which must exist, or query a server, which may be unavailable at first."""
     if not config.token_keys:
         return None
     path = keys_path(config.token_keys)
@@ -98,7 +98,9 @@ def _token_check(config: GatewayConfig, keys: Kept[TokenKeys]) -> TokenCheck:
     needed = {"issuer": config.token_issuer, "audience": config.token_audiences}
     if missing := [name for name, value in needed.items() if not value]:
         names = ", ".join(f"gateway.sasl.oauthbearer.expected.{name}" for name in missing)
-        raise InvalidConfigError("gateway", [f"{names}: without, tokens that are not for here would count"])
+        raise InvalidConfigError(
+            "gateway", [f"{names}: required; otherwise tokens for other services would be accepted"]
+        )
     return TokenCheck(
         keys,
         config.token_issuer,

@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628; in Kafka KIP-255, KIP-768): a login by a token. PURE but for `check`.
+"""OAUTHBEARER (RFC 7628; in Kafka KIP-255, KIP-768): a login by a token. PURE except for `check`.
 
-As in Kafka, a token that is refused is answered by a message of its own, `{"status":"invalid_token"}`; the client says
-that it has read it, and only then the login has failed.
+As in Kafka, a rejected token causes the message `{"status":"invalid_token"}`. The login fails when the client
+has confirmed it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefuse
 
 OAUTHBEARER = "OAUTHBEARER"
 MAX_MESSAGE_BYTES = 16_384
-_REFUSED = "the token is not accepted"
+_REJECTED = "the token was rejected"
 _CHALLENGE = b'{"status":"invalid_token"}'
 _MESSAGE = re.compile(r"n,(?:a=([^,\x00\x01]*))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 _TOKEN = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([-A-Za-z0-9._~+/]+=*)")
 
 
 class AcceptedToken(NamedTuple):
-    """Who a token names, and how long it counts (ms since the epoch)."""
+    """The user of a token, and when the token expires (ms since the epoch)."""
 
     user: str
     valid_until_ms: int
 
 
 class OAuthBearerExchange:
-    """One message with the token. `check` returns whom it names, or raises LoginRefusedError with the reason."""
+    """A login with one message. `check` returns the user of the token, or raises LoginRejectedError with a reason."""
 
     max_message_bytes = MAX_MESSAGE_BYTES
 
@@ -38,7 +38,7 @@ class OAuthBearerExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> Answer:
-        """The message with the token, or that the refusal was read. Raises LoginRefusedError."""
+        """Verify the token, or fail after the client has confirmed the rejection. Raises LoginRejectedError."""
         if self._refusal is not None:
             raise self._refusal
         try:
@@ -53,18 +53,18 @@ class OAuthBearerExchange:
         accepted = self._check(token)
         self.claimed = accepted.user
         if authorization_id not in ("", accepted.user):
-            raise LoginRefusedError(_REFUSED, "it would act in another user's name")
+            raise LoginRefusedError(_REJECTED, "the authorization id is not the user")
         return accepted
 
 
 def parse_message(message: str) -> tuple[str, str]:
-    """(authorization id, token) of a client's first message; its extensions (KIP-342) mean nothing here.
+    """Return (authorization id, token) of a client's first message. Its extensions (KIP-342) are ignored.
 
-    Raises LoginRefusedError.
+    Raises LoginRejectedError.
     """
     match = _MESSAGE.fullmatch(message)
     pairs = [pair.split("=", 1) for pair in match[2].split("\x01")[:-1]] if match is not None else []
     tokens = [found[1] for key, value in pairs if key == "auth" and (found := _TOKEN.fullmatch(value))]
     if match is None or len(tokens) != 1:
-        raise LoginRefusedError(_REFUSED, "the message is not one of the mechanism")
+        raise LoginRefusedError(_REJECTED, "the message does not have the format of the mechanism")
     return (match[1] or "").replace("=2C", ",").replace("=3D", "="), tokens[0]

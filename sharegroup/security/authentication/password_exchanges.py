@@ -1,4 +1,4 @@
-"""The mechanisms that prove a password: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). PURE: no I/O."""
+"""The mechanisms that verify a password: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). PURE: no I/O."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Cre
 from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefusedError
 
 PLAIN = "PLAIN"
-_REFUSED = "the user is not known, or the password is wrong"
-_MALFORMED = "the message is not one of the mechanism"
+_REJECTED = "the user is unknown or the password is wrong"
+_MALFORMED = "the message does not have the format of the mechanism"
 
 
 class PlainExchange:
-    """One message with user and password. To check it takes milliseconds."""
+    """A login with one message, which has user and password. Verification takes milliseconds."""
 
     max_message_bytes = 4_096
 
@@ -22,20 +22,20 @@ class PlainExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> Answer:
-        """The only message. Raises LoginRefusedError."""
+        """Verify the only message. Raises LoginRejectedError."""
         authorization_id, *rest = message.split("\0")
         if len(rest) != 2:
-            raise LoginRefusedError(_REFUSED, _MALFORMED)
+            raise LoginRefusedError(_REJECTED, _MALFORMED)
         self.claimed, password = rest
         if authorization_id not in ("", self.claimed):
-            raise LoginRefusedError(_REFUSED, "it would act in another user's name")
+            raise LoginRefusedError(_REJECTED, "the authorization id is not the user")
         if not self._credentials.credential(self.claimed).proves(password):
-            raise LoginRefusedError(_REFUSED)
+            raise LoginRefusedError(_REJECTED)
         return Answer(b"", self.claimed)
 
 
 class ScramExchange:
-    """Two messages. `server_nonce` is random text of this exchange alone (printable ASCII without a comma)."""
+    """A login with two messages. `server_nonce` is random text of this exchange (printable ASCII without commas)."""
 
     max_message_bytes = 4_096
 
@@ -46,7 +46,7 @@ class ScramExchange:
         self.claimed = ""
 
     def respond(self, message: str) -> Answer:
-        """The client's first message, then its final one. Raises LoginRefusedError."""
+        """Handle the client's first message, then its final one. Raises LoginRejectedError."""
         try:
             if not self._is_challenged:
                 self._scram.set_client_first(message)
@@ -55,8 +55,8 @@ class ScramExchange:
                 return Answer(challenge.encode())
             self._scram.set_client_final(message)
             proof: str = self._scram.get_server_final()
-        except ScramException:  # its text may have parts of the message
-            raise LoginRefusedError(_REFUSED) from None
+        except ScramException:  # its text may contain parts of the message
+            raise LoginRefusedError(_REJECTED) from None
         return Answer(proof.encode(), self.claimed)
 
     def _credential(self, user: str) -> tuple[bytes, bytes, bytes, int]:

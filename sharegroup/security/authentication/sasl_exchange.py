@@ -1,4 +1,4 @@
-"""What every SASL mechanism is to the login: an exchange of messages that ends with a user or a refusal."""
+"""The interface of SASL mechanisms: an exchange of messages that ends with a user or a rejection."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from sharegroup.errors import ShareGroupError
 
 
 class LoginRefusedError(ShareGroupError):
-    """The login is refused. The error's text is for the client; `reason` is for the audit, and has no secret in it."""
+    """The login is rejected. The error's text is for the client; `reason` is for the audit log, without secrets."""
 
-    def __init__(self, told: str, reason: str = "") -> None:
-        super().__init__(told)
-        self.reason = reason or told
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class Answer(NamedTuple):
     """The mechanism's next message to the client.
 
-    With a `user` the client is authenticated: until `valid_until_ms` (ms since the epoch), None: for good.
+    With a `user` the client is authenticated, until `valid_until_ms` (ms since the epoch, None: without expiry).
     """
 
     message: bytes
@@ -30,16 +30,16 @@ class Answer(NamedTuple):
 class Exchange(Protocol):
     """One login by one mechanism."""
 
-    #: Who the client says it is, once it has said so.
+    #: The user that the client claims to be, "" until its message has been read.
     claimed: str
 
     @property
     def max_message_bytes(self) -> int:
-        """Longer messages are none of the mechanism's."""
+        """The size limit of a message."""
 
     def respond(self, message: str) -> Answer:
-        """The client's next message. Raises LoginRefusedError."""
+        """Handle the client's next message. Raises LoginRejectedError."""
 
 
-#: {mechanism: what begins its exchange}, in the order in which clients are told of them.
+#: {mechanism: function that creates an exchange}, in the order of the handshake response.
 Mechanisms = Mapping[str, Callable[[], Exchange]]

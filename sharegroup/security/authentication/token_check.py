@@ -1,7 +1,7 @@
-"""Whether a token is what it says: a JWT (RFC 7519), signed by a key of ours, from our issuer, for us, of this hour.
+"""Verification of tokens: a JWT (RFC 7519) with a valid signature, issuer, audience and lifetime.
 
-PyJWT checks signature and claims. It is the most used of Python's libraries for it, has types, and one dependency
-(`cryptography`), whose RSA and elliptic curves any other would need as well.
+PyJWT verifies signature and claims. It is the most used library for it, is typed, and has one dependency
+(`cryptography`), which any library needs for RSA and elliptic curves.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
 from sharegroup.security.authentication.token_keys import TokenKeys
 from sharegroup.security.kept import Kept
 
-_REFUSED = "the token is not accepted"
+_REJECTED = "the token was rejected"
 
 
 class TokenCheck:
-    """Checks tokens against the keys of the moment.
+    """Verifies tokens with the current keys.
 
-    A token has to be from `issuer`, for one of `audiences`, signed by one of `algorithms`; the time may be off by
+    A token must be from `issuer`, for one of `audiences`, and signed by one of `algorithms`. Clocks may differ by
     `skew_s` seconds. `claim` has the user's name.
     """
 
@@ -40,7 +40,7 @@ class TokenCheck:
         self._claim, self._algorithms, self._skew_s = claim, algorithms, skew_s
 
     def lacks_key(self, token: str) -> bool:
-        """Whether the token names a key that is not known; False for what is no token."""
+        """Return whether the token names an unknown key; False for text that is not a token."""
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
         except (jwt.PyJWTError, ValueError):
@@ -48,7 +48,7 @@ class TokenCheck:
         return not self._keys.value.has(key_id)
 
     def __call__(self, token: str) -> AcceptedToken:
-        """Whom the token names, and until when it counts. Raises LoginRefusedError, whose reason has none of it."""
+        """Return the user of a token and its expiry. Raises LoginRejectedError; its reason contains no token."""
         try:
             header = jwt.get_unverified_header(token)
             key = self._key(header)
@@ -63,23 +63,23 @@ class TokenCheck:
             )
             expires_s = int(claims["exp"])
         except (jwt.PyJWTError, ValueError, OverflowError) as error:
-            raise LoginRefusedError(_REFUSED, f"the token is refused ({type(error).__name__})") from None
+            raise LoginRefusedError(_REJECTED, f"the token is invalid ({type(error).__name__})") from None
         return AcceptedToken(_name(claims, self._claim), (expires_s + self._skew_s) * 1_000)
 
     def _key(self, header: dict[str, Any]) -> jwt.PyJWK:
-        """Raises LoginRefusedError, and jwt.PyJWTError for a key that does not fit."""
+        """Return the key. Raises LoginRejectedError, and jwt.PyJWTError for a key of another type."""
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise LoginRefusedError(_REFUSED, "the token is signed by an algorithm that is not allowed")
+            raise LoginRefusedError(_REJECTED, "the token is signed by an algorithm that is not allowed")
         key = self._keys.value.key(header.get("kid"), algorithm)
         if key is None:
-            raise LoginRefusedError(_REFUSED, "the token is signed by a key that is not known")
+            raise LoginRefusedError(_REJECTED, "the token is signed by an unknown key")
         return key
 
 
 def _name(claims: dict[str, Any], claim: str) -> str:
-    """The user's name. Raises LoginRefusedError."""
+    """Return the user's name. Raises LoginRejectedError."""
     name = claims[claim]
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise LoginRefusedError(_REFUSED, f"the token's claim {claim} is no name")
+        raise LoginRefusedError(_REJECTED, f"the token's claim {claim} is not a valid name")
     return name

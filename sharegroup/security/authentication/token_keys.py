@@ -1,4 +1,4 @@
-"""The keys that prove tokens: a JSON Web Key Set (RFC 7517), from a file or by HTTPS."""
+"""The keys that verify tokens: a JSON Web Key Set (RFC 7517), from a file or by HTTPS."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import jwt
 
 from sharegroup.errors import InvalidConfigError
 
-#: How long an answer may take, and how long it may be: such a set has a handful of keys of some hundred bytes.
+#: Limits of a response's duration and size. A set has a few keys of some hundred bytes each.
 FETCH_TIMEOUT_S = 5.0
 MAX_BYTES = 1_048_576
-#: Public keys; the secret ones of HS256 and the like (`oct`) prove nothing here.
+#: Types of public keys. Secret keys (`oct`, for HS256 and the like) are not accepted.
 _KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
 
 
@@ -34,11 +34,11 @@ class TokenKeys:
         self._keys = keys
 
     def has(self, key_id: str | None) -> bool:
-        """Whether there is such a key; a token without a `kid` is meant for the only one."""
+        """Return whether there is such a key. A token without a `kid` uses the only key of the set."""
         return self._key(key_id) is not None
 
     def key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """The key for one algorithm, None if there is none. Raises jwt.PyJWTError for one of another kind."""
+        """Return the key for an algorithm, None if there is none. Raises jwt.PyJWTError for a key of another type."""
         found = self._key(key_id)
         if found is None or found.get("alg", algorithm) != algorithm:
             return None
@@ -51,14 +51,14 @@ class TokenKeys:
 
 
 def parse_keys(text: str | bytes, source: str) -> TokenKeys:
-    """Read a key set: its public keys for signatures. Raises InvalidConfigError, also when there is none."""
+    """Parse the public signature keys of a key set. Raises InvalidConfigError, also if there is none."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidConfigError(source, ["is no JSON"]) from None
+        raise InvalidConfigError(source, ["is not JSON"]) from None
     listed = content.get("keys") if isinstance(content, dict) else None
     if not isinstance(listed, list):
-        raise InvalidConfigError(source, ["is no JSON Web Key Set: a mapping with a list `keys`"])
+        raise InvalidConfigError(source, ["is not a JSON Web Key Set: a mapping with a list `keys`"])
     found = {key.get("kid"): key for key in listed if isinstance(key, dict) and _is_for_signatures(key)}
     if not found:
         raise InvalidConfigError(source, ["has no public key for signatures"])
@@ -72,20 +72,19 @@ def _is_for_signatures(key: Mapping[str, Any]) -> bool:
 
 
 def keys_path(url: str) -> str | None:
-    """The path of a `file:` URL; None for `https:`. Raises InvalidConfigError for any other."""
+    """Return the path of a `file:` URL, None for `https:`. Raises InvalidConfigError for other URLs."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return unquote(parts.path)
     if parts.scheme == "https" and parts.hostname and parts.username is None:
         return None
-    # By plain HTTP anybody in between could put his own key into the set. What is wrong is not shown: there may be a
-    # password in it.
+    # Plain HTTP would allow a man in the middle to add keys. The URL is not logged, because it may contain a password.
     problem = "gateway.sasl.oauthbearer.jwks.endpoint.url: not a file: or https: URL without a user"
     raise InvalidConfigError("gateway", [problem])
 
 
 def read_keys(path: str) -> TokenKeys:
-    """Read a file. Raises InvalidConfigError."""
+    """Read a key set from a file. Raises InvalidConfigError."""
     try:
         return parse_keys(Path(path).read_bytes(), path)
     except OSError as error:
@@ -93,7 +92,7 @@ def read_keys(path: str) -> TokenKeys:
 
 
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
-    """Ask a server; its whole answer may take `timeout_s`. Raises InvalidConfigError."""
+    """Request a key set from a server within `timeout_s`. Raises InvalidConfigError."""
     with _Deadline(timeout_s) as deadline:
         opener = urllib.request.build_opener(_StayThere, _Http(deadline), _Https(deadline))
         try:
@@ -108,9 +107,9 @@ def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
 
 
 class _Deadline:
-    """Ends the connections of a request when its time is over.
+    """Closes the connections of a request at its deadline.
 
-    A socket's own timeout is for each read. A server that sends a byte now and then would keep a thread for days.
+    The timeout of a socket applies to each read, so a server that sends single bytes could block the thread for days.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -119,7 +118,7 @@ class _Deadline:
         self._timer.daemon = True
         self._connected: list[socket.socket] = []
         self._ending = threading.Lock()
-        #: Why there is no answer, once the time is over.
+        #: The reason of the failure, set at the deadline.
         self.problem = ""
 
     def __enter__(self) -> Self:
@@ -134,19 +133,19 @@ class _Deadline:
             self._connected.clear()
 
     def connect(self, *where: Any) -> socket.socket:
-        """A connected socket, as of `socket.create_connection`. Raises OSError."""
+        """Return a connected socket, like `socket.create_connection`. Raises OSError."""
         connected = socket.create_connection(*where)
         with self._ending:
-            self._connected.append(connected.dup())  # TLS takes the socket over
+            self._connected.append(connected.dup())  # TLS takes over the socket
         if self.problem:
             self._end()
         return connected
 
     def _end(self) -> None:
-        self.problem = f"no whole answer within {self._timeout_s:g} s"
+        self.problem = f"no complete response within {self._timeout_s:g} s"
         with self._ending:
             for each in self._connected:
-                with contextlib.suppress(OSError):  # the server may have ended it
+                with contextlib.suppress(OSError):  # the server may have closed it
                     each.shutdown(socket.SHUT_RDWR)
 
 
@@ -157,34 +156,34 @@ def _ending(connection: Callable[..., HTTPConnection], deadline: _Deadline, host
 
 
 class _Http(urllib.request.HTTPHandler):
-    """HTTP of proxies, and of tests."""
+    """An HTTP handler, for proxies and tests."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> HTTPResponse:
-        """urllib's."""
+        """Override of urllib."""
         return self.do_open(partial(_ending, HTTPConnection, self._deadline), req)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """HTTPS, with the certificates that Python trusts."""
+    """An HTTPS handler that uses the certificates that Python trusts."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._deadline = deadline
 
     def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-        """urllib's."""
+        """Override of urllib."""
         return self.do_open(partial(_ending, HTTPSConnection, self._deadline), req)
 
 
 class _StayThere(urllib.request.HTTPRedirectHandler):
-    """Another address is not what was configured, and may have no TLS."""
+    """Rejects redirects: the target was not configured, and may not use TLS."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """urllib's: refuse, as any answer that is none."""
+        """Override of urllib: raise an error."""
         raise urllib.error.HTTPError(req.full_url, code, "redirects are not followed", headers, fp)

@@ -1,6 +1,6 @@
-"""Every request that the gateway decodes, in every version, with anything in it that its schema allows.
+"""Generated instances of every request that the gateway decodes, in every version.
 
-`OWN_VERSIONS` are those that it answers itself, `PASSED_VERSIONS` those that it looks at before they go to a broker.
+`OWN_VERSIONS` are the requests that it handles itself, `PASSED_VERSIONS` those that it authorizes and forwards.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _IDS = st.one_of(st.none(), st.builds(uuid.UUID, int=st.integers(1, 2**128 - 1))
 
 
 def bodies(message: Any, version: int) -> st.SearchStrategy[Any]:
-    """Instances of `message` for this version."""
+    """Return a strategy for instances of `message` in this version."""
     return _structs(message, message._struct, version)
 
 

@@ -1,4 +1,4 @@
-"""Requests before the rules of what passes through, as bytes, and what becomes of them."""
+"""Encoded requests, sent through the rules of forwarded APIs, and the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIDDEN = "rows-of-the-job"
 
 
 def listing(*grants: str) -> Acl:
-    """An access control list for alice: "Read topic orders", "Write topic ord*" (a prefix), "Deny All topic secret"."""
+    """Return a list for alice: "Read topic orders", "Write topic ord*" (a prefix), "Deny All topic secret"."""
     entries = []
     for grant in grants:
         *permission, operation, resource, name = (*grant.split(), "")[: 4 if grant.startswith("Deny") else 3]
@@ -40,7 +40,7 @@ def listing(*grants: str) -> Acl:
 
 
 class Told(Authorization):
-    """Keeps what it is told of refusals. `asked`: every (operation, resource) that mattered."""
+    """An Authorization that records denials in `denials`, and every checked (operation, resource) in `asked`."""
 
     def __init__(self, acl: Acl | None, hidden: tuple[str, ...] = (HIDDEN,)) -> None:
         super().__init__(acl, hidden)
@@ -59,7 +59,11 @@ class Told(Authorization):
 
 
 class Outcome(NamedTuple):
-    """`sent` to the broker, None where nothing is; `answer` for the client, made of the broker's where there is one."""
+    """The result for one request.
+
+    `sent` is the request for the broker, None if there is none. `answer` is the response for the client, made from the
+    broker's response if there is one.
+    """
 
     sent: Any
     answer: Any
@@ -75,7 +79,7 @@ def judged(
     topics: Mapping[str, uuid.UUID] | None = None,
     response: Any = None,
 ) -> Outcome:
-    """The way of a request and back. `topics` are those that the gateway knows; `response` is the broker's."""
+    """Authorize a request. `topics` are those that the gateway knows; `response` is the broker's."""
     security = Told(listing(*grants) if acl else None)
     by_id = {topic_id: name for name, topic_id in (topics or {}).items()}
     rights = Rights(security, ALICE, Names(by_id.get, lambda: list(topics or {})))
@@ -83,7 +87,7 @@ def judged(
 
 
 def through(request: Any, version: int, security: Told, rights: Rights, response: Any = None) -> Outcome:
-    """The same with rights that are made already."""
+    """Authorize a request with existing rights."""
     rule = RULES[request.API_KEY]
     frame = memoryview(bytes(encode_request(request, version, 7, "client"))[4:])
     try:

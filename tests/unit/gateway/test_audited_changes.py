@@ -1,4 +1,4 @@
-"""What administrators change through the gateway's own handlers, carried out or not, is in the audit log."""
+"""Administrators' changes through the gateway's handlers are in the audit log, whether they succeed or fail."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Lines = Callable[[str], list[str]]
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Lines:
-    """The lines so far of an API, without what is the same in all of them."""
+    """Return the lines of an API so far, without the part that is the same in all of them."""
     caplog.set_level(logging.INFO, "sharegroup.audit")
 
     def found(api: str) -> list[str]:
@@ -65,12 +65,12 @@ def ask(handler: Any, message: Any, response: Any, version: int, api: str) -> An
 
 class NoConfigs:
     async def refresh(self) -> None:
-        """There is nothing to see."""
+        """Do nothing: there are no configs."""
 
 
 @pytest.mark.parametrize(("validate_only", "count"), [(False, 2), (True, 0)])
-def test_configs(lines: Lines, validate_only: bool, count: int) -> None:
-    """Their names; what they are set to may be a password."""
+def test_config_changes_are_audited(lines: Lines, validate_only: bool, count: int) -> None:
+    """The line has names but no values, which may be passwords."""
     item = IncrementalAlterConfigsRequest.AlterConfigsResource
     change = item.AlterableConfig(name="share.isolation.level", config_operation=SET, value=SECRET)
     resources = [item(resource_type=GROUP, resource_name=name, configs=[change]) for name in ("g", "busy")]
@@ -88,7 +88,7 @@ def test_configs(lines: Lines, validate_only: bool, count: int) -> None:
     )
 
 
-def test_groups(lines: Lines) -> None:
+def test_group_deletions_are_audited(lines: Lines) -> None:
     tables = FixedTables(groups={"g": "Empty", "busy": "Stable"})
     handler = DeleteGroups(RecordedRequests({"busy": BUSY}), tables, ScriptedUpstream(), EVERYTHING_ALLOWED)  # type: ignore[arg-type]
     ask(handler, DeleteGroupsRequest(groups_names=["g", "busy"]), DeleteGroupsResponse, 2, "DeleteGroups")
@@ -98,8 +98,8 @@ def test_groups(lines: Lines) -> None:
     ]
 
 
-def test_offsets(lines: Lines) -> None:
-    """By topic, or of the group where all of it is refused."""
+def test_offset_changes_are_audited(lines: Lines) -> None:
+    """There is a line for each topic, or one for the group if the whole request is rejected."""
     errors = PartitionError("orders", 0, 0, None), PartitionError("bills", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     requests = RecordedRequests({"busy": BUSY, "g": {"partition_errors": errors}})
     handler = AlterShareGroupOffsets(
@@ -121,7 +121,7 @@ def test_offsets(lines: Lines) -> None:
     ]
 
 
-def test_offsets_of_topics(lines: Lines) -> None:
+def test_offset_deletions_are_audited(lines: Lines) -> None:
     requests = RecordedRequests({"busy": BUSY, "g": {"topic_errors": (TopicError("orders", 0, None),)}})
     handler = DeleteShareGroupOffsets(
         requests,

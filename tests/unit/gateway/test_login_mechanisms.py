@@ -1,4 +1,4 @@
-"""By which mechanisms clients may log in, as the configuration says, and what it may not say."""
+"""The login mechanisms of a configuration, and invalid configurations."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def mechanisms(*keys: dict[str, object]) -> LoginMechanisms:
 
 
 def offered(logins: LoginMechanisms) -> list[str]:
-    """Those that a client may choose."""
+    """Return the mechanisms that a client may choose."""
     return [name for name in [*ALL, "GSSAPI"] if SaslServer(logins.enabled).handshake(name, 1, 0) is ErrorCode.NONE]
 
 
-def test_without_users_and_keys_nobody_logs_in() -> None:
+def test_no_mechanism_without_users_and_keys() -> None:
     assert not mechanisms()
 
 
-def test_what_there_is_something_for_is_enabled(users: dict[str, object], tokens: dict[str, object]) -> None:
+def test_all_usable_mechanisms_are_enabled_by_default(users: dict[str, object], tokens: dict[str, object]) -> None:
     assert offered(mechanisms(users)) == ALL[:3]
     assert offered(mechanisms(tokens)) == ALL[3:]
     assert offered(mechanisms(users, tokens)) == ALL
 
 
-def test_some_of_it_may_be_enough(users: dict[str, object], tokens: dict[str, object]) -> None:
+def test_configuration_may_enable_some_mechanisms(users: dict[str, object], tokens: dict[str, object]) -> None:
     only = {"gateway.sasl.enabled.mechanisms": "OAUTHBEARER, SCRAM-SHA-256"}
     assert offered(mechanisms(users, tokens, only)) == ["SCRAM-SHA-256", "OAUTHBEARER"]
 
@@ -64,24 +64,24 @@ def test_some_of_it_may_be_enough(users: dict[str, object], tokens: dict[str, ob
     ("name", "needed"),
     [("PLAIN", "gateway.sasl.users.location"), ("OAUTHBEARER", f"{OAUTH}.jwks.endpoint.url")],
 )
-def test_a_mechanism_needs_something_to_check_by(name: str, needed: str) -> None:
+def test_mechanism_needs_users_or_keys(name: str, needed: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"{name} needs {needed}"):
         mechanisms({"gateway.sasl.enabled.mechanisms": name})
 
 
 @pytest.mark.parametrize("name", ["issuer", "audience"])
-def test_tokens_for_others_do_not_count(tokens: dict[str, object], name: str) -> None:
+def test_issuer_and_audience_are_required(tokens: dict[str, object], name: str) -> None:
     with pytest.raises(InvalidConfigError, match=rf"{OAUTH}\.expected\.{name}:"):
         mechanisms(tokens, {f"{OAUTH}.expected.{name}": ""})
 
 
-def test_keys_of_a_file_have_to_be_there(tokens: dict[str, object], tmp_path: Path) -> None:
+def test_key_file_must_exist(tokens: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match="cannot be read"):
         mechanisms(tokens, {f"{OAUTH}.jwks.endpoint.url": (tmp_path / "none.json").as_uri()})
 
 
-def test_a_server_of_keys_need_not_be_there_yet(tokens: dict[str, object]) -> None:
-    """It is not asked before somebody comes; nobody's token counts until it has answered."""
+def test_key_server_may_be_unavailable_at_startup(tokens: dict[str, object]) -> None:
+    """It is queried at the first login. No token is accepted until it has responded."""
     logins = mechanisms(tokens, {f"{OAUTH}.jwks.endpoint.url": "https://127.0.0.1:1/keys"})
     token = bearer(Issuer().token())
     assert logins.lacks_key(token)
@@ -91,7 +91,7 @@ def test_a_server_of_keys_need_not_be_there_yet(tokens: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize("message", [b"", b"\xff", b"n,,", bearer("no-token")])
-def test_what_is_no_token_needs_no_key(tokens: dict[str, object], users: dict[str, object], message: bytes) -> None:
+def test_malformed_token_needs_no_key(tokens: dict[str, object], users: dict[str, object], message: bytes) -> None:
     assert not mechanisms(tokens).lacks_key(message)
     assert not mechanisms(users).lacks_key(bearer(Issuer().token()))
 
@@ -106,13 +106,13 @@ def test_what_is_no_token_needs_no_key(tokens: dict[str, object], users: dict[st
         ("gateway.sasl.enabled.mechanisms", "PLAIN,GSSAPI", "GSSAPI is not one of PLAIN"),
     ],
 )
-def test_names_that_are_not_to_be_had(key: str, value: object, problem: str) -> None:
+def test_unsupported_names_are_rejected(key: str, value: object, problem: str) -> None:
     with pytest.raises(InvalidConfigError) as error:
         parse_config({"gateway": {key: value}}, "test")
     assert problem in str(error.value)
 
 
-def test_lists_are_yaml_s_or_have_commas() -> None:
+def test_lists_may_be_yaml_or_separated_by_commas() -> None:
     as_list = parse_config({"gateway": {f"{OAUTH}.expected.audience": ["a", "b"]}}, "test")
     as_text = parse_config({"gateway": {f"{OAUTH}.expected.audience": "a, b"}}, "test")
     assert as_list.gateway.token_audiences == as_text.gateway.token_audiences == ("a", "b")

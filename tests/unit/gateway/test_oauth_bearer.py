@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the client's message, and the refusal in two steps, as Kafka has it."""
+"""OAUTHBEARER: the client's message, and the rejection in two steps, as in Kafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW_MS = 1_790_000_000_000
 
 def check(token: str) -> AcceptedToken:
     if token != "good":
-        raise LoginRefusedError("the token is not accepted", "it is bad")
+        raise LoginRefusedError("the token was rejected", "it is bad")
     return AcceptedToken("alice", NOW_MS + 60_000)
 
 
@@ -31,34 +31,34 @@ def new_server(max_reauth_ms: int = 0) -> SaslServer:
     return server
 
 
-def test_a_token_logs_in_until_it_ends() -> None:
+def test_session_ends_when_the_token_expires() -> None:
     server = new_server()
     assert server.authenticate(bearer("good"), NOW_MS) == (ErrorCode.NONE, None, b"", 60_000)
     assert (server.principal, server.session_ends_ms) == ("User:alice", NOW_MS + 60_000)
 
 
 @pytest.mark.parametrize(("max_reauth_ms", "lifetime_ms"), [(30_000, 30_000), (90_000, 60_000)])
-def test_the_sooner_end_is_the_session_s(max_reauth_ms: int, lifetime_ms: int) -> None:
+def test_session_ends_at_the_earlier_limit(max_reauth_ms: int, lifetime_ms: int) -> None:
     server = new_server(max_reauth_ms)
     assert server.authenticate(bearer("good"), NOW_MS).session_lifetime_ms == lifetime_ms
 
 
 @pytest.mark.parametrize("answer", [b"\x01", b"", bearer("good")])
-def test_a_refusal_is_told_first_and_then_it_is_the_end(answer: bytes) -> None:
+def test_login_fails_after_the_client_confirms_the_rejection(answer: bytes) -> None:
     server = new_server()
     assert server.authenticate(bearer("bad"), NOW_MS) == (ErrorCode.NONE, None, b'{"status":"invalid_token"}', 0)
     assert not server.has_failed
     assert [api_key for api_key in range(100) if server.allows(api_key, NOW_MS)] == [17, 18, 36]
     refused = server.authenticate(answer, NOW_MS)
-    assert refused == (ErrorCode.SASL_AUTHENTICATION_FAILED, "the token is not accepted", b"", 0)
+    assert refused == (ErrorCode.SASL_AUTHENTICATION_FAILED, "the token was rejected", b"", 0)
     assert (server.has_failed, server.principal, server.refusal) == (True, None, "it is bad")
 
 
-def test_in_another_user_s_name() -> None:
+def test_authorization_id_must_be_the_user() -> None:
     server = new_server()
     server.authenticate(bearer("good", "bob"), NOW_MS)
     server.authenticate(b"\x01", NOW_MS)
-    assert (server.refusal, server.claimed) == ("it would act in another user's name", "alice")
+    assert (server.refusal, server.claimed) == ("the authorization id is not the user", "alice")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_in_another_user_s_name() -> None:
         ("n,,\x01trace=x y\x01auth=Bearer abc\x01tenant=z=1\x01\x01", ("", "abc")),
     ],
 )
-def test_messages(message: str, parsed: tuple[str, str]) -> None:
+def test_valid_messages_are_parsed(message: str, parsed: tuple[str, str]) -> None:
     assert parse_message(message) == parsed
 
 
@@ -93,18 +93,18 @@ def test_messages(message: str, parsed: tuple[str, str]) -> None:
         "n,,\x01auth=Bearer äbc\x01\x01",
     ],
 )
-def test_what_is_no_message(message: str) -> None:
+def test_malformed_messages_are_rejected(message: str) -> None:
     with pytest.raises(LoginRefusedError):
         parse_message(message)
 
 
 @pytest.mark.parametrize("message", [b"\xff", bearer("x" * MAX_MESSAGE_BYTES)])
-def test_what_cannot_be_read_is_refused_as_any_other(message: bytes) -> None:
+def test_undecodable_message_is_rejected_like_others(message: bytes) -> None:
     server = new_server()
     assert server.authenticate(message, NOW_MS).auth_bytes == b'{"status":"invalid_token"}'
 
 
-def test_a_message_that_is_nearly_one_takes_no_time() -> None:
-    """One pass over it, whatever it repeats."""
+def test_almost_valid_message_is_parsed_in_linear_time() -> None:
+    """Parse it in one pass, whatever it repeats."""
     with pytest.raises(LoginRefusedError):
         parse_message("n,," + "\x01a=" * 5_000)

@@ -1,4 +1,4 @@
-"""docs/security.md: its examples are what the gateway reads, and its table is what the gateway asks for."""
+"""docs/security.md agrees with the code: its examples can be loaded, and its tables list the rights that are needed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="
 
 
 def block(heading: str) -> str:
-    """The first block of YAML below a heading; of the page itself for the empty one."""
+    """Return the first YAML block below a heading, or of the whole page for an empty heading."""
     section = PAGE.split(f"\n## {heading}\n", 1)[1] if heading else PAGE
     found = re.search(r"^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert found is not None
     return found[1]
 
 
-def test_the_keys_are_those_of_the_configuration() -> None:
+def test_documented_keys_exist_in_the_configuration() -> None:
     given = yaml.safe_load(block("")) | yaml.safe_load(block("Connections to the brokers"))
     config = parse_config(given, "docs/security.md")
     assert config.gateway.acls == "/etc/sharegroup/acls.yaml"
@@ -38,8 +38,8 @@ def test_the_keys_are_those_of_the_configuration() -> None:
     assert named <= GatewayConfig.config_keys().keys()
 
 
-def test_a_line_of_the_users_file_has_the_form_that_is_shown(tmp_path: Path) -> None:
-    """The shown line has words in angle brackets where a real one has Base64."""
+def test_line_of_the_users_file_has_the_documented_form(tmp_path: Path) -> None:
+    """The documented line has words in angle brackets instead of Base64."""
     (user, shown) = yaml.safe_load(block("Users")).popitem()
     form = re.sub(r"<[a-z ]+>", "[A-Za-z0-9+/=]+", shown.replace("$", r"\$"))
     line = hash_password(user, "secret")
@@ -64,7 +64,7 @@ def test_a_line_of_the_users_file_has_the_form_that_is_shown(tmp_path: Path) -> 
         ("User:admin", Operation.ALL, Resource.CLUSTER, "kafka-cluster", True),
     ],
 )
-def test_the_list_allows_what_the_page_says(
+def test_example_list_allows_what_the_page_states(
     tmp_path: Path, principal: str, operation: Operation, resource: Resource, name: str, is_allowed: bool
 ) -> None:
     path = tmp_path / "acls.yaml"
@@ -73,13 +73,13 @@ def test_the_list_allows_what_the_page_says(
 
 
 def table(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading, without its head."""
+    """Return the cells of the table below a heading, without the header row."""
     rows = [line for line in PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ")[0].splitlines() if line[:2] == "| "]
     return [row.removeprefix("| ").removesuffix(" |").split(" | ") for row in rows[2:]]
 
 
-def test_the_table_has_each_request_of_the_code() -> None:
-    """The module's own list, request by request."""
+def test_table_has_each_request_of_the_code() -> None:
+    """The table is compared with the list in the docstring of the module."""
     listed = re.findall(r"^ {4}((?:[A-Z]\w+(?:, )?)+)  +\S", authorization.__doc__ or "", re.MULTILINE)
     rows = [row[0] for row in table("Permissions for requests to the gateway")]
     assert sorted(name for row in rows for name in row.split(", ")) == sorted(
@@ -87,7 +87,7 @@ def test_the_table_has_each_request_of_the_code() -> None:
     )
 
 
-def test_the_quotas_that_are_shown_are_read(tmp_path: Path) -> None:
+def test_documented_quotas_can_be_loaded(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(PAGE.split("\n### Quotas\n", 1)[1].split("```yaml\n", 1)[1].split("```", 1)[0], encoding="utf-8")
     entries = load_quotas(str(path))
@@ -99,7 +99,7 @@ def test_the_quotas_that_are_shown_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_the_defaults_that_are_shown_are_those_of_the_configuration() -> None:
+def test_documented_defaults_are_those_of_the_configuration() -> None:
     shown = dict(re.findall(r"`(gateway\.[a-z.]+)` \| (\S+(?: MiB| KiB| min| ms| s)?)", PAGE))
     units = {"MiB": 1_048_576, "KiB": 1_024, "min": 60_000, "s": 1_000, "ms": 1}
     keys = GatewayConfig.config_keys()
@@ -110,21 +110,21 @@ def test_the_defaults_that_are_shown_are_those_of_the_configuration() -> None:
         assert value == keys[name].default, name
 
 
-def said(need: Need) -> str:
+def need_text(need: Need) -> str:
     operation = "".join(part.capitalize() for part in need.operation.name.split("_"))
     on_cluster = " or the cluster" if need.or_on_cluster is not None else ""
     return f"`{operation}` on the {need.resource.value.replace('_', ' ')}{on_cluster}"
 
 
-def test_the_table_of_what_goes_on_is_that_of_the_rules() -> None:
+def test_table_of_forwarded_requests_agrees_with_the_rules() -> None:
     assert table("Permissions for forwarded requests") == [
-        [rule.name, "; ".join(map(said, rule.needs)) or "nothing", rule.answer] for rule in RULES.values()
+        [rule.name, "; ".join(map(need_text, rule.needs)) or "nothing", rule.answer] for rule in RULES.values()
     ]
     assert all(need.or_on_cluster in (None, need.operation) for rule in RULES.values() for need in rule.needs)
 
 
-def test_each_request_that_clients_may_send_is_in_one_of_the_tables() -> None:
-    """But for those of which Kafka asks nothing either, before a login."""
+def test_every_client_request_is_in_one_of_the_tables() -> None:
+    """Except the requests before a login, for which Kafka requires no right either."""
     own = {name for row in table("Permissions for requests to the gateway") for name in row[0].split(", ")}
     known = own | {rule.name for rule in RULES.values()} | {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
     assert known == {api.name for api in apis() if api.gateway is not None}

@@ -1,44 +1,44 @@
-"""The brokers' time by what is known of appends."""
+"""The brokers' time, estimated from appends."""
 
 from __future__ import annotations
 
 from sharegroup.kafka_clients.broker_clock import BrokerClock
 
 
-def test_the_local_time_counts_while_nothing_is_known() -> None:
+def test_local_time_is_used_before_the_first_append() -> None:
     clock = BrokerClock()
     clock.appended(1_000, -1, 1_004)
     assert clock.now_ms(1_010) == 1_010
 
 
-def test_the_quickest_append_tells_the_offset() -> None:
+def test_fastest_append_determines_the_offset() -> None:
     clock = BrokerClock()
     clock.appended(1_000, 31_050, 1_100)
     assert clock.now_ms(2_000) == 32_000
     clock.appended(2_000, 31_990, 2_010)  # within 5 ms
     assert clock.now_ms(2_010) == 31_995
-    clock.appended(3_000, 33_300, 3_600)  # says less
+    clock.appended(3_000, 33_300, 3_600)  # is less exact
     assert clock.now_ms(3_600) == 33_585
 
 
-def test_what_is_known_gets_old() -> None:
+def test_uncertainty_grows_with_age() -> None:
     clock = BrokerClock()
     clock.appended(1_000, 1_001, 1_002)
-    clock.appended(60_902, 61_000, 61_002)  # took 100 ms, when what is known is worth 62
+    clock.appended(60_902, 61_000, 61_002)  # took 100 ms, when the uncertainty is 62
     assert clock.now_ms(61_002) == 61_002
-    clock.appended(100_900, 101_000, 101_000)  # took 100 ms, when it is worth 102
+    clock.appended(100_900, 101_000, 101_000)  # took 100 ms, when the uncertainty is 102
     assert clock.now_ms(101_000) == 101_050
 
 
-def test_a_slow_append_that_says_no_less_changes_nothing_however_old_the_rest_is() -> None:
-    """Its answer was lost, say, and came with the next attempt: it happened at one end of a long time."""
+def test_slow_append_that_agrees_does_not_replace_an_old_offset() -> None:
+    """The first response was lost, so the append happened at one end of a long interval."""
     clock = BrokerClock()
     clock.appended(1_000, 1_002, 1_004)
     clock.appended(100_000, 100_002, 110_000)
     assert clock.now_ms(110_000) == 110_000
 
 
-def test_a_clock_that_was_set_is_seen_with_the_next_append() -> None:
+def test_clock_jump_is_noticed_with_the_next_append() -> None:
     for jump_ms in (-20_000, 20_000):
         clock = BrokerClock()
         clock.appended(1_000, 31_002, 1_004)

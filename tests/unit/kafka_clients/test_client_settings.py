@@ -1,4 +1,4 @@
-"""kafka-python's settings for Java's properties. What Kafka's JaasConfig makes of each line was asked of it."""
+"""kafka-python's settings for Java's properties. The expected passwords are the results of Kafka's JaasConfig."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sharegroup.kafka_clients.client_settings import python_properties
 
 
 def login(options: str) -> tuple[str | None, str | None]:
-    """(user name, password)"""
+    """Return (user name, password)."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     settings = python_properties("a:1", {"sasl.jaas.config": f"{module} required {options};"})
     return settings.get("sasl_plain_username"), settings.get("sasl_plain_password")
@@ -32,10 +32,10 @@ def login(options: str) -> tuple[str | None, str | None]:
         ("""username="alice" password="p" password="q" """, "q"),
     ],
 )
-def test_a_password_is_read_as_java_reads_it(options: str, password: str) -> None:
+def test_password_is_parsed_as_in_java(options: str, password: str) -> None:
     assert login(options) == ("alice", password)
 
 
-def test_what_only_looks_like_a_login_is_none() -> None:
+def test_login_inside_another_value_is_ignored() -> None:
     assert login(r"""truststorepassword="x" serviceName="username=\"eve\"" username="a" """) == ("a", None)
     assert login(r"""password="username='bob'" """) == (None, "username='bob'")

@@ -1,4 +1,4 @@
-"""The cluster as an admin client tells it, also where kafka-python cannot read the answer."""
+"""The description of a cluster, also for brokers whose response kafka-python cannot decode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METADATA = {
 
 
 class Admin:
-    """Of brokers of 3.7 and later, or of 2.8 to 3.6."""
+    """An admin client of brokers of 3.7 and later, or of 2.8 to 3.6."""
 
     def __init__(self, is_newer: bool) -> None:
         self.is_newer = is_newer
@@ -31,7 +31,7 @@ class Admin:
         return METADATA
 
 
-def test_brokers_and_id_are_told_by_all_releases() -> None:
+def test_brokers_of_all_releases_are_described() -> None:
     for is_newer in (True, False):
         admin: Any = Admin(is_newer)
         found = describe_cluster(admin)

@@ -1,4 +1,4 @@
-"""Frames, however they are cut into pieces on their way."""
+"""Frames that arrive in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_FRAME_BYTES = 300_000
 
 
 class Frames(FrameProtocol):
-    """Keeps what it gets; `hold_at`: has frames held back after so many."""
+    """Records frames and errors; holds frames after `hold_at` of them."""
 
     def __init__(self, hold_at: int | None = None) -> None:
         super().__init__(MAX_FRAME_BYTES)
@@ -33,7 +33,7 @@ class Frames(FrameProtocol):
         self.errors.append(problem)
 
     def receive(self, data: bytes) -> None:
-        """Hand bytes to the protocol as asyncio does: through its own buffer."""
+        """Pass bytes to the protocol as asyncio does: through the protocol's buffer."""
         rest = memoryview(data)
         while rest:
             buffer = self.get_buffer(-1)
@@ -59,7 +59,7 @@ FRAMES = st.lists(st.builds(lambda size, fill: bytes([fill]) * size, SIZES, st.i
 
 
 @given(FRAMES, st.lists(st.integers(0, 2**20), max_size=20), st.one_of(st.none(), st.integers(1, 4)))
-def test_any_pieces_of_a_stream_give_the_same_frames(frames: list[bytes], cuts: list[int], hold_at: int | None) -> None:
+def test_frames_do_not_depend_on_the_pieces(frames: list[bytes], cuts: list[int], hold_at: int | None) -> None:
     protocol = Frames(hold_at)
     for piece in pieces(b"".join(map(framed, frames)), cuts):
         protocol.receive(piece)
@@ -71,8 +71,8 @@ def test_any_pieces_of_a_stream_give_the_same_frames(frames: list[bytes], cuts: 
 
 
 @given(FRAMES, st.integers(1, 3))
-def test_what_is_held_back_is_kept_in_order(frames: list[bytes], hold_at: int) -> None:
-    """Before Python 3.11 a TLS transport hands on what it has decrypted even when it was paused."""
+def test_held_frames_stay_in_order(frames: list[bytes], hold_at: int) -> None:
+    """Before Python 3.11, a paused TLS transport passes on data that it has decrypted."""
     protocol = Frames(hold_at)
     small = [frame for frame in frames if len(frame) < 5_000]
     for frame in small:
@@ -86,7 +86,7 @@ def test_what_is_held_back_is_kept_in_order(frames: list[bytes], hold_at: int) -
 @pytest.mark.parametrize(
     "length", [b"\xff\xff\xff\xff", b"\x80\0\0\0", (MAX_FRAME_BYTES + 1).to_bytes(4, "big"), b"GET "]
 )
-def test_what_is_no_frame_ends_it(length: bytes) -> None:
+def test_invalid_length_ends_the_connection(length: bytes) -> None:
     protocol = Frames()
     protocol.receive(framed(b"one") + length + framed(b"two"))
     protocol.receive(framed(b"three"))
@@ -95,7 +95,7 @@ def test_what_is_no_frame_ends_it(length: bytes) -> None:
     assert protocol.kept_bytes == 0
 
 
-def test_a_changed_limit_holds_for_the_next_length() -> None:
+def test_changed_limit_applies_to_the_next_length() -> None:
     protocol = Frames()
     protocol.max_frame_bytes = 10
     protocol.receive(framed(bytes(10)))
@@ -103,11 +103,11 @@ def test_a_changed_limit_holds_for_the_next_length() -> None:
     protocol.receive(framed(bytes(20)))
     assert list(map(len, protocol.frames)) == [10, 20]
     protocol.receive(framed(bytes(21)))
-    assert protocol.errors == ["a frame of 21 bytes; allowed: up to 20"]
+    assert protocol.errors == ["frame of 21 bytes; the limit is 20"]
 
 
 class Wary(Frames):
-    """Refuses what begins with an x and is longer than 3, and holds the body of what is longer than 5,000."""
+    """Rejects frames that start with x and are longer than 3; holds the body of frames longer than 5,000."""
 
     def refusal(self, size: int, head: memoryview) -> str | None:
         return f"x of {size}" if head[:1] == b"x" and size > 3 else None
@@ -118,7 +118,7 @@ class Wary(Frames):
 
 
 @pytest.mark.parametrize("cut", range(12))
-def test_a_frame_is_refused_by_its_first_bytes_before_the_rest_is_there(cut: int) -> None:
+def test_frame_is_rejected_after_its_first_bytes(cut: int) -> None:
     protocol = Wary()
     data = framed(b"xyz") + (300_000).to_bytes(4, "big") + b"xy"
     for piece in (data[:cut], data[cut:]):
@@ -128,7 +128,7 @@ def test_a_frame_is_refused_by_its_first_bytes_before_the_rest_is_there(cut: int
     assert protocol.kept_bytes == 0
 
 
-def test_the_body_of_a_frame_is_held_as_soon_as_it_has_begun() -> None:
+def test_body_of_a_frame_is_held_after_its_start() -> None:
     protocol = Wary()
     protocol.receive(framed(bytes(10_000))[:-1])
     assert protocol.is_body_held
@@ -139,7 +139,7 @@ def test_the_body_of_a_frame_is_held_as_soon_as_it_has_begun() -> None:
     assert (list(map(len, protocol.frames)), protocol.unfinished_bytes) == ([10_000], None)
 
 
-def test_memory_grows_with_what_has_come_and_not_with_what_was_promised() -> None:
+def test_memory_grows_with_received_bytes_not_with_the_length() -> None:
     protocol = Frames()
     protocol.receive((MAX_FRAME_BYTES).to_bytes(4, "big"))
     most = []
@@ -149,12 +149,12 @@ def test_memory_grows_with_what_has_come_and_not_with_what_was_promised() -> Non
     assert all(most)
 
 
-def test_connections_do_not_have_buffers_of_their_own() -> None:
+def test_connections_share_a_receive_buffer() -> None:
     one, other = Frames(), Frames()
     assert one.get_buffer(-1).obj is other.get_buffer(-1).obj
 
 
-def test_nothing_is_handed_out_after_an_abort() -> None:
+def test_no_frame_is_passed_on_after_abort() -> None:
     protocol = Frames(hold_at=1)
     protocol.receive(framed(b"one") + framed(b"two"))
     protocol.abort()
@@ -163,14 +163,14 @@ def test_nothing_is_handed_out_after_an_abort() -> None:
     assert protocol.frames == [b"one"]
 
 
-def test_drained() -> None:
+def test_drained_waits_for_room_or_the_end() -> None:
     async def wait() -> bool:
         protocol = Frames()
         protocol.pause_writing()
         waiting = asyncio.ensure_future(protocol.drained())
         await asyncio.sleep(0)
         was_waiting = not waiting.done() and not protocol._drained.is_set()
-        protocol.connection_lost(None)  # who waits to write must learn of it
+        protocol.connection_lost(None)  # must wake up waiting writers
         await waiting
         return was_waiting
 
@@ -178,7 +178,7 @@ def test_drained() -> None:
 
 
 class Socket(asyncio.Transport):
-    """A transport that takes `room` bytes at once and keeps the rest."""
+    """A transport that sends `room` bytes immediately and buffers the rest."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Socket(asyncio.Transport):
         (0, ["a", "bbcccdddd"]),
     ],
 )
-def test_pieces_go_out_as_they_are_while_there_is_room_and_the_rest_is_copied(room: int, writes: list[str]) -> None:
+def test_pieces_are_sent_without_a_copy_while_there_is_room(room: int, writes: list[str]) -> None:
     frames, to = Frames(), Socket(room)
     frames.connection_made(to)
     sent = [memoryview(text.encode()) for text in ("a", "bb", "ccc", "dddd")]
@@ -214,10 +214,10 @@ def test_pieces_go_out_as_they_are_while_there_is_room_and_the_rest_is_copied(ro
     frames.write_pieces(pieces_to_send)
     assert [bytes(data).decode() for data in to.writes] == writes
     assert to.writes[0] is sent[0]
-    assert pieces_to_send == []  # nothing keeps their memory
+    assert pieces_to_send == []  # their memory is released
 
 
-def test_a_connection_that_is_gone_takes_no_pieces() -> None:
+def test_closed_connection_discards_pieces() -> None:
     frames, to = Frames(), Socket(100)
     frames.connection_made(to)
     to.is_gone = True

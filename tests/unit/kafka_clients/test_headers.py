@@ -1,4 +1,4 @@
-"""Headers, and the numbers and tagged fields that they are made of."""
+"""Headers, and their varints and tagged fields."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def tagged_field(tag: int, value: bytes) -> bytes:
 
 
 @given(st.integers(0, 13), st.integers(0, 2**31 - 1), st.text(max_size=50))
-def test_a_header_is_read_as_it_was_written(version: int, correlation_id: int, client_id: str) -> None:
+def test_header_round_trip(version: int, correlation_id: int, client_id: str) -> None:
     frame = encode_request(MetadataRequest(topics=[]), version, correlation_id, client_id)
     header = read_header(memoryview(frame)[4:])
     assert header[:4] == (3, version, correlation_id, client_id)
     assert frame[4 + header.end - len(client_id.encode()) : 4 + header.end] == client_id.encode()
 
 
-def test_a_client_id_may_be_null() -> None:
+def test_client_id_may_be_null() -> None:
     assert read_header(view(b"\0\x12\0\3\0\0\0\7\xff\xff")).client_id == ""
 
 
@@ -50,15 +50,15 @@ def test_a_client_id_may_be_null() -> None:
         b"\0\x12\0\3\0\0\0\7\0\5four",
         b"\0\x12\0\3\0\0\0\7\0\2\xff\xff",
     ],
-    ids=["nothing", "cut off", "length -2", "client id cut off", "client id no UTF-8"],
+    ids=["nothing", "cut off", "length -2", "client id cut off", "client id not UTF-8"],
 )
-def test_what_is_no_header(frame: bytes) -> None:
-    with pytest.raises(MalformedRequestError, match="no request header"):
+def test_invalid_header_is_rejected(frame: bytes) -> None:
+    with pytest.raises(MalformedRequestError, match="invalid request header"):
         read_header(view(frame))
 
 
 @given(st.binary(max_size=40))
-def test_random_bytes_are_a_header_or_none(frame: bytes) -> None:
+def test_random_bytes_are_decoded_or_rejected(frame: bytes) -> None:
     try:
         header = read_header(view(frame))
     except MalformedRequestError:
@@ -67,14 +67,14 @@ def test_random_bytes_are_a_header_or_none(frame: bytes) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=3))
-def test_varints(value: int, after: bytes) -> None:
+def test_varint_round_trip(value: int, after: bytes) -> None:
     encoded = varint(value)
     assert read_varint(view(b"\0", encoded, after), 1) == (value, 1 + len(encoded))
     with pytest.raises(MalformedRequestError, match="varint without an end"):
         read_varint(view(encoded[:-1]), 0)
 
 
-def test_a_varint_has_at_most_five_bytes() -> None:
+def test_varint_has_at_most_five_bytes() -> None:
     with pytest.raises(MalformedRequestError, match="varint without an end"):
         read_varint(view(b"\xff" * 1_000_000), 0)
 
@@ -87,14 +87,14 @@ def test_tagged_fields_are_skipped(fields: list[tuple[int, bytes]], after: bytes
         skip_tagged_fields(view(encoded[:-1]), 0)
 
 
-def test_nobody_has_thousands_of_tagged_fields() -> None:
+def test_too_many_tagged_fields_are_rejected() -> None:
     count = varint(MAX_TAGGED_FIELDS + 1)
     with pytest.raises(MalformedRequestError, match="1025 tagged fields"):
         skip_tagged_fields(view(count, b"\0\0" * (MAX_TAGGED_FIELDS + 1)), 0)
 
 
-def test_a_response_may_be_encoded_again_in_another_version() -> None:
-    """As one is whose client is throttled."""
+def test_response_can_be_encoded_in_another_version() -> None:
+    """The response of a throttled client is encoded twice."""
     response = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id="c", controller_id=1, topics=[])
     first = encode_response(response, 1, 7)
     response.throttle_time_ms = 5

@@ -1,4 +1,4 @@
-"""The job's clock: bounds of the brokers' time, whatever the machine's wall clock says."""
+"""The job's clock: bounds of the brokers' time, independent of the machine's wall clock."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Steady:
 
 
 def append(clock: JobClock, steady: Steady, partition: int, took_ms: int = 0, skew_ms: int = 0) -> None:
-    """An append that happens in the middle of its time, at a broker that is `skew_ms` ahead of the first."""
+    """Append in the middle of the request's duration, at a broker that is `skew_ms` ahead of the first."""
     sent_ms = steady.now_ms
     steady.now_ms += took_ms
     clock.appended(("requests", partition), sent_ms, AHEAD_MS + sent_ms + took_ms // 2 + skew_ms)
 
 
-def test_the_time_is_not_known_before_an_append() -> None:
+def test_time_is_unknown_before_an_append() -> None:
     with pytest.raises(ClockUnknownError):
         JobClock(Steady()).now()
 
 
-def test_an_append_tells_the_time_as_exactly_as_it_took() -> None:
+def test_duration_of_an_append_is_the_uncertainty() -> None:
     steady = Steady()
     clock = JobClock(steady)
     append(clock, steady, 0, took_ms=20)
@@ -47,7 +47,7 @@ def test_an_append_tells_the_time_as_exactly_as_it_took() -> None:
     assert clock.now() == BrokersTime(right_ms - 11, right_ms + 11)
 
 
-def test_brokers_that_disagree_give_both_times() -> None:
+def test_different_brokers_give_earliest_and_latest_time() -> None:
     steady = Steady()
     clock = JobClock(steady)
     for partition, skew_ms in enumerate((0, -500, 700)):
@@ -56,7 +56,7 @@ def test_brokers_that_disagree_give_both_times() -> None:
 
 
 @pytest.mark.parametrize("wrong_ms", [3_600_000, -3_600_000])
-def test_a_broker_whose_clock_was_wrong_is_believed_when_it_is_right_again(wrong_ms: int) -> None:
+def test_corrected_clock_of_a_broker_is_used_again(wrong_ms: int) -> None:
     steady = Steady()
     clock = JobClock(steady)
     append(clock, steady, 0)
@@ -65,7 +65,7 @@ def test_a_broker_whose_clock_was_wrong_is_believed_when_it_is_right_again(wrong
     assert clock.now() == BrokersTime(AHEAD_MS + steady.now_ms, AHEAD_MS + steady.now_ms)
 
 
-def test_a_partition_that_nothing_is_appended_to_any_more_is_left_out() -> None:
+def test_partition_without_recent_appends_is_ignored() -> None:
     steady = Steady()
     clock = JobClock(steady)
     append(clock, steady, 0, skew_ms=-90_000)
@@ -74,7 +74,7 @@ def test_a_partition_that_nothing_is_appended_to_any_more_is_left_out() -> None:
     assert clock.now() == BrokersTime(AHEAD_MS + steady.now_ms, AHEAD_MS + steady.now_ms)
 
 
-def test_a_probe_is_due_once_in_each_interval() -> None:
+def test_probe_is_due_once_per_interval() -> None:
     steady = Steady()
     clock = JobClock(steady)
     assert clock.is_probe_due()
@@ -84,8 +84,8 @@ def test_a_probe_is_due_once_in_each_interval() -> None:
     assert clock.is_probe_due()
 
 
-def test_a_reading_is_never_ahead_of_the_brokers() -> None:
-    """What a machine's clock may be too fast by is taken off, before the reading and after it."""
+def test_reading_is_never_ahead_of_the_brokers() -> None:
+    """The possible drift of the machine's clock is subtracted, before the reading and after it."""
     reading = ClockReading(1_000_000, AHEAD_MS + 1_000_000)
     assert reading.earliest_at(1_000_000) == AHEAD_MS + 1_000_000
     assert reading.earliest_at(1_060_000) == AHEAD_MS + 1_060_000 - 60

@@ -1,4 +1,4 @@
-"""A log that cannot be filled from outside."""
+"""The limit of log lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def other(value: object) -> None:
     logging.getLogger("one").warning("%s", value)
 
 
-def test_so_many_lines_of_each_message_in_a_while(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
+def test_lines_of_each_message_are_limited_per_window(clock: list[float], lines: pytest.LogCaptureFixture) -> None:
     for number in range(LINES + 5):
         garbage(number)
     other("another")
@@ -42,10 +42,10 @@ def test_so_many_lines_of_each_message_in_a_while(clock: list[float], lines: pyt
     other("again")
     clock[0] += WINDOW_S
     garbage("b")
-    assert lines.messages == ["client a is gone (5 such lines were left out before)", "again", "client b is gone"]
+    assert lines.messages == ["client a is gone (5 such lines were suppressed before)", "again", "client b is gone"]
 
 
-def test_nobody_writes_lines_of_his_own(lines: pytest.LogCaptureFixture) -> None:
+def test_control_characters_are_escaped(lines: pytest.LogCaptureFixture) -> None:
     garbage("me\n2026-01-01 ERROR the gateway fails\x1b[2J")
     garbage("grün, 100 %")
     assert lines.messages == [
@@ -54,7 +54,7 @@ def test_nobody_writes_lines_of_his_own(lines: pytest.LogCaptureFixture) -> None
     ]
 
 
-def test_what_logging_itself_puts_in_goes_on_working(lines: pytest.LogCaptureFixture) -> None:
+def test_arguments_and_stack_traces_are_formatted(lines: pytest.LogCaptureFixture) -> None:
     try:
         raise ValueError("why")
     except ValueError:
@@ -63,14 +63,14 @@ def test_what_logging_itself_puts_in_goes_on_working(lines: pytest.LogCaptureFix
     assert "ValueError: why" in lines.text
 
 
-def test_messages_said_in_one_place_count_apart(lines: pytest.LogCaptureFixture) -> None:
+def test_messages_are_distinguished_by_their_format(lines: pytest.LogCaptureFixture) -> None:
     for text in ("member %s joined", "member %s left"):
         for number in range(LINES + 5):
             logging.getLogger("one").info(text, number)
     assert [text.rpartition(" ")[2] for text in lines.messages] == ["joined"] * LINES + ["left"] * LINES
 
 
-def test_a_handler_may_have_another_limit() -> None:
+def test_handler_may_have_another_limit() -> None:
     limit = LineLimit(90.0, lambda: 0.0, lines=2)
     record = logging.LogRecord("sharegroup", logging.INFO, __file__, 1, "something", (), None)
     assert [limit.filter(record) for _ in range(3)] == [True, True, False]

@@ -1,4 +1,4 @@
-"""One line when work begins to fail, one when it succeeds again."""
+"""One log line when work starts to fail, and one when it succeeds again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sharegroup.kafka_clients.outage_log import OutageLog
 logger = logging.getLogger("work")
 
 
-def test_an_outage_is_a_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     outage = OutageLog(logger, "rows cannot be read", "rows are read again", now=lambda: now[0])
     outage.ended()
@@ -22,17 +22,17 @@ def test_an_outage_is_a_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogC
     outage.ended()
     outage.ended()
     assert caplog.messages == [
-        "rows cannot be read, will try again: no answer",
+        "rows cannot be read; retrying: no answer",
         "rows are read again after 7.5 s",
     ]
 
 
-def test_each_outage_has_lines_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     outage = OutageLog(logger, "rows cannot be read", "rows are read again", now=lambda: 1.0)
     for problem in ("first", "second"):
         outage.began(problem)
         outage.ended()
     assert [line for line in caplog.messages if "cannot" in line] == [
-        "rows cannot be read, will try again: first",
-        "rows cannot be read, will try again: second",
+        "rows cannot be read; retrying: first",
+        "rows cannot be read; retrying: second",
     ]

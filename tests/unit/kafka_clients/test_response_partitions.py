@@ -1,4 +1,4 @@
-"""A reader of responses follows its key to another partition when the response topic gets more of them."""
+"""A reader of responses follows its key to another partition when partitions are added."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka.structs import OffsetAndTimestamp
 from sharegroup.kafka_clients.response_partitions import ResponsePartitions
 
 TOPIC, KEY = "responses", b"7"
-#: The newest row that was read, and a time before that by the margin for old metadata and wrong clocks.
+#: The time of the newest row that was read, and that time minus the margin for old metadata and clock differences.
 READ_MS, FROM_MS = 1_000_000, 940_000
 
 
@@ -21,7 +21,7 @@ class Record(NamedTuple):
 
 
 class Consumer:
-    """kafka-python's, as far as it is used: partitions that begin at 3 and end at 9, but for `at`, by time."""
+    """A consumer whose partitions start at 3 and end at 9. `at` has the offsets for times."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -60,7 +60,7 @@ def modulo(key: bytes, partitions: int) -> int:
 
 @pytest.fixture
 def consumer() -> Consumer:
-    """Key 7 is in partition 1 of 2 and of 3, and in partition 3 of 4."""
+    """Return a consumer of 2 partitions. Key 7 is in partition 1 of 2 or 3, and in partition 3 of 4."""
     return Consumer(2)
 
 
@@ -71,22 +71,22 @@ def reads(consumer: Consumer) -> ResponsePartitions:
     return reads
 
 
-def test_a_topic_that_is_not_there_is_not_read() -> None:
+def test_missing_topic_is_not_read() -> None:
     assert not ResponsePartitions(TOPIC, KEY).open(Consumer(0))
 
 
-def test_a_reader_begins_at_the_end_of_its_partition(consumer: Consumer, reads: ResponsePartitions) -> None:
+def test_reader_starts_at_the_end_of_its_partition(consumer: Consumer, reads: ResponsePartitions) -> None:
     reads.follow(consumer)
     assert consumer.places == {1: 9}
 
 
-def test_a_key_that_stays_in_its_partition_is_read_there_alone(consumer: Consumer, reads: ResponsePartitions) -> None:
+def test_key_that_stays_in_its_partition_is_read_only_there(consumer: Consumer, reads: ResponsePartitions) -> None:
     consumer.partitions = 3
     reads.follow(consumer)
     assert consumer.places == {1: 9}
 
 
-def test_a_partition_that_is_added_is_read_from_its_start(consumer: Consumer, reads: ResponsePartitions) -> None:
+def test_added_partition_is_read_from_its_start(consumer: Consumer, reads: ResponsePartitions) -> None:
     reads.took(TopicPartition(TOPIC, 1), [Record(9, READ_MS)])
     consumer.places[1] = 10
     consumer.partitions = 4
@@ -98,7 +98,7 @@ def test_a_partition_that_is_added_is_read_from_its_start(consumer: Consumer, re
 
 @pytest.mark.parametrize("is_followed", [True, False])
 @pytest.mark.parametrize(("at", "first"), [({FROM_MS: 5}, 5), ({}, 9)])
-def test_a_partition_of_others_is_read_from_the_growth(at: dict[int, int], first: int, is_followed: bool) -> None:
+def test_existing_partition_is_read_from_the_change_on(at: dict[int, int], first: int, is_followed: bool) -> None:
     consumer, reads = Consumer(4), ResponsePartitions(TOPIC, KEY, modulo)
     consumer.at = at
     reads.open(consumer)
@@ -111,7 +111,7 @@ def test_a_partition_of_others_is_read_from_the_growth(at: dict[int, int], first
     assert consumer.places == {3: 9, 1: first}
 
 
-def test_who_has_read_nothing_yet_begins_at_the_end() -> None:
+def test_reader_without_rows_starts_at_the_end() -> None:
     consumer, reads = Consumer(4), ResponsePartitions(TOPIC, KEY, modulo)
     reads.open(consumer)
     consumer.partitions = 6
@@ -119,7 +119,7 @@ def test_who_has_read_nothing_yet_begins_at_the_end() -> None:
     assert consumer.places == {3: 9, 1: 9}
 
 
-def test_the_next_consumer_goes_on_with_all_partitions(consumer: Consumer, reads: ResponsePartitions) -> None:
+def test_next_consumer_continues_with_all_partitions(consumer: Consumer, reads: ResponsePartitions) -> None:
     consumer.partitions = 4
     reads.follow(consumer)
     reads.took(TopicPartition(TOPIC, 3), [Record(4, READ_MS)])

@@ -1,4 +1,4 @@
-"""The ids that a member names its topics by."""
+"""The topic ids that a member sends to the job."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ ORDERS = uuid.UUID("c1b0a6c4-55a0-4c39-9f0e-1d2f3a4b5c6d")
 
 
 class Admin:
-    """A cluster by hand: {topic: what the broker tells of it}."""
+    """An admin client of a cluster with `topics`: {topic: fields of its description}."""
 
     def __init__(self, topics: dict[str, dict[str, Any]]) -> None:
         self.topics = topics
@@ -40,21 +40,21 @@ Make = Callable[..., tuple[TopicLookup, Admin]]
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def of(**topics: dict[str, Any]) -> tuple[TopicLookup, Admin]:
+    def create(**topics: dict[str, Any]) -> tuple[TopicLookup, Admin]:
         admin = Admin(topics)
         monkeypatch.setattr(topic_lookup, "KafkaAdminClient", lambda **_: admin)
         return TopicLookup({}), admin
 
-    return of
+    return create
 
 
-def test_the_brokers_id_is_taken_and_a_missing_topic_left_out(make: Make) -> None:
+def test_id_of_the_broker_is_used_and_missing_topics_are_left_out(make: Make) -> None:
     lookup, admin = make(orders={"topic_id": ORDERS})
     assert lookup.look(["orders", "missing"]) == {"orders": TopicMetadata(topic_id_text(ORDERS), 2)}
     assert admin.asked_for_cluster == 0
 
 
-def test_a_topic_made_again_has_its_new_id(make: Make) -> None:
+def test_recreated_topic_has_its_new_id(make: Make) -> None:
     lookup, admin = make(orders={"topic_id": ORDERS})
     lookup.look(["orders"])
     again = uuid.uuid4()
@@ -62,15 +62,15 @@ def test_a_topic_made_again_has_its_new_id(make: Make) -> None:
     assert lookup.look(["orders"]) == {"orders": TopicMetadata(topic_id_text(again), 2)}
 
 
-@pytest.mark.parametrize("told", [{}, {"topic_id": None}, {"topic_id": NO_TOPIC_ID}])
-def test_where_the_broker_has_no_ids_it_is_the_one_that_gateway_and_job_make(make: Make, told: dict[str, Any]) -> None:
-    lookup, admin = make(orders=told, bills=told)
+@pytest.mark.parametrize("described", [{}, {"topic_id": None}, {"topic_id": NO_TOPIC_ID}])
+def test_id_is_derived_from_the_name_if_the_broker_has_none(make: Make, described: dict[str, Any]) -> None:
+    lookup, admin = make(orders=described, bills=described)
     assert lookup.look(["orders", "bills"]) == {
         name: TopicMetadata(topic_id_text(made_topic_id("cluster", name)), 2) for name in ("orders", "bills")
     }
     assert admin.asked_for_cluster == 1
 
 
-def test_a_topic_that_cannot_be_told_of_is_left_out(make: Make) -> None:
+def test_topic_with_an_error_is_left_out(make: Make) -> None:
     lookup, _ = make(orders={"topic_id": ORDERS, "error_code": 5}, bills={"topic_id": ORDERS, "partitions": []})
     assert lookup.look(["orders", "bills"]) == {}

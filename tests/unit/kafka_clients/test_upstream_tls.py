@@ -23,26 +23,26 @@ def settings(pems: Path, tmp_path: Path) -> dict[str, object]:
     }
 
 
-def test_all_connections_have_the_same_context(settings: dict[str, object]) -> None:
+def test_connections_share_a_context(settings: dict[str, object]) -> None:
     assert tls_context(settings) is tls_context(dict(settings))
 
 
-def test_other_settings_have_another(settings: dict[str, object]) -> None:
+def test_other_settings_have_another_context(settings: dict[str, object]) -> None:
     assert tls_context(settings) is not tls_context({**settings, "ssl_check_hostname": False})
 
 
 @pytest.mark.parametrize("name", ["cert.pem", "key.pem"])
-def test_a_file_that_changes_is_read_again(settings: dict[str, object], tmp_path: Path, name: str) -> None:
+def test_changed_file_is_read_again(settings: dict[str, object], tmp_path: Path, name: str) -> None:
     before = tls_context(settings)
     os.utime(tmp_path / name, ns=(1, 1))
     assert tls_context(settings) is not before
 
 
-def test_a_file_that_is_not_there_is_told(settings: dict[str, object], tmp_path: Path) -> None:
+def test_missing_file_is_an_error(settings: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         tls_context({**settings, "ssl_cafile": str(tmp_path / "other.pem")})
 
 
-def test_without_tls_there_is_none() -> None:
+def test_no_context_without_tls() -> None:
     assert tls_context({"security_protocol": "SASL_PLAINTEXT"}) is None
     assert tls_context({}) is None

@@ -1,4 +1,4 @@
-"""The audit log: an event is one line, says who and what, and nothing in it is a client's own."""
+"""The audit log: one line for each event, with caller and subject, that clients cannot forge."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Said = Callable[[], list[str]]
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Said:
-    """The lines so far."""
+    """Return a function that returns the lines so far."""
     caplog.set_level(logging.INFO, audit.logger.name)
     return lambda: [record.getMessage() for record in caplog.records if record.name == audit.logger.name]
 
 
-def test_logins(said: Said) -> None:
+def test_logins_are_logged(said: Said) -> None:
     audit.login_accepted(ALICE, "PLAIN")
     audit.login_refused("10.0.0.8", "SCRAM-SHA-256", "bob", "the password is wrong")
     audit.login_refused("10.0.0.8", "TLS", "", "CERTIFICATE_VERIFY_FAILED")
@@ -37,7 +37,7 @@ def test_logins(said: Said) -> None:
     ]
 
 
-def test_changes(said: Said) -> None:
+def test_changes_are_logged(said: Said) -> None:
     audit.changed(ALICE, "group", "billing", detail="share.isolation.level")
     audit.changed(ALICE, "group", "billing", int(ErrorCode.NON_EMPTY_GROUP))
     who = "principal=User:alice address=10.0.0.7 api=ShareFetch resource=group:billing"
@@ -47,12 +47,12 @@ def test_changes(said: Said) -> None:
     ]
 
 
-def test_a_refusal_of_the_list(said: Said) -> None:
+def test_denial_by_the_list_is_logged(said: Said) -> None:
     authorization = Authorization(Acl([]))
     with pytest.raises(RequestError):
         authorization.fetch(ALICE, "billing")
     assert not authorization.may_read(ALICE, "orders")
-    assert not authorization.may_see(ALICE, "orders")  # what is left out of a list is not refused
+    assert not authorization.may_see(ALICE, "orders")  # leaving a topic out of a list is not a denial
     who = "access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=READ"
     assert said() == [f"{who} resource=group:billing", f"{who} resource=topic:orders"]
 
@@ -68,7 +68,7 @@ def test_a_refusal_of_the_list(said: Said) -> None:
         ("a" * 300, "a" * 256 + "..."),
     ],
 )
-def test_nobody_writes_a_line_of_his_own(said: Said, claimed: str, shown: str) -> None:
+def test_clients_cannot_forge_a_line(said: Said, claimed: str, shown: str) -> None:
     audit.login_refused("10.0.0.8", "PLAIN", claimed, "no")
     (line,) = said()
     assert line == f"login outcome=refused claimed={shown} address=10.0.0.8 mechanism=PLAIN reason=no"
@@ -76,7 +76,7 @@ def test_nobody_writes_a_line_of_his_own(said: Said, claimed: str, shown: str) -
 
 @pytest.fixture
 def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """The audit as a gateway sets it up."""
+    """Return the output of the audit log, set up as in a gateway."""
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
     before, propagates, level = audit.logger.handlers[:], audit.logger.propagate, audit.logger.level
@@ -86,8 +86,8 @@ def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     audit.logger.setLevel(level)
 
 
-def test_a_gateway_leaves_no_line_out(stderr: io.StringIO) -> None:
-    """Other lines are limited in number, and are warnings unless one asks for more."""
+def test_no_line_is_limited_or_filtered(stderr: io.StringIO) -> None:
+    """Other log lines are limited in number, and only warnings are written by default."""
     for _ in range(100):
         audit.login_accepted(ALICE, "PLAIN")
     lines = stderr.getvalue().splitlines()
@@ -95,7 +95,7 @@ def test_a_gateway_leaves_no_line_out(stderr: io.StringIO) -> None:
     assert all(" AUDIT   login outcome=accepted principal=User:alice" in line for line in lines)
 
 
-def test_names_of_apis() -> None:
+def test_caller_has_the_name_of_the_api() -> None:
     assert [api_name(key) for key in (0, 36, 78, 9_999)] == ["Produce", "SaslAuthenticate", "ShareFetch", "9999"]
 
 

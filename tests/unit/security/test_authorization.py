@@ -1,4 +1,4 @@
-"""The access control list, and what each request needs of it."""
+"""The access control list, and the rights that each request needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def acl(tmp_path: Path, text: str) -> Acl:
 
 
 def allowing(*grants: tuple[Resource, Operation]) -> Authorization:
-    """Alice may do this, on group `g`, topic `t` and the cluster."""
+    """Return an Authorization that grants alice these rights on group `g`, topic `t` and the cluster."""
     return Authorization(
         Acl(
             AclEntry.model_validate(
@@ -71,7 +71,7 @@ NEEDS: list[tuple[str, Call, list[tuple[Resource, Operation]]]] = [
 
 
 @pytest.mark.parametrize(("call", "grants"), [need[1:] for need in NEEDS], ids=[need[0] for need in NEEDS])
-def test_a_request_needs_all_of_its_rights_and_no_more(call: Call, grants: list[tuple[Resource, Operation]]) -> None:
+def test_request_needs_exactly_its_rights(call: Call, grants: list[tuple[Resource, Operation]]) -> None:
     call(allowing(*grants))
     for missing in grants:
         with pytest.raises(RequestError) as error:
@@ -99,7 +99,7 @@ def test_a_request_needs_all_of_its_rights_and_no_more(call: Call, grants: list[
         (Operation.ALL, set(Operation)),
     ],
 )
-def test_what_an_operation_implies(tmp_path: Path, allowed: Operation, implied: set[Operation]) -> None:
+def test_implied_operations(tmp_path: Path, allowed: Operation, implied: set[Operation]) -> None:
     rules = acl(tmp_path, f"[{{principal: 'User:a', resource: topic, name: t, operations: [{allowed.name}]}}]")
     assert {op for op in Operation if rules.allows("User:a", "h", op, TOPIC, "t")} == implied
 
@@ -130,7 +130,7 @@ def test_patterns_principals_and_hosts(tmp_path: Path) -> None:
     assert not allows("*", Operation.READ, GROUP, "orders")
 
 
-def test_what_is_denied_wins_over_all_that_allows(tmp_path: Path) -> None:
+def test_entry_that_denies_takes_precedence(tmp_path: Path) -> None:
     rules = acl(
         tmp_path,
         """
@@ -146,7 +146,7 @@ def test_what_is_denied_wins_over_all_that_allows(tmp_path: Path) -> None:
 
     assert allows(Operation.READ, "orders")
     assert not allows(Operation.READ, "secret-plans")
-    assert allows(Operation.DESCRIBE, "secret-plans")  # what Read implies is not denied with it
+    assert allows(Operation.DESCRIBE, "secret-plans")  # denying Read does not deny the operations that it implies
     assert not allows(Operation.DESCRIBE, "salaries")
     assert allows(Operation.WRITE, "tea")
     assert not allows(Operation.WRITE, "tea", host="10.0.0.7")
@@ -182,11 +182,11 @@ def test_what_is_denied_wins_over_all_that_allows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_whether_some_name_is_allowed(tmp_path: Path, entries: str, is_allowed: bool) -> None:
+def test_operation_is_allowed_on_any_resource(tmp_path: Path, entries: str, is_allowed: bool) -> None:
     assert acl(tmp_path, entries).allows_any("User:a", "h", Operation.WRITE, TOPIC) is is_allowed
 
 
-def test_the_jobs_own_topics_are_nobodys() -> None:
+def test_internal_topics_are_not_accessible() -> None:
     for rules in (None, Acl([])):
         may = Authorization(rules, ["rows"])
         assert may.hides_topics
@@ -198,13 +198,13 @@ def test_the_jobs_own_topics_are_nobodys() -> None:
     assert not Authorization(None).hides_topics
 
 
-def test_a_topic_is_made_by_a_metadata_request_where_it_may_be() -> None:
+def test_creating_a_topic_by_metadata_needs_create() -> None:
     assert allowing((CLUSTER, Operation.CREATE)).may_create(ALICE, "u")
     assert allowing((TOPIC, Operation.CREATE)).may_create(ALICE, "t")
     assert not allowing((TOPIC, Operation.CREATE)).may_create(ALICE, "u")
 
 
-def test_each_refusal_is_told_once_and_what_was_not_asked_for_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_denials_are_logged_once_and_only_if_requested(caplog: pytest.LogCaptureFixture) -> None:
     may = Authorization(Acl([]))
     with caplog.at_level("INFO"):
         may.may_see(ALICE, "t")
@@ -217,7 +217,7 @@ def test_each_refusal_is_told_once_and_what_was_not_asked_for_is_none(caplog: py
     ]
 
 
-def test_topics_and_groups_one_by_one() -> None:
+def test_topics_and_groups_are_authorized_one_by_one() -> None:
     may = allowing((TOPIC, Operation.READ), (GROUP, Operation.DELETE))
     assert may.may_read(ALICE, "t")
     assert not may.may_read(ALICE, "u")
@@ -228,7 +228,7 @@ def test_topics_and_groups_one_by_one() -> None:
     assert allowing((CLUSTER, Operation.DESCRIBE)).may_see_group(ALICE, "h")
 
 
-def test_authorized_operations_are_bits() -> None:
+def test_authorized_operations_are_encoded_as_bits() -> None:
     assert allowing((GROUP, Operation.DELETE)).operations(ALICE, GROUP, "g") == {6, 8}
     assert allowing((GROUP, Operation.DELETE)).operations(ALICE, GROUP, "h") == set()
     everything = {3, 6, 8, 10, 11}
@@ -239,7 +239,7 @@ def test_authorized_operations_are_bits() -> None:
     assert bit_field({Operation.READ, Operation.DESCRIBE}) == 1 << 3 | 1 << 8
 
 
-def test_without_a_list_everything_is_allowed_and_with_an_empty_one_nothing(tmp_path: Path) -> None:
+def test_no_list_allows_everything_and_an_empty_list_nothing(tmp_path: Path) -> None:
     for _, call, _ in NEEDS:
         call(Authorization(None))
         with pytest.raises(RequestError):
@@ -266,7 +266,7 @@ def test_without_a_list_everything_is_allowed_and_with_an_empty_one_nothing(tmp_
         ("[{principal: 'User:a', resource: group, name: g, operations: [Read], deny: true}]", "deny"),
     ],
 )
-def test_a_wrong_list_is_refused_as_a_whole(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_list_is_rejected_as_a_whole(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InvalidConfigError) as error:
         acl(tmp_path, text)
     assert problem in str(error.value)

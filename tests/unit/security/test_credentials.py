@@ -1,4 +1,4 @@
-"""The file of users: what `hash_password` makes is read back; anything else is refused without showing it."""
+"""The file of users: entries of `hash_password` are read; others are rejected without logging them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(tmp_path: Path, text: str) -> Credentials:
     return load_credentials(str(path), b"decoy")
 
 
-def test_a_password_is_proved_and_not_kept(tmp_path: Path) -> None:
+def test_password_is_verified_and_not_stored(tmp_path: Path) -> None:
     line = hash_password("alice", "secret")
     assert "secret" not in line
     assert "\n" not in line
@@ -41,14 +41,14 @@ def test_any_user_name_survives_the_file(tmp_path: Path, user: str) -> None:
     assert load(tmp_path, hash_password(user, "secret")).credential(user).proves("secret")
 
 
-def test_an_unknown_user_has_no_password(tmp_path: Path) -> None:
+def test_no_password_matches_an_unknown_user(tmp_path: Path) -> None:
     decoy = load(tmp_path, hash_password("alice", "secret")).credential("bob")
     assert not decoy.proves("secret")
     assert not decoy.proves("")
 
 
 @pytest.mark.parametrize(("user", "password"), [("", "x"), ("alice", ""), ("alice", "\x00")])
-def test_what_cannot_be_a_password(user: str, password: str) -> None:
+def test_invalid_passwords_are_rejected(user: str, password: str) -> None:
     with pytest.raises(ValueError, match=r"empty|not allowed"):
         hash_password(user, password)
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_a_password(user: str, password: str) -> None:
         f"[{hash_password('x', 'y').split(': ', 1)[1]}, {hash_password('x', 'z').split(': ', 1)[1]}]",
     ],
 )
-def test_another_entry_is_refused_and_not_shown(tmp_path: Path, entry: str) -> None:
+def test_invalid_entry_is_rejected_and_not_shown(tmp_path: Path, entry: str) -> None:
     good = hash_password("bob", "secret")
     with pytest.raises(InvalidConfigError) as error:
         load(tmp_path, f"alice: {entry}\n{good}")
@@ -78,12 +78,12 @@ def test_another_entry_is_refused_and_not_shown(tmp_path: Path, entry: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", "[]", "alice", "{", "\0"])
-def test_no_file_of_users(tmp_path: Path, text: str) -> None:
+def test_file_that_is_not_a_mapping_is_rejected(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidConfigError):
         load(tmp_path, text)
 
 
-def test_no_file_at_all(tmp_path: Path) -> None:
+def test_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match="cannot be read"):
         load_credentials(str(tmp_path / "none.yaml"), b"decoy")
 
@@ -97,26 +97,26 @@ def test_a_user_may_have_both_mechanisms(tmp_path: Path) -> None:
     assert credentials.credential("alice").mechanism == "SCRAM-SHA-512"  # for PLAIN, the stronger
 
 
-def test_an_unknown_user_takes_as_long_as_the_others_where_all_have_the_weaker(tmp_path: Path) -> None:
+def test_check_of_an_unknown_user_takes_as_long_as_of_others(tmp_path: Path) -> None:
     credentials = load(tmp_path, hash_password("alice", "secret", ("SCRAM-SHA-256",)))
     assert credentials.credential("alice").mechanism == credentials.credential("bob").mechanism == "SCRAM-SHA-256"
 
 
 def entry(mechanism: str, iterations: int, salt_bytes: int = 32) -> str:
-    """An entry as another tool makes one."""
+    """Return an entry as another tool creates it."""
     parts = SCRAM_MECHANISMS[mechanism].make_auth_info("secret", iterations, bytes(salt_bytes))[:3]
     salt, stored_key, server_key = (base64.b64encode(part).decode() for part in parts)
     return f"{mechanism}${iterations}:{salt}${stored_key}:{server_key}"
 
 
 def form(credential: ScramCredential) -> tuple[str, int, int]:
-    """What a client can see of a credential: how long a check takes, and what the challenge has."""
+    """Return what a client can observe: the duration of a check, and the fields of the challenge."""
     return credential.mechanism, credential.iterations, len(credential.salt)
 
 
 @pytest.mark.parametrize("mechanism", [None, "SCRAM-SHA-512", "SCRAM-SHA-256"])
-def test_unknown_users_have_the_forms_of_known_ones(tmp_path: Path, mechanism: str | None) -> None:
-    """Neither the time of a wrong password nor a challenge tells which users there are."""
+def test_unknown_users_have_the_forms_of_known_users(tmp_path: Path, mechanism: str | None) -> None:
+    """Neither the duration of a failed login nor the challenge reveals which users exist."""
     entries = [entry("SCRAM-SHA-512", 4_096), entry("SCRAM-SHA-512", 8_192, 12), entry("SCRAM-SHA-256", 9_000)]
     credentials = load(tmp_path, "".join(f"{user}: {line}\n" for user, line in zip("abc", entries, strict=True)))
     known = {form(credentials.credential(user, mechanism)) for user in "abc"}
@@ -128,20 +128,20 @@ def test_unknown_users_have_the_forms_of_known_ones(tmp_path: Path, mechanism: s
     assert credentials.credential("another", mechanism).salt[:12] != once.salt[:12]
 
 
-def test_mechanism_that_no_user_has_is_challenged_in_the_usual_form(tmp_path: Path) -> None:
+def test_mechanism_without_users_has_the_usual_challenge(tmp_path: Path) -> None:
     credentials = load(tmp_path, f"carol: {entry('SCRAM-SHA-256', 4_096)}")
     usual = load(tmp_path, hash_password("alice", "secret")).credential("alice")
     found = {form(credentials.credential(user, "SCRAM-SHA-512")) for user in ("carol", "nobody")}
     assert found == {form(usual)}
 
 
-def test_what_is_wrong_with_the_yaml_is_told_without_it(tmp_path: Path) -> None:
+def test_yaml_error_does_not_show_the_contents(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match="line 3") as error:
         load(tmp_path, "alice: x\nbob: [hunter2: {\n")
     assert "hunter2" not in str(error.value)
 
 
-def test_a_credential_shows_nothing_of_itself(tmp_path: Path) -> None:
+def test_repr_of_a_credential_hides_its_contents(tmp_path: Path) -> None:
     line = hash_password("alice", "secret")
     credentials = load(tmp_path, line)
     shown = repr(credentials.credential("alice")) + repr(credentials) + str([credentials.credential("alice")])

@@ -1,4 +1,4 @@
-"""What is read again while the gateway runs: once it is at rest, and never for worse."""
+"""Reloading: a change is read when it is stable, and an invalid change has no effect."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ def kept(path: Path) -> KeptFiles[int]:
         try:
             return int(path.read_text())
         except (OSError, ValueError) as error:
-            raise InvalidConfigError(str(path), ["is no number"]) from error
+            raise InvalidConfigError(str(path), ["is not a number"]) from error
 
     return KeptFiles(read, [str(path), ""])
 
 
-def settled(files: KeptFiles[int]) -> list[bool]:
-    """Two looks: whether each of them has read anything."""
+def look_twice(files: KeptFiles[int]) -> list[bool]:
+    """Check twice, and return whether each check has read the file."""
     return [files.look(), files.look()]
 
 
-def test_what_has_not_changed_is_not_read(path: Path) -> None:
+def test_unchanged_file_is_not_read(path: Path) -> None:
     files = kept(path)
-    assert (settled(files), files.value) == ([False, False], 1)
+    assert (look_twice(files), files.value) == ([False, False], 1)
 
 
-def test_what_has_changed_is_read_once_it_is_at_rest(path: Path) -> None:
+def test_changed_file_is_read_when_it_is_stable(path: Path) -> None:
     files = kept(path)
     path.write_text("2")
     assert not files.look()
     path.write_text("23")  # still being written
     assert not files.look()
     assert files.value == 1
-    assert (settled(files), files.value) == ([True, False], 23)
+    assert (look_twice(files), files.value) == ([True, False], 23)
 
 
-def test_a_file_that_takes_another_s_place_has_changed(path: Path, tmp_path: Path) -> None:
-    """As `mv`, and Kubernetes with its links: size and time may be the same."""
+def test_replaced_file_has_changed(path: Path, tmp_path: Path) -> None:
+    """`mv` and Kubernetes replace the file; size and time may be the same."""
     files = kept(path)
     other = tmp_path / "other"
     other.write_text("2")
@@ -59,39 +59,39 @@ def test_a_file_that_takes_another_s_place_has_changed(path: Path, tmp_path: Pat
     link.symlink_to(path)
     linked = kept(link)
     other.replace(path)
-    assert (settled(files), files.value) == ([False, True], 2)
-    assert (settled(linked), linked.value) == ([False, True], 2)
+    assert (look_twice(files), files.value) == ([False, True], 2)
+    assert (look_twice(linked), linked.value) == ([False, True], 2)
 
 
-def test_what_cannot_be_read_changes_nothing_and_is_told_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_file_has_no_effect_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = kept(path)
     path.write_text("x")
-    assert settled(files) + settled(files) == [False] * 4
+    assert look_twice(files) + look_twice(files) == [False] * 4
     assert files.value == 1
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert "what was read before stays in force" in line
-    assert "is no number" in line
+    assert "the previous contents stay in use" in line
+    assert "is not a number" in line
     path.unlink()
-    assert (settled(files), files.value) == ([False, False], 1)
+    assert (look_twice(files), files.value) == ([False, False], 1)
     path.write_text("4")
-    assert (settled(files), files.value) == ([False, True], 4)
+    assert (look_twice(files), files.value) == ([False, True], 4)
 
 
-def test_who_needs_it_at_once_does_not_wait_for_the_rest(path: Path) -> None:
+def test_immediate_reload_does_not_wait_for_a_stable_file(path: Path) -> None:
     files = kept(path)
     path.write_text("2")
     assert files.look_again()
-    assert (files.value, settled(files)) == (2, [False, False])
+    assert (files.value, look_twice(files)) == (2, [False, False])
 
 
-def test_at_the_start_it_has_to_be_right(path: Path) -> None:
+def test_invalid_file_is_rejected_at_startup(path: Path) -> None:
     path.write_text("x")
     with pytest.raises(InvalidConfigError):
         kept(path)
 
 
 class Server:
-    """Answers with how often it was asked, or not at all."""
+    """A server that responds with the number of its requests, or not at all."""
 
     def __init__(self) -> None:
         self.asked, self.now_s, self.is_away = 0, 1_000.0, False
@@ -103,7 +103,7 @@ class Server:
         return self.asked
 
     def look_at(self, answer: KeptAnswer[int], now_s: float, again: bool = False) -> tuple[int, int]:
-        """(how often it was asked by then, the value)"""
+        """Check at a time, and return (number of requests, value)."""
         self.now_s = now_s
         _ = answer.look_again() if again else answer.look()
         return self.asked, answer.value
@@ -119,18 +119,18 @@ def answer(server: Server) -> KeptAnswer[int]:
     return KeptAnswer(server.answer, 0, 3_600.0, 10.0, lambda: server.now_s)
 
 
-def test_a_server_is_asked_at_first_and_then_at_intervals(server: Server, answer: KeptAnswer[int]) -> None:
+def test_server_is_queried_first_and_then_at_intervals(server: Server, answer: KeptAnswer[int]) -> None:
     assert answer.value == 0
     assert [server.look_at(answer, now_s) for now_s in (1_000, 1_001, 4_599, 4_600)] == [(1, 1), (1, 1), (1, 1), (2, 2)]
 
 
-def test_out_of_turn_it_is_asked_seldom(server: Server, answer: KeptAnswer[int]) -> None:
+def test_immediate_queries_are_limited(server: Server, answer: KeptAnswer[int]) -> None:
     assert server.look_at(answer, 1_000, again=True) == (1, 1)
     assert server.look_at(answer, 1_009.9, again=True) == (1, 1)
     assert server.look_at(answer, 1_010, again=True) == (2, 2)
 
 
-def test_a_server_that_is_away_is_asked_sooner_and_what_it_said_stays(
+def test_unavailable_server_is_queried_sooner_and_the_value_stays(
     server: Server, answer: KeptAnswer[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     server.look_at(answer, 1_000)

@@ -1,4 +1,4 @@
-"""Security as the configuration asks for it; TLS over memory, without a socket."""
+"""Security as configured, with TLS over memory instead of a socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sharegroup.security.tls import certificate_principal, listener_context
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends after the handshake. Raises SSLError."""
+    """Return both ends after the handshake. Raises SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server_end = server.wrap_bio(to_server, to_client, server_side=True)
     client_end = client.wrap_bio(to_client, to_server, server_hostname="localhost")
@@ -38,7 +38,7 @@ def client_context(pems: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=pems / "cert.pem")
 
 
-def test_tls(pems: Path) -> None:
+def test_listener_uses_its_certificate(pems: Path) -> None:
     server = listener_context(str(pems / "cert.pem"), str(pems / "key.pem"), "")
     assert server is not None
     server_end, client_end = shake_hands(server, client_context(pems))
@@ -47,12 +47,12 @@ def test_tls(pems: Path) -> None:
     assert certificate_principal(None) is None
 
 
-def test_a_client_s_certificate(pems: Path) -> None:
+def test_principal_is_read_from_the_client_certificate(pems: Path) -> None:
     cert, key = str(pems / "cert.pem"), str(pems / "key.pem")
     server = listener_context(cert, key, cert)
     assert server is not None
     client = client_context(pems)
-    client.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 a client is through before it hears that it is refused
+    client.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 the handshake of a client ends before it is rejected
     with pytest.raises(ssl.SSLError):
         shake_hands(server, client)
     client.load_cert_chain(cert, key)
@@ -73,7 +73,7 @@ def test_a_client_s_certificate(pems: Path) -> None:
         ("cert.pem", "key.pem", "key.pem"),
     ],
 )
-def test_wrong_files(pems: Path, cert: str, key: str, client_ca: str) -> None:
+def test_invalid_tls_files_are_rejected(pems: Path, cert: str, key: str, client_ca: str) -> None:
     paths = [str(pems / name) if name else "" for name in (cert, key, client_ca)]
     with pytest.raises(InvalidConfigError, match=r"gateway\.ssl"):
         listener_context(*paths)
@@ -88,9 +88,10 @@ def test_everything_is_off_by_default() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "kafka.example.org"])
-def test_a_door_is_not_left_open_by_mistake(host: str) -> None:
-    """Who comes has to say who he is, and there has to be a list of what he may do then."""
-    certificate = {"gateway.ssl.certificate.location": "cert.pem"}  # the server's own: it says nothing of who comes
+def test_open_address_requires_authentication_and_a_list(host: str) -> None:
+    certificate = {
+        "gateway.ssl.certificate.location": "cert.pem"
+    }  # the server's own, which does not authenticate clients
     users = {"gateway.sasl.users.location": "users.yaml"}
     authorities = {"gateway.ssl.client.ca.location": "ca.pem"}
     acls = {"gateway.acls.location": "acl.yaml"}
@@ -108,31 +109,33 @@ def test_a_door_is_not_left_open_by_mistake(host: str) -> None:
         check_listener(GatewayConfig.model_validate(values), "gateway.listener.host", host, takes_tokens)
 
     for keys in ([], [certificate], [acls], [certificate, acls]):
-        with pytest.raises(InvalidConfigError, match=f"gateway.listener.host: {host} is open to others, without auth"):
+        with pytest.raises(
+            InvalidConfigError, match=f"gateway.listener.host: other machines can reach {host}, without auth"
+        ):
             check(*keys)
     for keys in ([users], [certificate, users], [certificate, authorities]):
-        with pytest.raises(InvalidConfigError, match="is open to others, without an access control list"):
+        with pytest.raises(InvalidConfigError, match=f"can reach {host}, without an access control list"):
             check(*keys)
     check(users, acls)
     check(certificate, authorities, acls)
     check(tokens, acls, takes_tokens=True)
     with pytest.raises(InvalidConfigError, match="without auth"):
-        check(tokens, acls)  # the page does not take them
+        check(tokens, acls)  # the page does not accept them
     check({"gateway.allow.everyone": True})
 
 
-def test_the_door_is_looked_at_when_the_gateway_starts() -> None:
-    with pytest.raises(InvalidConfigError, match="open to others"):
+def test_open_address_is_rejected_at_startup() -> None:
+    with pytest.raises(InvalidConfigError, match="other machines can reach"):
         Security.of(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0"}))
     Security.of(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0", "gateway.allow.everyone": True}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost", "LOCALHOST"])
-def test_this_machine_s_own_clients_need_no_security(host: str) -> None:
+def test_loopback_address_needs_no_security(host: str) -> None:
     assert Security.of(GatewayConfig.model_validate({"gateway.listener.host": host})).tls is None
 
 
-def test_everything_on(pems: Path, tmp_path: Path) -> None:
+def test_everything_enabled(pems: Path, tmp_path: Path) -> None:
     (tmp_path / "users.yaml").write_text(hash_password("alice", "secret"), encoding="utf-8")
     (tmp_path / "acl.yaml").write_text("[]", encoding="utf-8")
     config = GatewayConfig.model_validate(
@@ -150,6 +153,6 @@ def test_everything_on(pems: Path, tmp_path: Path) -> None:
     for connection in (first, second):
         connection.handshake("SCRAM-SHA-512", 1, 0)
     hello = b"n,,n=alice,r=x"
-    assert first.authenticate(hello, 0) != second.authenticate(hello, 0)  # each has a nonce of its own
+    assert first.authenticate(hello, 0) != second.authenticate(hello, 0)  # each has its own nonce
     with pytest.raises(RequestError):
         security.fetch(Caller(1, 0, "127.0.0.1"), "g")

@@ -1,4 +1,4 @@
-"""Tokens: only what our issuer has signed for us, with a key of the set, by an algorithm that is allowed, counts."""
+"""Tokens: accepted only from our issuer, for us, signed by a key of the set with an allowed algorithm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer
 
 
 class Known:
-    """Keys as they are now."""
+    """The current keys."""
 
     def __init__(self, keys: TokenKeys) -> None:
         self.value = keys
@@ -44,7 +44,7 @@ def check_of(issuer: Issuer, **settings: Any) -> TokenCheck:
 def refusal(check: TokenCheck, token: str) -> str:
     with pytest.raises(LoginRefusedError) as refused:
         check(token)
-    assert str(refused.value) == "the token is not accepted"
+    assert str(refused.value) == "the token was rejected"
     assert token[:20] not in refused.value.reason or len(token) < 20
     return refused.value.reason
 
@@ -59,11 +59,11 @@ def check(issuer: Issuer) -> TokenCheck:
     return check_of(issuer)
 
 
-def test_a_good_token(issuer: Issuer, check: TokenCheck) -> None:
+def test_valid_token_is_accepted(issuer: Issuer, check: TokenCheck) -> None:
     before_s = int(time.time())
     user, valid_until_ms = check(issuer.token())
     assert user == "alice"
-    assert 630 <= valid_until_ms / 1_000 - before_s <= 690  # its end, and the skew
+    assert 630 <= valid_until_ms / 1_000 - before_s <= 690  # its expiry and the skew
     assert check(issuer.token("second")).user == "alice"
 
 
@@ -82,22 +82,22 @@ def test_one_of_the_audiences_is_enough(issuer: Issuer, check: TokenCheck, audie
         ({"aud": "somebody else"}, "InvalidAudienceError"),
         ({"aud": []}, "MissingRequiredClaimError"),
         ({"iss": ISSUER.rstrip("/")}, "InvalidIssuerError"),
-        ({"sub": ""}, "the token's claim sub is no name"),
-        ({"sub": "al\nice"}, "the token's claim sub is no name"),
+        ({"sub": ""}, "the token's claim sub is not a valid name"),
+        ({"sub": "al\nice"}, "the token's claim sub is not a valid name"),
         ({"sub": 7}, "InvalidSubjectError"),
         ({"exp": "soon"}, "DecodeError"),
         ({"exp": 1e300}, ""),
     ],
 )
-def test_claims(issuer: Issuer, check: TokenCheck, claims: dict[str, Any], reason: str) -> None:
+def test_claims_are_checked(issuer: Issuer, check: TokenCheck, claims: dict[str, Any], reason: str) -> None:
     token = issuer.token(**claims)
     if reason:
         assert reason in refusal(check, token)
     else:
-        assert check(token).valid_until_ms > 2**63  # what the session's field cannot hold is cut there
+        assert check(token).valid_until_ms > 2**63  # the session truncates what its field cannot hold
 
 
-def test_the_time_may_be_off_by_the_skew_and_no_more(issuer: Issuer) -> None:
+def test_clocks_may_differ_by_the_skew(issuer: Issuer) -> None:
     now_s = int(time.time())
     strict, lenient = check_of(issuer, skew_s=0), check_of(issuer, skew_s=300)
     over, early = issuer.token(exp=now_s - 100), issuer.token(nbf=now_s + 100)
@@ -107,16 +107,16 @@ def test_the_time_may_be_off_by_the_skew_and_no_more(issuer: Issuer) -> None:
     assert lenient(early).user == "alice"
 
 
-def test_the_name_may_be_another_claim(issuer: Issuer) -> None:
+def test_name_may_be_in_another_claim(issuer: Issuer) -> None:
     check = check_of(issuer, claim="preferred_username")
     assert check(issuer.token(preferred_username="bob")).user == "bob"
     assert "MissingRequiredClaimError" in refusal(check, issuer.token())
-    assert "is no name" in refusal(check, issuer.token(preferred_username=["bob"]))
+    assert "is not a valid name" in refusal(check, issuer.token(preferred_username=["bob"]))
 
 
-def test_a_key_of_somebody_else(check: TokenCheck) -> None:
+def test_token_of_an_unknown_key_is_rejected(check: TokenCheck) -> None:
     assert "InvalidSignatureError" in refusal(check, Issuer("first").token())
-    assert "a key that is not known" in refusal(check, Issuer("third").token("third"))
+    assert "an unknown key" in refusal(check, Issuer("third").token("third"))
 
 
 def unsigned(issuer: Issuer) -> str:
@@ -125,7 +125,7 @@ def unsigned(issuer: Issuer) -> str:
 
 
 def signed_by_the_public_key(issuer: Issuer) -> str:
-    """HS256 with the public key, as its PEM, for a secret: what everybody has."""
+    """Sign by HS256 with the PEM of the public key as the secret."""
     public = issuer.keys["first"].public_key()  # type: ignore[union-attr]
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     _, claims, _ = issuer.token().split(".")
@@ -135,14 +135,14 @@ def signed_by_the_public_key(issuer: Issuer) -> str:
 
 
 def with_its_own_key(issuer: Issuer) -> str:
-    """The header offers the key that proves it (`jwk`)."""
+    """Put the verifying key into the header (`jwk`)."""
     stranger = Issuer("first")
     claims = jwt.decode(issuer.token(), options={"verify_signature": False})
     return jwt.encode(claims, stranger.keys["first"], "ES256", {"kid": "first", "jwk": stranger.public("first")})  # type: ignore[arg-type]
 
 
 def of_another_key(issuer: Issuer) -> str:
-    """Signed by a good key, in the name of another one."""
+    """Sign with one valid key and name another one."""
     claims = jwt.decode(issuer.token(), options={"verify_signature": False})
     return jwt.encode(claims, issuer.keys["second"], "ES256", {"kid": "first"})  # type: ignore[arg-type]
 
@@ -156,26 +156,26 @@ def with_other_claims(issuer: Issuer) -> str:
 @pytest.mark.parametrize(
     "forge", [unsigned, signed_by_the_public_key, with_its_own_key, of_another_key, with_other_claims]
 )
-def test_forgeries(issuer: Issuer, check: TokenCheck, forge: Callable[[Issuer], str]) -> None:
+def test_forged_tokens_are_rejected(issuer: Issuer, check: TokenCheck, forge: Callable[[Issuer], str]) -> None:
     refusal(check, forge(issuer))
 
 
-def test_only_algorithms_that_are_allowed(issuer: Issuer) -> None:
+def test_only_allowed_algorithms_are_accepted(issuer: Issuer) -> None:
     assert "algorithm" in refusal(check_of(issuer, algorithms=["RS256", "PS256"]), issuer.token())
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS384"])
-def test_rsa_keys_prove_what_they_are_for(algorithm: str) -> None:
-    """Some issuers do not say for which algorithm a key is; where one does, it is for no other."""
+def test_rsa_key_is_used_only_for_its_algorithm(algorithm: str) -> None:
+    """A key without an algorithm is used for all of its type."""
     issuer = Issuer()
     issuer.add("rsa", Issuer.rsa_key())
     assert check_of(issuer)(issuer.token("rsa", algorithm)).user == "alice"
     bound = TokenCheck(Known(parse_keys(issuer.jwks(alg="RS512"), "test")), ISSUER, [AUDIENCE])
-    assert "a key that is not known" in refusal(bound, issuer.token("rsa", algorithm))
+    assert "an unknown key" in refusal(bound, issuer.token("rsa", algorithm))
 
 
-def test_a_key_of_another_kind_than_the_algorithm(issuer: Issuer) -> None:
-    """An ES256 token that says it is RS256, and one of another curve."""
+def test_key_type_must_match_the_algorithm(issuer: Issuer) -> None:
+    """Check an ES256 token that names RS256, and a token of another curve."""
     header, claims, signature = issuer.token().split(".")
     other = base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"first"}').rstrip(b"=").decode()
     refusal(check_of(issuer), f"{other}.{claims}.{signature}")
@@ -185,24 +185,24 @@ def test_a_key_of_another_kind_than_the_algorithm(issuer: Issuer) -> None:
     refusal(check_of(wide), f"{header}.{claims}.{signature}")
 
 
-def test_without_a_kid_only_one_key_can_be_meant(issuer: Issuer) -> None:
+def test_token_without_kid_uses_the_only_key(issuer: Issuer) -> None:
     def token(of: Issuer) -> str:
         claims = jwt.decode(of.token(), options={"verify_signature": False})
         return jwt.encode(claims, of.keys["first"], "ES256")  # type: ignore[arg-type]
 
     alone = Issuer("first")
     assert check_of(alone)(token(alone)).user == "alice"
-    assert "a key that is not known" in refusal(check_of(issuer), token(issuer))
+    assert "an unknown key" in refusal(check_of(issuer), token(issuer))
 
 
-def test_which_token_has_a_key_that_is_not_known(issuer: Issuer, check: TokenCheck) -> None:
+def test_tokens_with_unknown_keys_are_found(issuer: Issuer, check: TokenCheck) -> None:
     assert check.lacks_key(Issuer("third").token("third"))
     assert not check.lacks_key(issuer.token())
-    assert not check.lacks_key("no token")
+    assert not check.lacks_key("not a token")
 
 
 @given(st.text(alphabet=st.characters(codec="ascii"), max_size=60) | st.binary(max_size=60).map(lambda b: b.hex()))
-def test_nothing_else_gets_in(text: str) -> None:
+def test_other_text_is_rejected(text: str) -> None:
     issuer = Issuer()
     check = check_of(issuer)
     for token in (text, f"{text}.{text}.{text}", f"e30.{text}.", f"{issuer.token()}{text}x"):
@@ -215,10 +215,10 @@ def test_nothing_else_gets_in(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("[]", "no JSON Web Key Set"),
-        ('{"keys": {}}', "no JSON Web Key Set"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "not a JSON Web Key Set"),
+        ('{"keys": {}}', "not a JSON Web Key Set"),
         ('{"keys": []}', "no public key"),
         ('{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "a"}]}', "no public key"),
         ('{"keys": [{"kty": "EC", "kid": "a", "use": "enc"}]}', "no public key"),
@@ -226,13 +226,13 @@ def test_nothing_else_gets_in(text: str) -> None:
         ('{"keys": [{"kty": "EC", "kid": 7}]}', "no public key"),
     ],
 )
-def test_what_is_no_key_set(text: str, problem: str) -> None:
+def test_invalid_key_sets_are_rejected(text: str, problem: str) -> None:
     with pytest.raises(InvalidConfigError, match=problem) as error:
         parse_keys(text, "keys.json")
     assert "secret" not in str(error.value)
 
 
-def test_a_key_that_cannot_be_one_proves_nothing(issuer: Issuer) -> None:
+def test_invalid_key_verifies_no_token(issuer: Issuer) -> None:
     broken = json.dumps({"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "first"}]})
     check = TokenCheck(Known(parse_keys(broken, "test")), ISSUER, [AUDIENCE])
     refusal(check, issuer.token())
@@ -242,18 +242,18 @@ def test_a_key_that_cannot_be_one_proves_nothing(issuer: Issuer) -> None:
     ("url", "path"),
     [("file:///etc/keys%20of.json", "/etc/keys of.json"), ("https://login.example.com/keys", None)],
 )
-def test_where_keys_may_be(url: str, path: str | None) -> None:
+def test_valid_key_urls(url: str, path: str | None) -> None:
     assert keys_path(url) == path
 
 
 @pytest.mark.parametrize(
     "url", ["http://login.example.com/keys", "/etc/keys.json", "file://else/keys", "https://", "x"]
 )
-def test_where_they_may_not(url: str) -> None:
+def test_invalid_key_urls(url: str) -> None:
     with pytest.raises(InvalidConfigError, match=r"jwks\.endpoint\.url"):
         keys_path(url)
 
 
-def test_a_file_that_is_not_there(tmp_path: object) -> None:
+def test_missing_key_file_is_rejected(tmp_path: object) -> None:
     with pytest.raises(InvalidConfigError, match="cannot be read"):
         read_keys(f"{tmp_path}/none.json")

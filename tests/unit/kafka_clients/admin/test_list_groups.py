@@ -1,4 +1,4 @@
-"""Groups are listed by every broker that there is."""
+"""Groups are listed from every broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sharegroup.kafka_clients.admin.groups import list_groups
 
 
 class FixedBrokers:
-    """Broker 1 has a group; broker 2 cannot be asked, and from `problem` on it is there or not."""
+    """Broker 1 has a group. Broker 2 fails with `problem`, and is no longer in the cluster if `is_gone`."""
 
     def __init__(self, problem: Exception, is_gone: bool) -> None:
         self._problem, self._is_gone, self._ids = problem, is_gone, [1, 2]
@@ -34,13 +34,13 @@ class FixedBrokers:
         return SimpleNamespace(error_code=0, groups=[row])
 
 
-def test_one_that_went_meanwhile_has_none() -> None:
+def test_broker_that_left_meanwhile_is_ignored() -> None:
     brokers = FixedBrokers(UnknownBrokerIdError(2), is_gone=True)
     assert [row.group_id for row in list_groups(cast(Brokers, brokers), (), ())] == ["orders"]
 
 
 @pytest.mark.parametrize("problem", [UnknownBrokerIdError(2), KafkaConnectionError()])
-def test_one_that_is_there_and_says_nothing_is_an_error(problem: Exception) -> None:
-    """Its groups would be missing from the list, and nobody would know."""
+def test_broker_that_does_not_respond_is_an_error(problem: Exception) -> None:
+    """Otherwise its groups would be missing without notice."""
     with pytest.raises(type(problem)):
         list_groups(cast(Brokers, FixedBrokers(problem, is_gone=False)), (), ())

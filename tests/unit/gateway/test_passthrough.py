@@ -1,4 +1,4 @@
-"""What becomes of requests on their way to a broker: what passes, what is answered, and how both are one response."""
+"""Authorization of forwarded requests: which parts are forwarded, which are rejected, and how the responses merge."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fetched(name: str = "", topic_id: uuid.UUID = NO_TOPIC_ID) -> Any:
 
 
 def codes(topics: Any, name: str = "name", partitions: str = "partitions", code: str = "error_code") -> dict[Any, Any]:
-    """{topic: error codes of its partitions}"""
+    """Return {topic: error codes of its partitions}."""
     return {getattr(topic, name): [getattr(each, code) for each in getattr(topic, partitions)] for topic in topics}
 
 
@@ -68,7 +68,7 @@ def codes(topics: Any, name: str = "name", partitions: str = "partitions", code:
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_a_producer_needs_write_on_its_topic_and_no_more(version: int) -> None:
+def test_producer_needs_only_write_on_its_topic(version: int) -> None:
     assert judged(produce("orders"), version, "Write topic orders").is_as_it_came
     both = judged(produce("orders", "secret"), version, "Write topic orders", response=produced("orders"))
     assert [topic.name for topic in both.sent.topic_data] == ["orders"]
@@ -82,7 +82,7 @@ def test_a_producer_needs_write_on_its_topic_and_no_more(version: int) -> None:
     assert codes(alone.answer.responses, partitions="partition_responses") == {"secret": [TOPIC]}
 
 
-def test_a_transactional_producer_needs_write_on_its_id() -> None:
+def test_transactional_producer_needs_write_on_its_transactional_id() -> None:
     grants = ("Write topic orders", "Write transactional_id tx*")
     assert judged(produce("orders", transactional_id="tx-1"), 9, *grants).is_as_it_came
     refused = judged(produce("orders", transactional_id="other"), 9, *grants)
@@ -90,13 +90,13 @@ def test_a_transactional_producer_needs_write_on_its_id() -> None:
     assert codes(refused.answer.responses, partitions="partition_responses") == {"orders": [TRANSACTIONAL_ID]}
 
 
-def test_who_wants_no_answer_loses_the_connection() -> None:
+def test_rejected_produce_with_acks_0_closes_the_connection() -> None:
     assert judged(produce("orders", acks=0), 9, "Write topic orders").is_as_it_came
     with pytest.raises(RequestError):
         judged(produce("orders", "secret", acks=0), 9, "Write topic orders")
 
 
-def test_topics_by_their_ids() -> None:
+def test_topics_are_authorized_by_their_ids() -> None:
     asked = produce(ids=(ORDERS, SECRET, UNKNOWN))
     passed = judged(asked, 13, "Write topic orders", topics=IDS)
     assert [topic.topic_id for topic in passed.sent.topic_data] == [ORDERS]
@@ -113,7 +113,7 @@ def test_topics_by_their_ids() -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_the_jobs_own_topics_are_nobodys_with_a_list_or_without(version: int) -> None:
+def test_internal_topics_are_rejected_with_and_without_a_list(version: int) -> None:
     by_name = {"ids": (ORDERS, ROWS)} if version >= 13 else {}
     names = () if by_name else ("orders", HIDDEN)
     for has_list in (False, True):
@@ -132,7 +132,7 @@ def test_the_jobs_own_topics_are_nobodys_with_a_list_or_without(version: int) ->
         assert [getattr(topic, key) for topic in found.sent.topics] == [ORDERS if by_name else "orders"]
 
 
-def test_a_fetch_session_is_not_begun_where_rights_may_end() -> None:
+def test_fetch_session_is_not_created_with_an_access_control_list() -> None:
     assert judged(fetch("orders", session_epoch=0), 12, "Read topic orders").sent.session_epoch == -1
     without = judged(fetch("orders", session_epoch=0), 12, acl=False)
     assert without.is_as_it_came
@@ -141,20 +141,20 @@ def test_a_fetch_session_is_not_begun_where_rights_may_end() -> None:
     assert left_over.answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_goes_on_without_a_topic_of_the_jobs() -> None:
+def test_fetch_session_continues_without_an_internal_topic() -> None:
     found = judged(fetch(HIDDEN, session_epoch=5, session_id=9), 12, acl=False, response=fetched("orders"))
     assert found.sent.topics == []
     assert codes(found.answer.responses, "topic") == {"orders": [0], HIDDEN: [TOPIC]}
 
 
 @pytest.mark.parametrize("version", [4, 12, 14])
-def test_a_client_is_no_follower(version: int) -> None:
-    """A follower is told of records that are not committed, and moves the high watermark."""
+def test_client_cannot_fetch_as_a_follower(version: int) -> None:
+    """A follower receives uncommitted records and moves the high watermark."""
     asked = fetch(*(() if version > 12 else ("orders",)), ids=(ORDERS,) if version > 12 else (), replica_id=2)
     assert judged(asked, version, "Read topic orders", topics=IDS).sent.replica_id == -1
 
 
-def test_a_client_is_no_follower_by_a_tagged_field_either() -> None:
+def test_client_cannot_fetch_as_a_follower_by_a_tagged_field() -> None:
     asked = fetch(ids=(ORDERS,))
     state = consumer.FetchRequest.ReplicaState(replica_id=2, replica_epoch=1)
     asked.replica_state, asked.tags = state, {"replica_state"}
@@ -164,7 +164,7 @@ def test_a_client_is_no_follower_by_a_tagged_field_either() -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_offsets_are_for_who_may_describe(version: int) -> None:
+def test_list_offsets_needs_describe(version: int) -> None:
     topic = consumer.ListOffsetsRequest.ListOffsetsTopic
     partition = topic.ListOffsetsPartition(partition_index=3, timestamp=-1)
     topics = [topic(name=name, partitions=[partition]) for name in ("orders", "secret")]
@@ -196,7 +196,7 @@ def created(name: str) -> Any:
 
 @pytest.mark.parametrize("version", range(2, 8))
 @pytest.mark.parametrize("grant", ["Create cluster", "Create topic ord*"])
-def test_topics_are_made_by_who_may_on_the_cluster_or_on_the_topic(grant: str, version: int) -> None:
+def test_create_topics_needs_create_on_the_cluster_or_topic(grant: str, version: int) -> None:
     found = judged(create("orders", HIDDEN), version, grant, response=created("orders"))
     assert [topic.name for topic in found.sent.topics] == ["orders"]
     assert {topic.name: topic.error_code for topic in found.answer.topics} == {"orders": 0, HIDDEN: TOPIC}
@@ -209,7 +209,7 @@ def test_topics_are_made_by_who_may_on_the_cluster_or_on_the_topic(grant: str, v
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_topics_are_deleted_by_who_may(version: int) -> None:
+def test_delete_topics_needs_delete(version: int) -> None:
     state = admin.DeleteTopicsRequest.DeleteTopicState
     names = ["orders", "secret", HIDDEN]
     asked = admin.DeleteTopicsRequest(topic_names=names, topics=[state(name=name) for name in names], timeout_ms=1)
@@ -220,7 +220,7 @@ def test_topics_are_deleted_by_who_may(version: int) -> None:
     assert {each.name: each.error_code for each in found.answer.responses} == {"secret": TOPIC, HIDDEN: TOPIC}
 
 
-def test_who_may_not_describe_a_topic_does_not_learn_its_name_by_its_id() -> None:
+def test_topic_id_is_not_resolved_without_describe() -> None:
     state = admin.DeleteTopicsRequest.DeleteTopicState
     asked = admin.DeleteTopicsRequest(topics=[state(topic_id=each) for each in (ORDERS, SECRET, UNKNOWN)], timeout_ms=1)
     found = judged(asked, 6, "Read topic orders", topics=IDS)
@@ -232,8 +232,8 @@ def test_who_may_not_describe_a_topic_does_not_learn_its_name_by_its_id() -> Non
     ]
 
 
-def test_descriptions_of_all_topics_are_of_those_that_are_seen() -> None:
-    """The broker is asked for these by name, so that its cursor names no other."""
+def test_describing_all_topics_returns_the_visible_ones() -> None:
+    """They are requested by name, so that the broker's cursor refers to no other topic."""
     topic = admin.DescribeTopicPartitionsRequest.TopicRequest
     everything = admin.DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10, cursor=None)
     seen = judged(everything, 0, "Read topic *", "Deny Describe topic secret", topics=IDS)
@@ -254,7 +254,7 @@ def test_descriptions_of_all_topics_are_of_those_that_are_seen() -> None:
 
 
 def test_description_continues_behind_a_cursor_whose_topic_is_not_sent() -> None:
-    """As on a broker that is asked for all topics: the topic was deleted, or its right was taken from the caller."""
+    """The cursor's topic was deleted, or the caller lost its right; a broker continues, too, for all topics."""
     request = admin.DescribeTopicPartitionsRequest
     cursor = request._struct.fields["cursor"].data_class
     topics = dict(zip("abcd", (ORDERS, SECRET, UNKNOWN, uuid.uuid4()), strict=True))
@@ -294,7 +294,7 @@ def test_description_continues_behind_a_cursor_whose_topic_is_not_sent() -> None
     ],
     ids=["join", "heartbeat", "leave", "sync"],
 )
-def test_members_need_read_on_their_group(request_class: Any, response_class: Any) -> None:
+def test_group_members_need_read_on_their_group(request_class: Any, response_class: Any) -> None:
     low, high = request_class.valid_versions
     for version in range(low, high + 1):
         asked = request_class(version=version, group_id="g")
@@ -304,7 +304,7 @@ def test_members_need_read_on_their_group(request_class: Any, response_class: An
         assert refused.answer.error_code == GROUP
 
 
-def test_groups_are_described_one_by_one_with_the_callers_operations() -> None:
+def test_groups_are_described_with_the_operations_of_the_caller() -> None:
     found = admin.DescribeGroupsResponse.DescribedGroup
     asked = admin.DescribeGroupsRequest(groups=["g", "h"], include_authorized_operations=True)
     group = found(error_code=0, group_id="g", members=[], authorized_operations={3, 6, 8})
@@ -316,7 +316,7 @@ def test_groups_are_described_one_by_one_with_the_callers_operations() -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_offsets_are_committed_of_what_may_be_read(version: int) -> None:
+def test_offset_commit_needs_read_on_group_and_topic(version: int) -> None:
     topic = consumer.OffsetCommitRequest.OffsetCommitRequestTopic
     partition = topic.OffsetCommitRequestPartition(partition_index=3, committed_offset=1, committed_metadata="")
     topics = [topic(name=name, partitions=[partition]) for name in ("orders", "secret")]
@@ -331,7 +331,7 @@ def test_offsets_are_committed_of_what_may_be_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_offsets_of_one_group(version: int) -> None:
+def test_offset_fetch_of_one_group(version: int) -> None:
     topic = consumer.OffsetFetchRequest.OffsetFetchRequestTopic
     topics = [topic(name=name, partition_indexes=[3]) for name in ("orders", "secret")]
     asked = consumer.OffsetFetchRequest(version=version, group_id="g", topics=topics)
@@ -348,7 +348,7 @@ def test_offsets_of_one_group(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_offsets_of_many_groups(version: int) -> None:
+def test_offset_fetch_of_several_groups(version: int) -> None:
     group = consumer.OffsetFetchRequest.OffsetFetchRequestGroup
     topic = group.OffsetFetchRequestTopics
 
@@ -383,7 +383,7 @@ def test_offsets_of_many_groups(version: int) -> None:
     assert {each.error_code for each in nobody.answer.groups} == {GROUP}
 
 
-def test_a_member_of_a_consumer_group_describes_what_it_subscribes_to() -> None:
+def test_consumer_group_member_needs_describe_on_its_subscription() -> None:
     asked = messages.ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["orders", "secret"]
     )
@@ -394,7 +394,7 @@ def test_a_member_of_a_consumer_group_describes_what_it_subscribes_to() -> None:
     assert judged(hidden, 1, acl=False).answer.error_code == TOPIC
 
 
-def test_a_regular_expression_finds_what_is_seen() -> None:
+def test_regular_expression_assigns_only_visible_topics() -> None:
     answer = messages.ConsumerGroupHeartbeatResponse
     part = answer.Assignment.TopicPartitions
     asked = messages.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_regex=".*")
@@ -412,7 +412,7 @@ def test_a_regular_expression_finds_what_is_seen() -> None:
     assert nothing_new.answer.assignment is None
 
 
-def test_a_group_is_shown_to_who_may_see_all_of_its_topics() -> None:
+def test_group_is_described_only_if_all_its_topics_are_visible() -> None:
     answer = messages.ConsumerGroupDescribeResponse
     group = answer.DescribedGroup
     nothing = group.Member.Assignment(topic_partitions=[])
@@ -443,7 +443,7 @@ def streams(*, internal: str = "app-changelog") -> Any:
     )
 
 
-def test_streams_make_internal_topics_by_a_right_of_their_own() -> None:
+def test_streams_group_needs_create_on_new_internal_topics() -> None:
     grants = ("Read group app", "Read topic orders", "Read topic app*")
     refused = judged(streams(), 0, *grants)
     assert (refused.sent, refused.answer.error_code) == (None, TOPIC)
@@ -457,7 +457,7 @@ def test_streams_make_internal_topics_by_a_right_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_an_idempotent_producer_may_write_somewhere(version: int) -> None:
+def test_idempotent_producer_needs_write_on_any_topic(version: int) -> None:
     asked = producer.InitProducerIdRequest(version=version, transactional_id=None, transaction_timeout_ms=1)
     for grant in ("Write topic orders", "IdempotentWrite cluster", "Write topic ord*"):
         assert judged(asked, version, grant).is_as_it_came
@@ -488,14 +488,14 @@ def test_partitions_are_added_to_a_transaction_all_or_none(version: int) -> None
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_versions_that_brokers_send_to_each_other_do_not_pass(version: int) -> None:
+def test_versions_for_brokers_are_rejected(version: int) -> None:
     asked = producer.AddPartitionsToTxnRequest(version=version, transactions=[])
     for has_list in (False, True):
         with pytest.raises(UnknownVersionError):
             judged(asked, version, "All cluster", acl=has_list)
 
 
-def test_transactions_are_listed_and_described_by_their_ids() -> None:
+def test_transactions_are_authorized_by_their_ids() -> None:
     state = admin.ListTransactionsResponse.TransactionState
     states = [state(transactional_id=name, producer_id=1, transaction_state="Ongoing") for name in ("tx", "other")]
     asked = admin.ListTransactionsRequest(version=1, state_filters=[], producer_id_filters=[])
@@ -519,7 +519,7 @@ def test_transactions_are_listed_and_described_by_their_ids() -> None:
 # -- the cluster -----------------------------------------------------------------------------------------------------
 
 
-def test_each_entry_of_a_list_that_is_refused_as_a_whole_has_its_error() -> None:
+def test_every_entry_of_a_rejected_list_has_an_error() -> None:
     creation = admin.CreateAclsRequest.AclCreation
     asked = admin.CreateAclsRequest(version=3, creations=[creation(resource_name="t", principal="p", host="*")] * 2)
     refused = judged(asked, 3, "Describe cluster")
@@ -536,7 +536,7 @@ def test_each_entry_of_a_list_that_is_refused_as_a_whole_has_its_error() -> None
 
 
 def acl_requests(name: str) -> list[tuple[Any, str]]:
-    """CreateAcls, DeleteAcls and DescribeAcls that name a topic beside another one, and the field of the answer."""
+    """Return ACL requests that name this topic and another one, each with the field of its results."""
     creation, deletion = admin.CreateAclsRequest.AclCreation, admin.DeleteAclsRequest.DeleteAclsFilter
     fields = {"principal": "User:bob", "host": "*", "operation": 3, "permission_type": 3}
     filters = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
@@ -569,8 +569,8 @@ def acl_requests(name: str) -> list[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize("has_list", [False, True])
-def test_acls_cannot_name_the_jobs_topics(has_list: bool) -> None:
-    """Results have no names, so all entries are refused and none loses its place."""
+def test_acls_cannot_name_internal_topics(has_list: bool) -> None:
+    """All entries are rejected, because results have no names and must keep their positions."""
     for asked, results in acl_requests(HIDDEN):
         refused = judged(asked, 3, "All cluster", acl=has_list)
         assert refused.sent is None
@@ -581,7 +581,7 @@ def test_acls_cannot_name_the_jobs_topics(has_list: bool) -> None:
         assert judged(asked, 3, "All cluster", acl=has_list).sent == asked
 
 
-def test_acls_of_the_jobs_topics_are_left_out() -> None:
+def test_acls_of_internal_topics_are_not_returned() -> None:
     resource = admin.DescribeAclsResponse.DescribeAclsResource
     kinds = [(2, "orders"), (2, HIDDEN), (3, HIDDEN)]
     found = [resource(resource_type=kind, resource_name=name, pattern_type=3, acls=[]) for kind, name in kinds]
@@ -595,7 +595,7 @@ def test_acls_of_the_jobs_topics_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_elections_leave_the_jobs_topics_alone(version: int) -> None:
+def test_leader_elections_exclude_internal_topics(version: int) -> None:
     topic = admin.ElectLeadersRequest.TopicPartitions
     topics = [topic(topic=name, partitions=[3]) for name in ("orders", HIDDEN)]
     asked = admin.ElectLeadersRequest(topic_partitions=topics, timeout_ms=1)
@@ -614,7 +614,7 @@ def test_elections_leave_the_jobs_topics_alone(version: int) -> None:
     assert codes(refused.answer.replica_election_results, "topic", "partition_result")["orders"] == [CLUSTER]
 
 
-def test_what_the_brokers_tell_of_all_topics_leaves_out_the_jobs() -> None:
+def test_responses_about_all_topics_exclude_internal_topics() -> None:
     moving = admin.ListPartitionReassignmentsResponse.OngoingTopicReassignment
     response = admin.ListPartitionReassignmentsResponse(
         topics=[moving(name=name, partitions=[]) for name in ("orders", HIDDEN)]
@@ -628,7 +628,7 @@ def test_what_the_brokers_tell_of_all_topics_leaves_out_the_jobs() -> None:
     assert [each.name for each in shown.answer.results[0].topics] == ["orders"]
 
 
-def test_the_jobs_topics_are_moved_to_no_other_directory() -> None:
+def test_internal_topics_are_not_moved_to_another_log_dir() -> None:
     log_dir = admin.AlterReplicaLogDirsRequest.AlterReplicaLogDir
     topic = log_dir.AlterReplicaLogDirTopic
     topics = [topic(name=name, partitions=[3]) for name in ("orders", HIDDEN)]
@@ -638,7 +638,7 @@ def test_the_jobs_topics_are_moved_to_no_other_directory() -> None:
     assert codes(found.answer.results, "topic_name") == {HIDDEN: [TOPIC]}
 
 
-def test_without_a_list_all_else_passes_as_it_came() -> None:
+def test_without_a_list_other_requests_are_forwarded_unchanged() -> None:
     assert judged(produce("orders", "secret"), 9, acl=False).is_as_it_came
     assert judged(fetch("orders"), 12, acl=False).is_as_it_came
     assert not judged(produce("orders", HIDDEN), 9, acl=False).is_as_it_came

@@ -1,4 +1,4 @@
-"""Every rule, in every version that its messages have, with anything in the request."""
+"""Properties of every rule, in every version of its messages, with generated requests."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.unit.gateway.passing_cases import ALICE, Told, listing, through
 
 EVERYTHING = ("All topic *", "All group *", "All transactional_id *", "All cluster")
 IDS = [f"{rule.name}-{version}" for rule, version in PASSED_VERSIONS]
-#: What a request that carries names is refused for want of is said in one of these fields of its response.
+#: The fields of responses that have the error of a missing right.
 ERROR_FIELDS = {"error_code", "partition_error_code"}
 
 
 def rights(security: Told) -> Rights:
-    """All ids are those of topic `t`."""
+    """Return rights for which every topic id is the id of topic `t`."""
     return Rights(security, ALICE, Names(lambda topic_id: "t", lambda: ["t"]))
 
 
 def errors(message: Any) -> set[int]:
-    """Every error code in a message."""
+    """Return every error code in a message."""
     codes: set[int] = set()
     for name in message._struct.fields:
         value = getattr(message, name)
@@ -43,7 +43,7 @@ def errors(message: Any) -> set[int]:
 
 
 def has_null_ids(message: Any) -> bool:
-    """Whether a topic has neither a name nor an id: nobody knows that one, whoever asks."""
+    """Return whether a topic has neither a name nor an id, so that it is unknown to every caller."""
     fields = {field.name for field in message._struct.untagged_fields(message.version)}
     is_null = "topic_id" in fields and message.topic_id is None and not ("name" in fields and message.name)
     values = [getattr(message, name) for name in fields]
@@ -52,7 +52,7 @@ def has_null_ids(message: Any) -> bool:
 
 
 def has_gaps(message: Any) -> bool:
-    """Whether a list in it is empty or null: there may be nothing that could have an error."""
+    """Return whether a list is empty or null, so that there may be no entry to report an error for."""
     fields = message._struct.untagged_fields(message.version)
     lists = [getattr(message, field.name) or [] for field in fields if field.is_array() or field.is_struct_array()]
     nested = (item for value in lists for item in value if hasattr(item, "_struct"))
@@ -62,17 +62,21 @@ def has_gaps(message: Any) -> bool:
 @pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_who_may_do_everything_is_refused_nothing(rule: Rule, version: int, data: st.DataObject) -> None:
+def test_caller_with_all_rights_is_not_denied(rule: Rule, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(rule.request, version))
     assume(not has_null_ids(body))
     security = Told(listing(*EVERYTHING), hidden=())
-    if rule.name == "Fetch":  # of a consumer, without a session
+    if rule.name == "Fetch":  # as a consumer sends it, without a session
         body.session_epoch, body.replica_id = -1, -1
     passed = through(
         body, version, security, rights(security), rule.response(version=version) if rule.response else None
     )
     assert passed.sent is not None
-    if rule.name not in ("ListOffsets", "OffsetForLeaderEpoch", "DescribeTopicPartitions"):  # a replica id; all topics
+    if rule.name not in (
+        "ListOffsets",
+        "OffsetForLeaderEpoch",
+        "DescribeTopicPartitions",
+    ):  # these rules change the replica id, or the list of all topics
         assert passed.sent.to_dict(json=False) == body.to_dict(json=False)
     assert not security.denials
 
@@ -80,7 +84,7 @@ def test_who_may_do_everything_is_refused_nothing(rule: Rule, version: int, data
 @pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_who_may_do_nothing_is_told_so_and_reaches_no_broker(rule: Rule, version: int, data: st.DataObject) -> None:
+def test_request_without_any_right_is_rejected_and_not_forwarded(rule: Rule, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(rule.request, version))
     assume(not has_null_ids(body))
     security = Told(listing(), hidden=())
@@ -101,7 +105,7 @@ def test_who_may_do_nothing_is_told_so_and_reaches_no_broker(rule: Rule, version
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES.values() if rule.request is None and rule.response])
-def test_what_need_not_be_read_is_refused_unread(name: str) -> None:
+def test_undecoded_requests_are_rejected_without_decoding(name: str) -> None:
     (rule,) = (each for each in RULES.values() if each.name == name)
     assert rule.response is not None
     low, high = rule.response.valid_versions
@@ -114,7 +118,7 @@ def test_what_need_not_be_read_is_refused_unread(name: str) -> None:
 
 
 def unread(rule: Rule, version: int, security: Told) -> Any:
-    """The answer in place of the broker's."""
+    """Return the gateway's own response, None if the request is forwarded."""
     frame = memoryview(rule.api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff\0whatever")
     passage = judge(rule, read_header(frame), frame, rights(security))
     if passage.answer is None:
@@ -124,7 +128,7 @@ def unread(rule: Rule, version: int, security: Told) -> Any:
     return decode_response(rule.response, version, memoryview(bytes(passage.answer))[4:])
 
 
-def test_no_list_and_no_topics_of_the_job() -> None:
-    """The rules that have to be looked at for the job's topics alone are those that name topics."""
+def test_rules_that_need_topic_rights_name_topics() -> None:
+    """Such rules also apply without an access control list, to hide the job's internal topics."""
     on_topics = {rule.name for rule in RULES.values() if any(need.resource is Resource.TOPIC for need in rule.needs)}
     assert on_topics <= {rule.name for rule in RULES.values() if rule.names_topics}

@@ -1,4 +1,4 @@
-"""Clients who act at the brokers as themselves: what is passed on, what is asked there, and what then counts."""
+"""Clients with their own identity at the brokers: their logins, the queries for their rights, and the cached rights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sharegroup.gateway.acting.acting_logins import ActingLogins, check_settings
 from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
 from sharegroup.gateway.acting.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
 from sharegroup.gateway.acting.exchanges import PassedOnExchange, user_of_password, user_of_token
-from sharegroup.gateway.acting.named import _NAMED_IN, Named, named_in
+from sharegroup.gateway.acting.named import _RESOURCES_OF, Named, named_in
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request_decoding import decode_request
@@ -60,7 +60,7 @@ def server(log_in: Callable[[PassedOnLogin], int | None]) -> SaslServer:
     return SaslServer({"PLAIN": lambda: PassedOnExchange("PLAIN", user_of_password, log_in)})
 
 
-def test_the_message_goes_on_as_it_came() -> None:
+def test_login_message_is_forwarded_unchanged() -> None:
     seen: list[PassedOnLogin] = []
     login = server(lambda passed: seen.append(passed))
     assert login.handshake("PLAIN", 1, 0) is ErrorCode.NONE
@@ -70,26 +70,26 @@ def test_the_message_goes_on_as_it_came() -> None:
     assert "secret" not in repr(seen[0])
 
 
-def test_the_session_ends_when_the_brokers_say_so() -> None:
+def test_session_lifetime_is_that_of_the_brokers() -> None:
     login = server(lambda _: 9_000)
     login.handshake("PLAIN", 1, 0)
     assert login.authenticate(b"\0alice\0secret", 4_000).session_lifetime_ms == 5_000
 
 
-def test_what_the_brokers_refuse_is_refused() -> None:
+def test_login_that_the_brokers_reject_is_rejected() -> None:
     def refuse(_: PassedOnLogin) -> None:
-        raise LoginRefusedError("told", "reason")
+        raise LoginRefusedError("message", "reason")
 
     login = server(refuse)
     login.handshake("PLAIN", 1, 0)
     step = login.authenticate(b"\0alice\0a guess", 0)
-    assert (step.error_code, step.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "told")
+    assert (step.error_code, step.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "message")
     assert (login.claimed, login.refusal, login.has_failed) == ("alice", "reason", True)
 
 
-def test_brokers_that_are_away_refuse_nobody() -> None:
+def test_unavailable_brokers_do_not_reject_a_login() -> None:
     def away(_: PassedOnLogin) -> None:
-        raise UpstreamUnavailableError("away")
+        raise UpstreamUnavailableError("unavailable")
 
     login = server(away)
     login.handshake("PLAIN", 1, 0)
@@ -99,12 +99,12 @@ def test_brokers_that_are_away_refuse_nobody() -> None:
 
 
 @pytest.mark.parametrize("message", ["", "alice", "\0alice", "\0\0secret", "\0a\0b\0c", "bob\0alice\0secret"])
-def test_a_message_that_is_none_is_not_passed_on(message: str) -> None:
+def test_malformed_message_is_not_forwarded(message: str) -> None:
     with pytest.raises(LoginRefusedError):
         user_of_password(message)
 
 
-def test_a_token_says_whom_it_names() -> None:
+def test_user_is_read_from_the_claim_of_the_token() -> None:
     issuer = Issuer()
     assert user_of_token("sub", bearer(issuer.token()).decode()) == "alice"
     assert user_of_token("email", bearer(issuer.token(email="alice@example.com")).decode()) == "alice@example.com"
@@ -114,7 +114,7 @@ def test_a_token_says_whom_it_names() -> None:
 
 
 def acting_config(keys: Mapping[str, str] | None = None, kafka: Mapping[str, str] | None = None) -> Config:
-    """With a login to pass on, unless `kafka` says otherwise."""
+    """Return a configuration with a SASL login, unless `kafka` has other settings."""
     job = {"bootstrap.servers": "b:1", "kafka": dict(LOGIN_OF_GATEWAY if kafka is None else kafka)}
     gateway = {**(keys or {}), "gateway.upstream.identity": "client"}
     return parse_config({"job": job, "gateway": gateway}, "test")
@@ -125,18 +125,18 @@ def acting_config(keys: Mapping[str, str] | None = None, kafka: Mapping[str, str
     [
         ({}, None),
         ({"gateway.sasl.enabled.mechanisms": "PLAIN"}, None),
-        ({"gateway.sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "SCRAM-SHA-512 cannot be passed on"),
-        ({"gateway.sasl.users.location": "users.yaml"}, "gateway.sasl.users.location has no meaning"),
-        ({"gateway.acls.location": "acls.yaml"}, "gateway.acls.location has no meaning"),
+        ({"gateway.sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "remove SCRAM-SHA-512 from"),
+        ({"gateway.sasl.users.location": "users.yaml"}, "remove gateway.sasl.users.location"),
+        ({"gateway.acls.location": "acls.yaml"}, "remove gateway.acls.location"),
     ],
 )
-def test_settings(keys: dict[str, str], problem: str | None) -> None:
+def test_settings_that_contradict_client_identity_are_rejected(keys: dict[str, str], problem: str | None) -> None:
     if problem is None:
         check_settings(acting_config(keys))
     else:
         with pytest.raises(InvalidConfigError, match=problem):
             check_settings(acting_config(keys))
-    with pytest.raises(InvalidConfigError, match="there is no login to pass on"):
+    with pytest.raises(InvalidConfigError, match="forwarding logins requires SASL"):
         check_settings(acting_config(keys, kafka={}))
 
 
@@ -149,7 +149,7 @@ def decoded(message: Any, version: int, body: Any) -> Any:
 
 
 @pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_whatever_is_decoded_can_be_looked_at(message: Any, version: int) -> None:
+def test_resources_are_found_in_any_decoded_request(message: Any, version: int) -> None:
     @settings(max_examples=20)
     @given(bodies(message, version))
     def check(body: Any) -> None:
@@ -159,13 +159,13 @@ def test_whatever_is_decoded_can_be_looked_at(message: Any, version: int) -> Non
     check()
 
 
-def test_every_request_that_is_answered_here_is_looked_at() -> None:
+def test_every_handled_request_has_its_resources() -> None:
     without_rights = {metadata.ApiVersionsRequest, sasl.SaslHandshakeRequest, sasl.SaslAuthenticateRequest}
     decoded_by_hand = {messages.ShareFetchRequest, messages.ShareAcknowledgeRequest}
-    assert set(OWN_REQUESTS) - without_rights - decoded_by_hand | {ShareFetch, ShareAcknowledge} == set(_NAMED_IN)
+    assert set(OWN_REQUESTS) - without_rights - decoded_by_hand | {ShareFetch, ShareAcknowledge} == set(_RESOURCES_OF)
 
 
-def test_metadata_of_all_topics_and_of_some() -> None:
+def test_resources_of_metadata_for_all_and_for_some_topics() -> None:
     topic = metadata.MetadataRequest.MetadataRequestTopic
     every = metadata.MetadataRequest(topics=None, allow_auto_topic_creation=True)
     assert named_in(every, 12) == Named(frozenset({CLUSTER}), has_all_topics=True)
@@ -182,7 +182,7 @@ def test_metadata_of_all_topics_and_of_some() -> None:
 # -- what counts -------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_not_asked_for_is_not_allowed() -> None:
+def test_resource_that_was_not_queried_is_not_allowed() -> None:
     rights = BrokerRights({ORDERS: READ}, frozenset({"shown"}))
     assert rights.allows(Operation.READ, "topic", "orders")
     assert not rights.allows(Operation.WRITE, "topic", "orders")
@@ -191,7 +191,7 @@ def test_what_was_not_asked_for_is_not_allowed() -> None:
     assert not rights.allows(Operation.READ, "group", "shown")
 
 
-def test_configs_of_groups_are_the_clusters_where_brokers_know_none() -> None:
+def test_group_configs_use_cluster_rights_on_older_brokers() -> None:
     operations = {CLUSTER: {int(Operation.ALTER_CONFIGS)}}
     assert not BrokerRights(operations).allows(Operation.ALTER_CONFIGS, "group", "billing")
     older = BrokerRights(operations, has_group_configs=False)
@@ -200,7 +200,7 @@ def test_configs_of_groups_are_the_clusters_where_brokers_know_none() -> None:
     assert not older.allows(Operation.READ, "group", "billing")
 
 
-def test_they_hold_in_place_of_a_list_and_hide_the_jobs_topics() -> None:
+def test_broker_rights_replace_the_list_and_hide_internal_topics() -> None:
     security = Authorization(None, ["__requests"])
     caller = Caller(1, 1, "h", "User:alice", rights=BrokerRights({ORDERS: READ, (Resource.TOPIC, "__requests"): READ}))
     assert security.may_read(caller, "orders")
@@ -214,7 +214,7 @@ def test_they_hold_in_place_of_a_list_and_hide_the_jobs_topics() -> None:
 
 
 class Answers(ScriptedUpstream):
-    """Brokers with `topics` and `groups`: {name: operations, or the code of an error}."""
+    """Brokers with `topics` and `groups`: {name: operations or error code}."""
 
     def __init__(self, topics: dict[str, Any], groups: dict[str, Any], **more: Any) -> None:
         self.topic_rights, self.group_rights = topics, groups
@@ -231,7 +231,7 @@ class Answers(ScriptedUpstream):
         super().__init__(answers, {FIND_COORDINATOR: 6, DESCRIBE_GROUPS: 6}, **more)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def count(self, name: str) -> int:
         return sum(request.name == name for request in self.asked)
@@ -278,7 +278,7 @@ def named(*keys: Key, **more: Any) -> Named:
     return Named(frozenset(keys), **more)
 
 
-def test_each_kind_is_asked_for_as_the_brokers_tell_it() -> None:
+def test_each_resource_type_has_its_own_query() -> None:
     async def test() -> None:
         brokers = Answers(
             {"orders": READ, "denied": TOPIC_DENIED}, {"billing": READ, "hidden": READ, "no": GROUP_DENIED}
@@ -305,8 +305,8 @@ def test_each_kind_is_asked_for_as_the_brokers_tell_it() -> None:
     run(test)
 
 
-def test_an_answer_counts_for_seconds_and_then_all_names_are_asked_for_again() -> None:
-    """A share session names its topics once; what became of their rights must come to be known all the same."""
+def test_all_names_are_queried_again_after_some_seconds() -> None:
+    """A share session names its topics only once, but changes of their rights must be noticed."""
 
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
@@ -323,7 +323,7 @@ def test_an_answer_counts_for_seconds_and_then_all_names_are_asked_for_again() -
     run(test)
 
 
-def test_names_of_an_earlier_login_are_asked_for_with_what_a_request_names() -> None:
+def test_names_of_an_earlier_login_are_queried_with_the_next_request() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
         before, after = rights_of(brokers), rights_of(brokers)
@@ -335,8 +335,8 @@ def test_names_of_an_earlier_login_are_asked_for_with_what_a_request_names() -> 
     run(test)
 
 
-def test_they_are_where_another_connection_came_first() -> None:
-    """It has asked for the group alone, a moment ago; a session that goes on names no more than that either."""
+def test_names_of_an_earlier_login_are_queried_despite_fresh_rights() -> None:
+    """Another connection just queried only the group, which is all that the continued session names."""
 
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
@@ -350,8 +350,8 @@ def test_they_are_where_another_connection_came_first() -> None:
     run(test)
 
 
-def test_without_an_answer_they_are_not_refused_but_asked_for_again() -> None:
-    """A group that was known a moment ago is no reason to go on without the topics of its session."""
+def test_names_of_an_earlier_login_are_queried_again_after_a_failure() -> None:
+    """Fresh rights on the group do not replace the rights on the topics of its session."""
 
     async def test() -> None:
         brokers = Answers({"orders": LEADER_NOT_AVAILABLE}, {"billing": READ})
@@ -369,8 +369,8 @@ def test_without_an_answer_they_are_not_refused_but_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("another_was_first", [False, True])
-def test_a_session_goes_on_under_the_next_login(monkeypatch: pytest.MonkeyPatch, another_was_first: bool) -> None:
-    """As of a member whose tokens are renewed; it may have opened another connection just before."""
+def test_share_session_continues_under_the_next_login(monkeypatch: pytest.MonkeyPatch, another_was_first: bool) -> None:
+    """A member renews its token. It may have opened another connection just before."""
 
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
@@ -387,14 +387,14 @@ def test_a_session_goes_on_under_the_next_login(monkeypatch: pytest.MonkeyPatch,
     run(test)
 
 
-def test_a_topic_that_is_not_there_is_asked_for_each_time() -> None:
+def test_missing_topic_is_queried_each_time() -> None:
     async def test() -> None:
         brokers = Answers({}, {})
         rights = rights_of(brokers)
         early = await rights.of(1, named(ORDERS))
         assert early.allows(
             Operation.DESCRIBE, "topic", "orders"
-        )  # else the brokers would not say that it is not there
+        )  # otherwise the brokers would not report it as missing
         assert not early.allows(Operation.READ, "topic", "orders")
         brokers.topic_rights["orders"] = READ
         assert (await rights.of(1, named(ORDERS))).allows(Operation.READ, "topic", "orders")
@@ -402,7 +402,7 @@ def test_a_topic_that_is_not_there_is_asked_for_each_time() -> None:
     run(test)
 
 
-def test_of_all_topics_those_count_that_were_in_the_answer() -> None:
+def test_query_for_all_topics_replaces_earlier_rights() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ, "others": DESCRIBE}, {})
         rights = rights_of(brokers)
@@ -419,7 +419,7 @@ def test_of_all_topics_those_count_that_were_in_the_answer() -> None:
     run(test)
 
 
-def test_a_list_of_groups_needs_the_rights_to_each() -> None:
+def test_listing_groups_queries_the_rights_on_each() -> None:
     async def test() -> None:
         brokers = Answers({}, {"billing": READ, "hidden": GROUP_DENIED})
         brokers.listed = ["classic"]
@@ -431,7 +431,7 @@ def test_a_list_of_groups_needs_the_rights_to_each() -> None:
     run(test)
 
 
-def test_a_question_without_an_answer_is_asked_again_and_what_was_known_counts_meanwhile() -> None:
+def test_failed_query_is_retried_and_earlier_rights_stay_in_use() -> None:
     async def test() -> None:
         brokers = Answers({}, {"billing": LOADING})
         rights = rights_of(brokers)
@@ -455,14 +455,14 @@ def test_a_question_without_an_answer_is_asked_again_and_what_was_known_counts_m
 
 
 async def _given_up(brokers: Answers, request: str = "DescribeGroupsRequest") -> None:
-    """The question that is asked now has been asked for long enough."""
+    """Advance the clock until the current query gives up."""
     before = brokers.count(request)
     while brokers.count(request) == before:
         await asyncio.sleep(0.01)
     advance(FRESH_S + 1)
 
 
-def test_a_name_that_the_brokers_cannot_take_is_nobody_elses_trouble() -> None:
+def test_invalid_name_does_not_affect_other_names() -> None:
     async def test() -> None:
         brokers = Answers({}, {"odd": INVALID_GROUP_ID, "billing": READ})
         found = await rights_of(brokers).of(1, named(BILLING, (Resource.GROUP, "odd")))
@@ -472,7 +472,7 @@ def test_a_name_that_the_brokers_cannot_take_is_nobody_elses_trouble() -> None:
     run(test)
 
 
-def test_a_list_of_many_groups_does_not_push_out_what_a_session_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_many_groups_does_not_evict_names_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_rights, "MAX_NAMES", 5)
 
     async def test() -> None:
@@ -485,12 +485,12 @@ def test_a_list_of_many_groups_does_not_push_out_what_a_session_reads(monkeypatc
             advance(FRESH_S)
             now = await rights.of(1, named(BILLING))
         assert now.allows(Operation.READ, "topic", "orders")
-        assert (Resource.GROUP, "group-1") not in now.operations  # nobody asked again
+        assert (Resource.GROUP, "group-1") not in now.operations  # it was not queried again
 
     run(test)
 
 
-def test_a_topic_is_made_in_the_clients_name() -> None:
+def test_topic_is_created_with_the_login_of_the_client() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ}, {})
         await rights_of(brokers).of(1, named(ORDERS, creates=frozenset({"orders"})))
@@ -501,7 +501,7 @@ def test_a_topic_is_made_in_the_clients_name() -> None:
 
 
 @given(st.lists(st.text(min_size=1, max_size=5), max_size=8, unique=True))
-def test_whatever_names_there_are_each_has_its_own(names: list[str]) -> None:
+def test_every_name_gets_its_own_rights(names: list[str]) -> None:
     async def test() -> None:
         brokers = Answers({name: READ if place % 2 else TOPIC_DENIED for place, name in enumerate(names)}, {})
         found = await rights_of(brokers).of(1, named(*((Resource.TOPIC, name) for name in names)))
@@ -511,7 +511,7 @@ def test_whatever_names_there_are_each_has_its_own(names: list[str]) -> None:
     run(test)
 
 
-def test_admin_requests_name_their_groups() -> None:
+def test_resources_of_admin_requests_are_their_groups() -> None:
     assert named_in(admin.DeleteGroupsRequest(groups_names=["billing"]), 2).keys == {BILLING}
     lists = named_in(admin.ListGroupsRequest(), 5)
     assert lists.has_all_groups

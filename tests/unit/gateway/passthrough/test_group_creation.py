@@ -1,6 +1,6 @@
-"""Requests that would create a group at the brokers under the name of a share group, and how they are answered.
+"""Rejection of requests that would create another kind of group under the name of a share group.
 
-The expected errors are those of Kafka 4.3.1's own brokers for the same requests.
+The expected errors are those of Kafka 4.3.1's brokers for the same requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERYBODY = Authorization(None, (HIDDEN,))
 
 
 class Cluster(KnownCluster):
-    """Its brokers offer every API that has a rule."""
+    """A cluster whose brokers offer every API that has a rule."""
 
     async def features(self, node_id: int) -> Features:
         offered: Any = SimpleNamespace()
@@ -44,7 +44,7 @@ class Cluster(KnownCluster):
 
 
 class ShareGroups:
-    """The group `share` is one; the brokers have no group of its name."""
+    """A cluster with one share group, `share`. The brokers have no group of this name."""
 
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
         assert node_id == ALICE.node_id
@@ -52,7 +52,7 @@ class ShareGroups:
 
 
 def admit(request: Any, version: int, security: Authorization = EVERYBODY) -> tuple[Passage, Any]:
-    """What passes of a request, and the answer that the gateway gives itself, if it does."""
+    """Return what is forwarded of a request, and the gateway's own response if there is one."""
     frame = memoryview(bytes(encode_request(request, version, 7, "client"))[4:])
     groups: Any = ShareGroups()
 
@@ -163,12 +163,12 @@ def test_a_transaction_commits_no_offsets_for_a_share_group(version: int) -> Non
         (commit_in_transaction("share", "orders", generation=0), range(3, 6)),
     ],
 )
-def test_requests_of_members_that_have_joined_pass(request_of_member: Any, versions: Iterable[int]) -> None:
+def test_requests_of_joined_members_are_forwarded(request_of_member: Any, versions: Iterable[int]) -> None:
     for version in versions:
         assert admit(request_of_member, version)[1] is None
 
 
-def test_access_control_comes_before_the_kind_of_the_group() -> None:
+def test_access_control_is_applied_before_the_group_type() -> None:
     rights = Authorization(listing("Read group *", "Read topic orders"))
     _, found = admit(commit("share", "orders", "secret"), 8, rights)
     assert codes(found) == {"orders": [NOT_FOUND], "secret": [TOPIC]}
@@ -176,7 +176,7 @@ def test_access_control_comes_before_the_kind_of_the_group() -> None:
     assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_a_request_without_a_whole_group_id_is_malformed() -> None:
+def test_request_with_truncated_group_id_is_malformed() -> None:
     frame = memoryview(bytes(encode_request(join("share"), 5, 7, "client"))[4:])
     header = read_header(frame)
     groups: Any = ShareGroups()
