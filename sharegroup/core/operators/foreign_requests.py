@@ -1,4 +1,4 @@
-"""Requests for a group that another cell has: whoever sent them has another map of groups to cells than this job."""
+"""Requests for a group of another cell. Their sender maps groups to cells differently from this job."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ Refusal = Callable[[Mapping[str, Any], int, str], Response]
 
 
 class ForeignRequests(RefusedRequests):
-    """The operator of such a key: refuses with NOT_COORDINATOR, keeps nothing. `cells` are this one and the group's."""
+    """The operator of such a key. It rejects every request with NOT_COORDINATOR and keeps no state.
+
+    `cells` are the cell of this job and the cell of the group.
+    """
 
     def __init__(self, key: str, group_id: str, cells: tuple[str, str], refusal: Refusal) -> None:
         super().__init__(key)
         self._refusal = refusal
         own, other = cells
         self._message = (
-            f"group {group_id} is of cell {other}, and this is the job of cell {own}: is there one map of both?"
+            f"group {group_id} belongs to cell {other}, but this job serves cell {own}; "
+            "check that the sender and the job use the same map of groups to cells"
         )
 
     def _refuse(self, request: RequestRow, output: Output) -> None:

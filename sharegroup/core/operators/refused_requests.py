@@ -1,4 +1,4 @@
-"""Rows of a request topic that nobody here can serve: each is read, rejected, and answered where that can be."""
+"""Request rows that this job cannot serve. Each is read, rejected, and answered if that is possible."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sharegroup.protocol.rows.probe import PROBE
 
 
 class RefusedRequests(ABC):
-    """The operator of a key that has only such rows; it keeps nothing."""
+    """The operator of a key that has only such rows. It keeps no state."""
 
     def __init__(self, key: str) -> None:
         self._key = key
 
     @abstractmethod
     def _refuse(self, request: rows.RequestRow, output: Output) -> None:
-        """Reject a request, and answer it where the requester is known."""
+        """Reject a request, and respond if the requester is known."""
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
-        """Take in the rows of a micro-batch and return its effects."""
+        """Process the rows of a micro-batch and return the effects."""
         output = Output(self._key, now_ms)
         for line in rows.in_order(lines):
             if line.request is not None:
@@ -31,5 +31,5 @@ class RefusedRequests(ABC):
         return output
 
     def dump(self) -> str | None:
-        """There is nothing to keep."""
+        """Return None, because there is no state."""
         return None

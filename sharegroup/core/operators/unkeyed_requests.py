@@ -1,4 +1,4 @@
-"""Rows of `__share_partition_requests` that name no share-partition at all: they have a key of their own."""
+"""Rows of `__share_partition_requests` that name no share-partition. They share one key."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sharegroup.protocol.rows.share_partition_requests import AnswerableError, d
 
 
 class UnkeyedRequests(RefusedRequests):
-    """The operator of that key: answers where the requester is known, rejects in any case, keeps nothing."""
+    """The operator of that key. It rejects every row and responds if the requester is known."""
 
     def _refuse(self, request: RequestRow, output: Output) -> None:
         try:
             decode_share_partition_request(request.value)
-            output.reject(request, "names no share-partition")
+            output.reject(request, "the request names no share-partition")
         except AnswerableError as error:
             output.reject(request, str(error))
             output.respond(share_partition_refusal(error.row, error.code, error.message))

@@ -105,7 +105,7 @@ def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record:
             break
         expected = granted_last + 1
     if expected <= last:
-        raise not_held(f"{expected}..{last} is not among the acquired ranges that the request names")
+        raise not_held(f"{expected}..{last} is not among the acquired ranges of the request")
 
 
 def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:

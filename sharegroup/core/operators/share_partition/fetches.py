@@ -1,4 +1,4 @@
-"""The fetches that stand at a share-partition get what is available, after all rows of a batch were seen."""
+"""Serving of waiting fetches, after all rows of a batch have been processed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sharegroup.types import AcquiredRange
 
 
 def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
-    """Give what is available to the waiting demands, first come first served, in even shares of what is new.
+    """Acquire records for the demands of a share-partition, in order, and return the responses.
 
-    Those that get nothing and whose time is not over stay.
+    Several demands share new records evenly. A demand that gets nothing and whose time is not over stays.
     """
     led = state.led(partition)
     if led is None:
@@ -41,7 +41,7 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
 
 
 def _wanted(state: ShardState, partition: int, led: LedPartition, waiting: Sequence[Demand]) -> Iterator[WantedNotice]:
-    """A gateway whose members hold records cannot know of those of another one who wait."""
+    """Yield a notice to each gateway whose members hold records, because it cannot know that others wait."""
     if waiting:
         requesters = {demand.reply_to for demand in waiting}
         for requester in state.requesters.to_tell(partition, requesters, led.window.holds, state.now_ms):

@@ -9,7 +9,10 @@ from sharegroup.protocol.rows.response_rows import share_group_refusal, share_pa
 from .shard_driver import GROUP, KEY, T0, ShardDriver, fetch, tick
 from .test_share_group_operator import GroupDriver, heartbeat
 
-MESSAGE = f"group {GROUP} is of cell b, and this is the job of cell a: is there one map of both?"
+MESSAGE = (
+    f"group {GROUP} belongs to cell b, but this job serves cell a; "
+    "check that the sender and the job use the same map of groups to cells"
+)
 
 
 def test_it_refuses_what_can_be_answered_and_keeps_nothing() -> None:

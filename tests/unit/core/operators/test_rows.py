@@ -72,7 +72,7 @@ def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() ->
         rejected=[
             [0, 0, output.rejected[0][2]],  # type: ignore[list-item]  # JSON has no tuples
             [0, 1, f"INVALID_REQUEST: {problem}"],  # type: ignore[list-item]
-            [0, 2, "names no share-partition"],  # type: ignore[list-item]
+            [0, 2, "the request names no share-partition"],  # type: ignore[list-item]
         ],
         positions={0: 3},
     )

@@ -157,7 +157,7 @@ def test_a_renewal_tells_what_it_has_renewed() -> None:
 def test_a_renewal_that_the_group_does_not_allow_is_refused_as_in_kafka_and_marked() -> None:
     shard = acquired_ten()
     output = shard.batch(config(renew_acknowledge_enable=False), shard.line(acknowledge("a1", (0, 9, 4)), 10), at=10)
-    message = "renewing acquisition locks is switched off for this group"
+    message = "RENEW is not allowed: share.renew.acknowledge.enable is false for this group"
     refused = answered("acknowledge", "a1", error=(ErrorCode.INVALID_RECORD_STATE, message))
     assert output.responses == [refused | {"renewals_off": True}]
 

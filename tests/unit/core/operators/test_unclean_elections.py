@@ -40,7 +40,7 @@ def test_what_was_finished_is_said_to_be_skipped(shard: ShardDriver, moved: str)
         (6, 6, "ACKNOWLEDGED", "ACKNOWLEDGED", Cause.UNCLEAN_ELECTION),
     ]
     (note,) = output.notes
-    assert note.startswith("orders-0 in group g: an unclean leader election cut the log at 3; offsets 3..9 had been")
+    assert "orders-0 of group g: an unclean leader election truncated the log at 3; the delivered offsets 3..9" in note
     again = shard.batch(moved, at=3)
     assert not again.notes, "once"
 
