@@ -103,7 +103,7 @@ def test_what_a_rebalance_is_refused_for() -> None:
     beat(empty, ALIVE, -1)
     before = empty.group.dump()
     refused = rebalance(empty)
-    told = f"Group {GROUP} is Empty: it has no members to be rebalanced."
+    told = f"Group {GROUP} is Empty: it has no members to rebalance."
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, told)
     assert empty.group.dump() == before
     empty.administer(DeleteGroupRequest("d", GROUP))
@@ -129,7 +129,7 @@ def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
             f"A member with the group instance id nobody is not in group {GROUP}.",
         ),
         MemberError(
-            "other", "b", ErrorCode.FENCED_INSTANCE_ID, "Group instance id b is that of another member than other."
+            "other", "b", ErrorCode.FENCED_INSTANCE_ID, "Group instance id b belongs to another member than other."
         ),
         MemberError("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID, f"Member nobody is not in group {GROUP}."),
     )  # fmt: skip

@@ -81,7 +81,7 @@ def test_a_known_name_gets_its_id_epoch_and_assignment_back_and_releases_nothing
 def test_the_latest_process_to_join_is_the_member_and_the_one_before_is_fenced() -> None:
     driver, member_id = stable()
     join(driver, "p2")
-    told = f"This process is member {member_id} no more: another process has joined as it."
+    told = f"This process is no longer member {member_id}: another process has joined as it."
     for epoch in (driver.group.metadata.members[member_id].member_epoch, -1, -2):
         row = request(member_id, epoch, instance="worker-1", incarnation="p1")
         assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
@@ -147,7 +147,7 @@ def test_a_process_that_asks_to_join_twice_fences_nobody() -> None:
 @pytest.mark.parametrize("epoch", [0, 2, -1, -2])
 def test_a_known_name_with_another_id_is_fenced(epoch: int) -> None:
     driver, _ = stable()
-    told = "MEMBER_ID_MISMATCH: static member worker-1 has another member id than other."
+    told = "MEMBER_ID_MISMATCH: other is not the member id of group instance id worker-1."
     row = request("other", epoch, ["orders"], instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
 
@@ -168,7 +168,7 @@ def test_a_process_may_leave_its_id_to_the_coordinator_in_each_heartbeat() -> No
 def test_a_new_name_may_bring_its_id_but_not_another_members() -> None:
     driver = Driver()
     driver.join("dynamic")
-    told = "DUPLICATE_STATIC_MEMBER: worker-1 is new, and dynamic is another member's id."
+    told = "DUPLICATE_STATIC_MEMBER: worker-1 is new, but member id dynamic is already in use."
     row = request("dynamic", 0, ["orders"], ORDERS, instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert join(driver, "p1", member_id="mine").member_id == "mine"
@@ -221,7 +221,7 @@ def test_left_for_a_restart_it_stays_a_member_for_one_more_session() -> None:
     assert driver.group.metadata.members[member_id].incarnation_id == ""
     assert driver.group.next_deadline_ms == driver.now_ms + STATIC_SESSION_MS
 
-    gone = f"This process is member {member_id} no more: it has left for a restart."
+    gone = f"This process is no longer member {member_id}: it has left for a restart."
     row = request(member_id, epoch, instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, gone)
     back = join(driver, "p2")
@@ -252,7 +252,7 @@ def test_of_two_processes_with_one_dynamic_id_the_latest_to_join_is_served() -> 
     driver.send(request("d", 0, ["orders"], ORDERS, incarnation="p1"))
     driver.send(request("d", 0, ["orders"], ORDERS, incarnation="p2"))
     epoch = driver.group.metadata.members["d"].member_epoch
-    told = "This process is member d no more: another process has joined as it."
+    told = "This process is no longer member d: another process has joined as it."
     assert refused(driver, request("d", epoch, incarnation="p1")) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert refused(driver, request("d", -1, incarnation="p1")) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert driver.send(request("d", epoch, incarnation="p2")).error_code == ErrorCode.NONE

@@ -144,8 +144,8 @@ def test_a_log_that_ends_below_what_was_acquired_is_that_of_a_new_topic(reset: s
         },
         responses=[answered("fetch", "f2", "m2")],
         notes=[
-            "share-partition orders-0 of group g: the log ends at 8, below the acquired offset 10; it is treated as the "
-            f"log of a new topic under the same name and read from {start_offset}"
+            "share-partition orders-0 of group g: the log ends at 8, below the acquired offset 10; it is treated as "
+            f"the log of a new topic under the same name and read from {start_offset}"
         ],
         deadline_ms=T0 + 10 + REWRITE_MS,
     )
