@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.core.operators.foreign_requests import ForeignRequests
+from sharegroup.core.operators.refused_requests import ForeignRequests
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
 

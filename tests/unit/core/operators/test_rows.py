@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
-from sharegroup.core.operators.unkeyed_requests import UnkeyedRequests
+from sharegroup.core.operators.refused_requests import UnkeyedRequests
 from sharegroup.protocol.rows.probe import PROBE
 
 from .shard_driver import ShardDriver, answered, fetch
