@@ -68,7 +68,7 @@ def test_fifty_joins_are_one_run() -> None:
     assert all(assignment and assignment["orders"][1] for assignment in told)
 
 
-def test_who_joins_meanwhile_has_nothing_until_the_assignor_has_run_and_is_told_when_that_is() -> None:
+def test_member_that_joins_in_the_interval_waits_for_the_next_run() -> None:
     driver = reading("a")
     driver.now_ms += 400
     joined = driver.join("b", metadata=FOUR)
@@ -102,7 +102,7 @@ def test_after_the_interval_a_join_is_assigned_at_once() -> None:
     assert driver.group.metadata.assignment_timestamp_ms == driver.now_ms
 
 
-def test_share_partitions_that_are_initialized_meanwhile_wait_for_the_run_too() -> None:
+def test_share_partitions_initialized_in_the_interval_wait_for_the_run() -> None:
     driver = reading("a")
     driver.send(request("a", 3, None, {"orders": TopicMetadata("id-orders", 5)}))
     driver.initialize_all()
@@ -111,7 +111,7 @@ def test_share_partitions_that_are_initialized_meanwhile_wait_for_the_run_too() 
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 2, 3, 4]]}
 
 
-def test_what_a_member_that_leaves_held_is_released_at_once_and_assigned_to_others_by_the_next_run() -> None:
+def test_departed_members_records_are_released_before_the_next_run() -> None:
     driver = reading("a", "b")
     epoch = driver.group.metadata.members["b"].member_epoch
     driver.leave("b")
@@ -183,7 +183,7 @@ def test_after_a_start_without_a_checkpoint_nothing_moves(who: str) -> None:
         assert set(before[member]) <= set(partitions_of(driver, member))
 
 
-def test_a_start_without_a_checkpoint_makes_up_for_a_run_that_not_all_were_told_of() -> None:
+def test_recovery_repeats_a_run_that_not_all_members_received() -> None:
     driver = reading("a", "b")
     driver.join("c", metadata=FOUR)
     tick(driver)

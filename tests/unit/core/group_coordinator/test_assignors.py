@@ -125,7 +125,7 @@ def test_loads_differ_by_one_at_most(group: tuple[dict[str, list[str]], dict[str
 
 
 @given(homogeneous(), CURRENT)
-def test_whatever_members_have_nobody_has_more_than_its_quota_nor_a_partition_more_than_its_sharing(
+def test_quota_and_sharing_are_never_exceeded(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group
@@ -139,7 +139,7 @@ def test_whatever_members_have_nobody_has_more_than_its_quota_nor_a_partition_mo
 
 
 @given(any_group(), CURRENT)
-def test_of_subscriptions_that_differ_each_topic_is_balanced_among_its_subscribers(
+def test_topics_of_mixed_subscriptions_are_balanced_separately(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group
@@ -167,7 +167,7 @@ def test_a_group_that_did_not_change_keeps_its_assignment(
 
 
 @given(homogeneous(), st.sampled_from(NAMES))
-def test_who_leaves_takes_nothing_from_the_others_and_who_joins_no_more_than_its_own_part(
+def test_joins_and_departures_move_as_little_as_possible(
     group: tuple[dict[str, list[str]], dict[str, int]], member: str
 ) -> None:
     """As long as each partition has as many members as before."""
@@ -203,7 +203,7 @@ def test_the_order_of_members_means_nothing(
     assert assign(backwards, topics, dict(reversed(current.items()))) == assign(subscriptions, topics, current)
 
 
-def test_a_partition_that_is_new_goes_to_who_has_least_and_nothing_else_moves() -> None:
+def test_new_partition_goes_to_the_least_loaded_member() -> None:
     subscriptions = {"a": ["orders"], "b": ["orders"]}
     before = assign(subscriptions, {"orders": 3})
     after = assign(subscriptions, {"orders": 4}, before)
@@ -228,7 +228,7 @@ def test_with_all_everybody_reads_everything(
     }
 
 
-def test_from_all_to_simple_each_partition_keeps_as_many_members_as_it_is_to_have() -> None:
+def test_change_from_all_to_simple_keeps_the_sharing() -> None:
     subscriptions, topics = {name: ["orders"] for name in "abcd"}, {"orders": 8}
     of_all = assign(subscriptions, topics, name="all")
     found = assign(subscriptions, topics, of_all)

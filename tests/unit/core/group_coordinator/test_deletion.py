@@ -66,7 +66,7 @@ def test_offsets_are_deleted_in_two_steps() -> None:
     assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
 
 
-def test_a_deleted_topic_that_is_subscribed_to_later_starts_by_the_config_under_a_higher_epoch() -> None:
+def test_resubscribed_deleted_topic_starts_under_a_higher_epoch() -> None:
     driver = left()
     delete_offsets(driver, "orders")
     notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2))
@@ -141,7 +141,7 @@ def test_a_group_without_share_partitions_is_gone_at_once() -> None:
     assert driver.last.records == (ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD, is_tombstone=True),)
 
 
-def test_a_dead_group_that_is_joined_again_keeps_its_row_and_finishes_the_deletion() -> None:
+def test_dead_group_joined_again_keeps_its_row_and_finishes_deletion() -> None:
     driver = left()
     delete_group(driver)
     driver.join("a")

@@ -69,7 +69,7 @@ def test_a_reset_that_is_in_force_already_changes_no_share_partition() -> None:
     assert driver.last.records == (ShareGroupConfigRecord(GROUP, RESET, "latest"),)
 
 
-def test_every_share_partition_that_is_not_deleting_is_told_the_effective_config() -> None:
+def test_effective_config_is_sent_to_all_but_deleting_share_partitions() -> None:
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))

@@ -139,7 +139,7 @@ def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
     assert driver.send(row).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_what_a_gateway_may_still_answer_for_is_not_released_before_its_locks_run_out() -> None:
+def test_removed_members_records_stay_locked_while_a_gateway_may_respond() -> None:
     driver = stable("a")
     driver.join("by-gateway")  # its requester is gateway-1
     join(driver, "moved", reply_to="gateway-1")

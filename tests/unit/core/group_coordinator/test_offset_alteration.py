@@ -33,7 +33,7 @@ def partition(
     return SharePartitionRecord(GROUP, "orders", topic_id, number, status, epoch, start_offset, reset)
 
 
-def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -> None:
+def test_altered_share_partition_is_initialized_under_the_next_epoch() -> None:
     driver = left(Driver())
     response = alter(driver, ("orders", 0, 17))
     assert (response.error_code, response.partition_errors) == (0, (("orders", 0, 0, None),))
@@ -93,7 +93,7 @@ def test_a_group_with_members_and_a_blank_id_are_refused() -> None:
     assert alter(Driver(group_id=" "), ("orders", 0, 5)).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_the_topic_of_now_is_meant_and_what_there_is_of_the_one_before_is_deleted() -> None:
+def test_alteration_names_the_new_topic_and_deletes_the_previous_one() -> None:
     driver = left(Driver())
     alter(driver, ("orders", 1, 5), topic_id="id-new")
     assert driver.group.metadata.share_partitions == {

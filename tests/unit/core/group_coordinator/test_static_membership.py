@@ -69,7 +69,7 @@ def test_a_new_name_gets_an_id_that_the_same_request_gets_again() -> None:
     assert join(Driver(), "p1", name="worker-2").member_id not in ids
 
 
-def test_a_known_name_gets_its_id_epoch_and_assignment_back_and_releases_nothing() -> None:
+def test_rejoin_keeps_id_epoch_and_assignment_and_releases_nothing() -> None:
     driver, member_id = stable()
     epoch = driver.group.metadata.members[member_id].member_epoch
     response = join(driver, "p2")
@@ -78,7 +78,7 @@ def test_a_known_name_gets_its_id_epoch_and_assignment_back_and_releases_nothing
     assert list(driver.group.metadata.members) == [member_id]
 
 
-def test_the_latest_process_to_join_is_the_member_and_the_one_before_is_fenced() -> None:
+def test_join_of_a_new_process_fences_the_previous_one() -> None:
     driver, member_id = stable()
     join(driver, "p2")
     told = f"This process is no longer member {member_id}: another process has joined as it."
@@ -88,7 +88,7 @@ def test_the_latest_process_to_join_is_the_member_and_the_one_before_is_fenced()
     assert beat(driver, "p2").error_code == ErrorCode.NONE
 
 
-def test_share_partitions_are_told_which_process_the_member_is_now_and_no_epoch_changes() -> None:
+def test_fence_is_sent_to_share_partitions_without_an_epoch_change() -> None:
     driver, member_id = stable()
     epochs = driver.epochs()
     driver.now_ms += 7
@@ -267,7 +267,7 @@ def test_a_member_of_a_job_of_before_tells_its_process_later() -> None:
     assert refused(driver, request("d", 2, incarnation="p2"))[0] is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_it_comes_back_from_the_tables_with_its_name_its_process_and_its_own_session() -> None:
+def test_recovery_restores_instance_id_incarnation_and_session() -> None:
     driver, member_id = stable()
     before = driver.group.metadata.members[member_id]
     driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
@@ -280,7 +280,7 @@ def test_it_comes_back_from_the_tables_with_its_name_its_process_and_its_own_ses
     )
 
 
-def test_a_shorter_session_timeout_does_not_shorten_the_session_it_was_told() -> None:
+def test_shorter_timeout_does_not_shorten_a_running_session() -> None:
     driver, member_id = stable()
     driver.config = dataclasses.replace(CONFIG, static_session_timeout_ms=45_000)
     beat(driver, "p1")

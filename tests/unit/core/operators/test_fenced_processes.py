@@ -96,7 +96,7 @@ def test_what_stands_of_the_process_before_gets_nothing() -> None:
     ]
 
 
-def test_a_notice_that_is_repeated_leaves_what_stands_of_the_process_itself() -> None:
+def test_repeated_fence_keeps_the_fetches_of_the_current_process() -> None:
     group = shard(end=4)
     group.send(fence("p2", 10), at=10)
     assert group.send(of("p2", fetch("f2")), fence("p2", 10), at=20).responses == []
@@ -110,7 +110,7 @@ def test_a_notice_that_comes_late_fences_nobody() -> None:
     assert group.send(of("p3", acknowledge("a", (0, 3, ACCEPT))), at=30).responses == [answered("acknowledge", "a")]
 
 
-def test_a_notice_is_for_its_share_partition_and_may_come_before_that_is_loaded() -> None:
+def test_fence_may_arrive_before_its_share_partition_is_loaded() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 9), partition=1), at=0)
     group.send(fence("p2", 10), at=10)
@@ -194,7 +194,7 @@ def first(request_id: str, opened: int, process: str = "p2", max_records: int = 
     )
 
 
-def test_a_process_that_knows_of_nothing_gets_what_the_member_holds_again_before_others_do() -> None:
+def test_new_process_gets_the_members_records_first() -> None:
     group = shard(end=4)
     group.send(fetch("f2", member="m2"), at=5)
     group.send(fence("p2", 10), at=10)

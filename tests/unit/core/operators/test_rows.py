@@ -28,7 +28,7 @@ IN_ORDER = [
 ]
 
 
-def test_rows_come_in_the_order_of_their_kinds_and_requests_by_their_appends() -> None:
+def test_rows_are_sorted_by_kind_and_requests_by_append_time() -> None:
     for seed in range(10):
         shuffled = IN_ORDER.copy()
         random.Random(seed).shuffle(shuffled)
@@ -54,7 +54,7 @@ def test_a_probe_is_read_and_nothing_else() -> None:
     assert Output.decode(output.encode()) == Output("", 5, positions={0: 1})
 
 
-def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() -> None:
+def test_rows_without_share_partition_are_answered_if_possible() -> None:
     shard = ShardDriver()
     lines = [
         shard.line(b"\x00 not json", 0),

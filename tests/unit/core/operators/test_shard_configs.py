@@ -161,7 +161,7 @@ def acquired(shard: ShardDriver, at: int) -> list[Any]:
     return [response["acquired"], response.get("read_committed", False)]
 
 
-def test_a_group_of_committed_records_gets_them_up_to_the_last_stable_offset_and_says_so() -> None:
+def test_read_committed_stops_at_the_last_stable_offset() -> None:
     shard = ShardDriver()
     shard.batch(config(**COMMITTED), load(0, (0, 20, 5)), at=0)
     assert acquired(shard, 1) == [[[0, 4, 1]], True]
@@ -170,7 +170,7 @@ def test_a_group_of_committed_records_gets_them_up_to_the_last_stable_offset_and
 
 
 @pytest.mark.parametrize("first", [{}, COMMITTED])
-def test_nothing_new_is_given_out_while_the_last_stable_offset_is_not_known(first: dict[str, str]) -> None:
+def test_read_committed_needs_the_last_stable_offset(first: dict[str, str]) -> None:
     shard = ShardDriver()
     shard.batch(config(**first), load(0, (0, 20)), at=0)
     shard.send(configure(**COMMITTED), at=1)

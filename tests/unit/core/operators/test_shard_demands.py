@@ -144,7 +144,7 @@ def told(output: Output) -> list[str]:
     return [response["reply_to"] for response in output.responses if response["type"] == WANTED]
 
 
-def test_a_gateway_is_told_that_members_of_another_wait_while_its_own_hold_records() -> None:
+def test_gateway_is_notified_that_members_of_other_gateways_wait() -> None:
     shard = waiting(through("a", "f1", "m1"))
     assert told(shard.batch(log(4), at=1)) == []
     output = shard.send(through("b", "f1", "m2"), at=2)

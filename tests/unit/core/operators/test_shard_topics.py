@@ -54,7 +54,7 @@ def half_done() -> ShardDriver:
 # -- a topic that is no more -------------------------------------------------------------------------------------------
 
 
-def test_all_that_was_in_flight_of_a_deleted_topic_is_finished_and_everybody_is_told() -> None:
+def test_deleted_topic_finishes_records_in_flight_and_is_broadcast() -> None:
     shard = half_done()
     shard.batch(config(), shard.line(fetch("f2", "m2", max_records=1), 5), at=5)
     shard.send(fetch("f3", "m3"), at=6)
@@ -98,7 +98,7 @@ def test_what_waited_for_a_share_partition_of_a_deleted_topic_is_refused() -> No
     assert notices(output) == [(TopicDeletedNotice, ())]
 
 
-def test_a_deleted_topic_is_deleted_like_any_other_and_forgotten_after_a_while() -> None:
+def test_deleted_topic_is_removed_from_the_state_after_a_while() -> None:
     shard = half_done()
     shard.batch(gone(), at=10)
     output = shard.batch(delete((0, 1)), at=20)
@@ -210,7 +210,7 @@ def away() -> ShardDriver:
     return shard
 
 
-def test_without_its_leader_a_share_partition_takes_acknowledgements_and_gives_out_nothing() -> None:
+def test_without_log_offsets_acknowledgements_work_but_nothing_is_acquired() -> None:
     shard = away()
     output = shard.send(fetch("f1", "m2"), acknowledge("a1", (0, 1, 1)), unacquire("u1", 2, 2), at=12_000)
     assert output.responses == [answered("acknowledge", "a1"), answered("unacquire", "u1")]
@@ -219,7 +219,7 @@ def test_without_its_leader_a_share_partition_takes_acknowledgements_and_gives_o
     assert output.responses == [answered("fetch", "f1", "m2", [[2, 2, 1], [4, 9, 2], [10, 12, 1]], 13_000 + LOCK_MS)]
 
 
-def test_an_acknowledgement_that_was_appended_long_ago_finds_its_share_partition_in_the_first_batch() -> None:
+def test_old_acknowledgement_finds_its_share_partition_in_the_first_batch() -> None:
     shard = ShardDriver()
     old = [shard.line(acknowledge(f"a{n}", (n, n, 1)), n) for n in range(2)]
     output = shard.batch(*old, load(0, None, header=HEADER, batches=HELD), config(), at=25_000)
@@ -242,7 +242,7 @@ def test_what_is_known_of_the_log_is_in_the_state() -> None:
     assert shard.state is None
 
 
-def test_a_share_partition_without_state_may_begin_without_its_leader_where_it_was_told() -> None:
+def test_share_partition_without_state_can_start_without_log_offsets() -> None:
     shard = ShardDriver()
     output = shard.batch(config(), load(7, None, initializing=True), shard.line(fetch("f1"), 0), at=0)
     assert output.tables == {"share_group_state": [durable("ShareSnapshot", (0, 1), (7, 7), 0)]}

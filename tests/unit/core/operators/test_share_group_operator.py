@@ -187,7 +187,7 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
     assert (stays.tables, stays.responses) == ({}, [answered("h3", 3, 5_000, deadline=5_000 + SESSION_MS)])
 
 
-def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_its_id() -> None:
+def test_static_member_that_waits_is_answered_with_its_id() -> None:
     """Two processes of one name: only the latest one hears of it, once."""
     group = GroupDriver()
     for process in ("p1", "p2"):
@@ -214,7 +214,7 @@ def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_it
     ]  # fmt: skip
 
 
-def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_has_run() -> None:
+def test_join_in_the_assignment_interval_is_answered_after_the_run() -> None:
     """By a tick: nobody has to send anything for that."""
     group = with_assignment()
     waits = group.send(heartbeat("h2", 0, "m2", topics=ORDERS), heartbeat("h3", 0, "m3", topics=ORDERS), at=420)
@@ -242,7 +242,7 @@ def test_who_has_something_to_read_does_not_wait_for_the_assignor() -> None:
     assert told.responses == [answered("h3", 3, 500, deadline=520 + SESSION_MS)]
 
 
-def test_what_a_member_that_leaves_held_is_released_before_the_assignor_runs() -> None:
+def test_departed_members_records_are_released_before_the_assignor_runs() -> None:
     group = with_assignment()
     group.send(heartbeat("h2", 0, "m2", topics=ORDERS), at=30)
     group.batch(tick(1_020), at=1_020)
@@ -442,7 +442,7 @@ def topic_deleted(*topic_ids: str) -> TopicDeletedNotice:
     return TopicDeletedNotice("t", GROUP, topic_ids=topic_ids)
 
 
-def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -> None:
+def test_deleted_topic_leaves_the_assignment_and_returns_as_another() -> None:
     group = with_assignment()
     gone = group.send(topic_deleted("id-orders"), at=2_030)
     assert gone == Output(

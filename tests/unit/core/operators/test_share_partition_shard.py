@@ -154,7 +154,7 @@ def test_a_renewal_tells_what_it_has_renewed() -> None:
     ]
 
 
-def test_a_renewal_that_the_group_does_not_allow_is_refused_as_in_kafka_and_marked() -> None:
+def test_disabled_renewal_is_rejected_as_in_kafka_and_marked() -> None:
     shard = acquired_ten()
     output = shard.batch(config(renew_acknowledge_enable=False), shard.line(acknowledge("a1", (0, 9, 4)), 10), at=10)
     message = "RENEW is not allowed: share.renew.acknowledge.enable is false for this group"
@@ -201,7 +201,7 @@ def test_an_acknowledgement_counts_from_its_append() -> None:
     assert shard.window() == [[5, 9, "AVAILABLE", 1, None, None]]
 
 
-def test_a_late_acknowledgement_does_not_count_for_what_the_member_was_granted_since() -> None:
+def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
     """Its own standing demand got the same records again when their lock was over."""
     shard = acquired_ten()
     shard.send(fetch("f1", max_wait_ms=60_000), at=1)
@@ -232,7 +232,7 @@ def test_a_late_acknowledgement_does_not_count_for_what_the_member_was_granted_s
         (None, LOCK_MS + 10, ErrorCode.NONE),  # as in Kafka: what is finished is passed over
     ],
 )
-def test_who_comes_after_the_locks_end_is_not_told_that_others_finished_the_records(
+def test_late_acknowledgement_of_records_others_finished_is_rejected(
     known_ms: int | None, append_ms: int, code: ErrorCode
 ) -> None:
     shard = acquired_ten()
@@ -298,7 +298,7 @@ def end_of_session(request_id: str, requester: str, *delivered: tuple[int, int])
     return replace(release(request_id), reply_to="", requester=requester, delivered=ranges)
 
 
-def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere_since() -> None:
+def test_session_that_ends_late_keeps_records_of_a_newer_session() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="a"), at=1)
@@ -314,7 +314,7 @@ def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere
     ]
 
 
-def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_releases_nothing() -> None:
+def test_first_of_two_sessions_to_end_releases_nothing() -> None:
     """The first one did not see that its member had gone: its read-ahead stood, and got records once more."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
@@ -331,9 +331,7 @@ def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_rel
 
 
 @pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, False), (3, True), (-1 - T0, True)])
-def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_member_asked_for_since(
-    opened_at: int, is_released: bool
-) -> None:
+def test_late_session_opening_keeps_records_of_later_fetches(opened_at: int, is_released: bool) -> None:
     """Its row was lost on its way and sent again, when the member had opened a session at another gateway."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
@@ -376,7 +374,7 @@ def test_what_a_released_member_was_not_sent_gets_its_attempt_back(delivered: tu
     assert {state for _, _, state, *_ in shard.window()} == {"AVAILABLE"}
 
 
-def test_a_member_that_left_is_released_once_and_its_old_session_is_refused() -> None:
+def test_departed_member_is_released_once_and_its_session_rejected() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f0", epoch=5), 0), at=0)
     first = shard.send(release("r1", epoch=5), at=10)
@@ -473,7 +471,7 @@ def test_of_a_topic_that_is_there_a_partition_may_be_unknown() -> None:
     assert output.responses == [answered("fetch", "f1", partition=7, error=unknown)]
 
 
-def test_unloaded_share_partitions_are_forgotten_and_their_demands_answered() -> None:
+def test_unload_removes_share_partitions_and_answers_their_fetches() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(), load(partition=2), shard.line(fetch("f1"), 0), at=0)
     output = shard.batch(unload(0), at=10)
@@ -592,7 +590,7 @@ def test_a_state_of_another_format_is_refused() -> None:
 # -- durable records ---------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_writes_one_record_for_each_share_partition_with_its_last_state() -> None:
+def test_batch_writes_one_record_per_share_partition() -> None:
     shard = ShardDriver()
     output = shard.batch(
         config(),

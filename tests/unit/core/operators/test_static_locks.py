@@ -58,7 +58,7 @@ def test_what_a_static_member_renews_is_locked_for_longer_from_then_on() -> None
     assert [entry[5] for entry in group.window()] == [10_000 + STATIC_MS, LOCK_MS]
 
 
-def test_a_fetch_that_stood_through_a_restart_of_the_job_is_still_a_static_members() -> None:
+def test_waiting_fetch_of_a_static_member_survives_a_restart() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 0)), at=0)
     waiting = dataclasses.replace(fetch("f1", max_records=1, max_wait_ms=9_000), is_static=True)
@@ -68,7 +68,7 @@ def test_a_fetch_that_stood_through_a_restart_of_the_job_is_still_a_static_membe
     ]
 
 
-def test_a_fetch_that_stood_in_a_state_of_before_static_members_is_a_dynamic_members() -> None:
+def test_waiting_fetch_without_the_static_field_is_dynamic() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 0)), at=0)
     group.send(fetch("f1", max_records=1, max_wait_ms=9_000), at=0)

@@ -63,7 +63,7 @@ def test_the_log_of_an_earlier_leader_is_not_believed(shard: ShardDriver) -> Non
     assert shard.led().window.log_end_offset == 15
 
 
-def test_what_was_not_finished_is_delivered_as_the_record_that_is_there_now(shard: ShardDriver) -> None:
+def test_unfinished_offsets_deliver_the_new_records(shard: ShardDriver) -> None:
     shard.batch(log(3, 4, 3), at=2)
     shard.batch(shard.line(fetch("f2", member="m2"), LOCK_MS + 1), tick(LOCK_MS + 1), at=LOCK_MS + 1)
     output = shard.batch(log(13, 4, 3), at=LOCK_MS + 2)

@@ -84,7 +84,7 @@ def test_the_start_offset_moves_in_the_step_that_finishes_the_head() -> None:
     assert partition.state_batches() == []
 
 
-def test_state_batches_in_names_each_record_once_and_none_below_the_start_offset() -> None:
+def test_state_batches_in_returns_each_record_in_flight_once() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     transitions = acknowledged(partition, (0, 1, ACCEPT), (4, 5, RELEASE), (8, 8, ACCEPT))
@@ -109,7 +109,7 @@ def test_locks_survive_a_load_from_our_own_state() -> None:
     assert loaded.start_offset == 4
 
 
-def test_load_ignores_what_is_below_the_start_offset_and_frees_what_nobody_holds() -> None:
+def test_load_trims_below_the_start_offset_and_frees_unheld_records() -> None:
     loaded = SharePartition.load(5, [StateBatch(0, 3, A, 1), StateBatch(4, 6, A, 2), StateBatch(7, 9, Q, 3)], 0, 20)
     assert loaded.state_batches() == [StateBatch(5, 6, A, 2), StateBatch(7, 9, A, 3)]
 
@@ -122,7 +122,7 @@ def test_a_fetch_below_the_log_start_moves_there_and_acquires_nothing() -> None:
     assert acquired(partition) == (AcquiredRange(5, 9, 1),)
 
 
-def test_lost_records_leave_at_once_with_a_transition_for_each_that_was_delivered() -> None:
+def test_lost_records_leave_immediately_with_transitions_if_delivered() -> None:
     partition = SharePartition(0, 0, 30)
     acquired(partition, "m1")
     acquired(partition, "m2")
@@ -142,7 +142,7 @@ def test_lost_records_leave_at_once_with_a_transition_for_each_that_was_delivere
     assert acknowledged(partition, (0, 9, ACCEPT)) == ()  # late, and nothing to be done
 
 
-def test_a_log_start_among_terminal_records_is_left_when_the_last_lost_lock_is_over() -> None:
+def test_start_offset_advances_when_the_last_lost_lock_is_over() -> None:
     partition = SharePartition(0, 0, 30)
     acquired(partition, "m1", 2)
     acquired(partition, "m2", 3)
@@ -177,7 +177,7 @@ def test_unacquire_gives_the_delivery_attempt_back() -> None:
     assert acquired(partition, "m2") == (AcquiredRange(0, 3, 2), AcquiredRange(8, 9, 2))
 
 
-def test_what_was_never_delivered_after_all_is_acquired_together_with_new_records() -> None:
+def test_unacquired_records_are_acquired_with_new_ones() -> None:
     partition = SharePartition(0, 0, 20)
     acquired(partition)
     partition.replay(partition.unacquire("m1", [OffsetRange(5, 9)]))
@@ -208,7 +208,7 @@ def test_unacquire_skips_what_the_log_start_has_passed() -> None:
     assert outcome.transitions == (Transition(4, 5, Q, A, Cause.UNACQUIRE, "m1", 0),)
 
 
-def test_an_attempt_that_reached_nobody_is_taken_back_though_its_lock_has_run_out() -> None:
+def test_undelivered_attempt_is_undone_after_its_lock_expired() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
@@ -236,7 +236,7 @@ def test_a_repeated_return_leaves_the_attempt_of_another_member_alone() -> None:
         assert window.state_batches() == [StateBatch(0, 9, A, 1, None, None)]
 
 
-def test_what_has_happened_since_is_not_undone_by_an_attempt_that_is_taken_back() -> None:
+def test_undoing_an_attempt_does_not_affect_later_deliveries() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
@@ -290,7 +290,7 @@ def test_renew_is_a_transition_with_the_new_deadline() -> None:
     ]
 
 
-def test_a_renewed_offset_may_be_finished_by_the_next_batch_of_the_same_request() -> None:
+def test_renewed_offset_can_be_finished_later_in_the_same_request() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     acknowledged(partition, (0, 4, RENEW), (4, 9, ACCEPT), now_ms=10)
