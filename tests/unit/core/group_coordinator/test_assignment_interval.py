@@ -95,7 +95,7 @@ def test_the_next_heartbeat_after_the_interval_runs_it_as_well() -> None:
     assert ShareGroupRecord(GROUP, 4, 4, driver.group.metadata.group_state) in driver.last.records
 
 
-def test_after_the_interval_a_join_is_assigned_at_once() -> None:
+def test_join_after_the_interval_is_assigned_immediately() -> None:
     driver = reading("a")
     driver.now_ms += INTERVAL_MS
     assert driver.join("b", metadata=FOUR).assignment is not None
@@ -122,7 +122,7 @@ def test_departed_members_records_are_released_before_the_next_run() -> None:
     assert driver.beat("a").assignment == ALL_FOUR
 
 
-def test_who_comes_back_at_once_gets_a_higher_epoch_than_it_left_with() -> None:
+def test_immediate_rejoin_gets_a_higher_epoch() -> None:
     """Its releases, and what refuses requests of its old epoch, must not reach it."""
     driver = reading("a", "b")
     left_with = driver.group.metadata.members["b"].member_epoch
@@ -139,7 +139,7 @@ def test_a_group_that_was_empty_waits_for_nothing() -> None:
     assert driver.join("b", metadata=FOUR).assignment == ALL_FOUR
 
 
-def test_what_is_not_subscribed_to_any_more_is_given_up_at_once() -> None:
+def test_unsubscribed_topics_are_removed_immediately() -> None:
     driver = Driver(SIMPLE)
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.initialize_all()

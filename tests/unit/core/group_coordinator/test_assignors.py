@@ -151,7 +151,7 @@ def test_topics_of_mixed_subscriptions_are_balanced_separately(
             assert all(len(found[member].get(topic, ())) <= most for member in subscribers)
 
 
-def test_the_rest_of_each_topic_goes_to_who_has_less_of_the_others() -> None:
+def test_remainder_of_a_topic_goes_to_the_least_loaded() -> None:
     topics = {f"t{number}": 3 for number in range(10)}
     found = assign({"a": topics, "b": topics, "c": ["t0", "unheard-of"], "d": ["t1"]}, topics)
     loads = {member: len(held(of_member)) for member, of_member in found.items()}
@@ -218,7 +218,7 @@ def test_a_member_that_subscribes_to_nothing_that_there_is_has_nothing() -> None
 
 
 @given(any_group(), CURRENT)
-def test_with_all_everybody_reads_everything(
+def test_all_assigns_every_partition_to_every_member(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group

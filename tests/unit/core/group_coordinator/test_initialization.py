@@ -103,7 +103,7 @@ def test_a_slow_share_partition_does_not_hold_up_the_others() -> None:
     assert driver.epochs() == (epoch + 1, epoch + 1, {"a": epoch + 1})
 
 
-def test_the_wait_begins_again_for_what_is_initialized_after_the_deadline() -> None:
+def test_wait_restarts_for_later_initializations() -> None:
     driver = joined("a")
     initialize(driver, 0)
     reach_deadline(driver)
@@ -114,7 +114,7 @@ def test_the_wait_begins_again_for_what_is_initialized_after_the_deadline() -> N
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1]]}
 
 
-def test_a_run_for_another_reason_assigns_what_is_initialized() -> None:
+def test_run_for_another_reason_assigns_initialized_share_partitions() -> None:
     driver = joined("a")
     initialize(driver, 0, 1)
     assert driver.join("b", metadata=FOUR).assignment == {"orders": ["id-orders", [0, 1]]}
@@ -169,7 +169,7 @@ def test_a_topic_does_not_wait_for_a_topic_of_the_same_notice() -> None:
     assert driver.epochs() == (5, 5, {"a": 4, "b": 5})
 
 
-def test_a_topic_that_is_deleted_meanwhile_ends_the_wait() -> None:
+def test_deletion_of_the_topic_ends_the_wait() -> None:
     driver = joined("a")
     initialize(driver, 0)
     driver.topics_deleted("id-orders")
@@ -177,7 +177,7 @@ def test_a_topic_that_is_deleted_meanwhile_ends_the_wait() -> None:
     assert driver.epochs() == (3, 3, {"a": 2})
 
 
-def test_a_group_that_is_deleted_meanwhile_does_not_wait() -> None:
+def test_deletion_of_the_group_ends_the_wait() -> None:
     driver = Driver()
     offsets = tuple(StartOffset("orders", partition, 9) for partition in range(4))
     driver.administer(AlterOffsetsRequest("x", GROUP, offsets=offsets, topics=FOUR))
@@ -201,7 +201,7 @@ def test_a_dump_keeps_since_when_a_topic_is_being_initialized() -> None:
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0]]}
 
 
-def test_after_a_start_without_a_checkpoint_nobody_waits() -> None:
+def test_recovery_ends_the_wait() -> None:
     """When the first share-partitions were initialized is not in the tables."""
     driver = joined("a")
     initialize(driver, 0)

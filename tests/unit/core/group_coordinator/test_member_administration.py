@@ -59,7 +59,7 @@ def remove(driver: Driver, *members: MemberIdentity) -> RemoveMembersResponse:
     return response
 
 
-def test_static_members_that_are_away_leave_and_the_assignor_runs_at_once() -> None:
+def test_rebalance_removes_absent_static_members_and_runs_the_assignor() -> None:
     driver = stable(GONE, ALIVE, QUIET)
     assert beat(driver, GONE, -2) == 0
     driver.now_ms += CONFIG.session_timeout_ms - 1
@@ -94,7 +94,7 @@ def test_dynamic_members_are_left_to_their_sessions() -> None:
     assert list(driver.group.metadata.members) == ["dynamic"]
 
 
-def test_what_a_rebalance_is_refused_for() -> None:
+def test_rebalance_is_rejected_for_unknown_and_empty_groups() -> None:
     unknown = Driver()
     assert rebalance(unknown).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     blank = Driver(group_id=" ")
@@ -110,7 +110,7 @@ def test_what_a_rebalance_is_refused_for() -> None:
     assert rebalance(empty).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
+def test_members_are_removed_by_id_or_instance_id_and_reported() -> None:
     driver = stable("a", "b")
     driver.join("c")
     response = remove(
@@ -150,7 +150,7 @@ def test_removed_members_records_stay_locked_while_a_gateway_may_respond() -> No
 
 
 @pytest.mark.parametrize("members", [(), (MemberIdentity("nobody", None),)])
-def test_nothing_changes_where_nobody_is_removed(members: tuple[MemberIdentity, ...]) -> None:
+def test_removal_of_no_member_changes_nothing(members: tuple[MemberIdentity, ...]) -> None:
     driver = stable("a")
     before = driver.group.dump()
     response = remove(driver, *members)

@@ -83,7 +83,7 @@ def test_nothing_that_can_be_altered_makes_no_group() -> None:
     assert (driver.group.metadata.exists, driver.last.records) == (False, ())
 
 
-def test_a_group_with_members_and_a_blank_id_are_refused() -> None:
+def test_alteration_rejects_groups_with_members_and_blank_ids() -> None:
     driver = Driver()
     driver.join("a")
     before = driver.group.dump()
@@ -107,7 +107,7 @@ def test_alteration_names_the_new_topic_and_deletes_the_previous_one() -> None:
     assert driver.beat("a").assignment == {"orders": ["id-new", [1]]}
 
 
-def test_a_topic_that_is_known_to_be_no_more_is_not_altered() -> None:
+def test_deleted_topic_is_not_altered() -> None:
     driver = left(Driver())
     driver.topics_deleted("id-orders")
     assert alter(driver, ("orders", 0, 5)).partition_errors == (("orders", 0, *UNKNOWN),)

@@ -56,7 +56,7 @@ def test_members_go_on_after_a_reload_as_if_nothing_had_been() -> None:
     assert (driver.beat("a").error_code, driver.last.records) == (0, ())
 
 
-def test_a_member_that_was_not_told_yet_is_told_after_a_reload() -> None:
+def test_reloaded_member_still_gets_its_new_assignment() -> None:
     driver = Driver()
     driver.join("a")
     driver.initialize_all()
@@ -64,13 +64,13 @@ def test_a_member_that_was_not_told_yet_is_told_after_a_reload() -> None:
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1]]}
 
 
-def test_no_rows_are_a_group_that_nobody_has_joined() -> None:
+def test_no_rows_give_an_empty_group() -> None:
     group = ShareGroup.load(GROUP, [], LATER_MS, CONFIG)
     assert not group.metadata.exists
     assert group.next_deadline_ms is None
 
 
-def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
+def test_recovery_keeps_empty_and_dead_groups() -> None:
     driver = stable()
     driver.leave("a")
     driver.leave("b")
@@ -152,7 +152,7 @@ def test_a_dump_holds_ranges_and_each_assignment_once() -> None:
     assert driver.through_json().metadata == driver.group.metadata
 
 
-def test_a_dump_of_another_format_is_refused() -> None:
+def test_dump_of_another_format_is_rejected() -> None:
     content = stable().group.dump()
     told = (
         "group orders-readers: the checkpoint of the query group_coordinator has state of format 99, this job reads 1: "

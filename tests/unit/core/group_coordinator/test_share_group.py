@@ -153,7 +153,7 @@ def test_direct_member_that_leaves_through_a_gateway_is_released() -> None:
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, True)
 
 
-def test_a_member_is_told_its_session_deadline_as_the_group_has_it() -> None:
+def test_response_contains_the_session_deadline() -> None:
     driver = stable("a")
     driver.now_ms += 5_000
     assert driver.beat("a").session_deadline_ms == driver.now_ms + 45_000 == driver.group.next_deadline_ms
@@ -294,7 +294,7 @@ def test_rack_and_client_are_rows_but_no_reason_for_a_new_epoch() -> None:
     assert driver.epochs() == (3, 3, {"a": 3})
 
 
-def test_leaving_releases_by_member_epoch_what_the_group_has_initialized() -> None:
+def test_leave_releases_every_initialized_share_partition() -> None:
     driver = stable("a", "b")
     driver.leave("a")
     assert driver.last.releases == (ReleaseMember(GROUP, "a", 4, (TopicPartitions("orders", "id-orders", (0, 1)),)),)

@@ -114,13 +114,13 @@ def test_a_member_remembers_when_its_process_took_another_ones_place() -> None:
 
 
 @pytest.mark.parametrize("process", ["p1", "p2"])
-def test_nobody_is_told_of_a_member_that_is_new(process: str) -> None:
+def test_new_member_sends_no_fence(process: str) -> None:
     driver, _ = stable()
     join(driver, process, name="worker-2")
     assert driver.last.fence is None
 
 
-def test_who_has_left_for_a_restart_is_no_process_of_the_member_any_more() -> None:
+def test_process_that_left_for_a_restart_is_fenced() -> None:
     driver, member_id = stable()
     driver.send(request(member_id, -2, instance="worker-1", incarnation="p1"))
     assert driver.last.fence is None
@@ -128,14 +128,14 @@ def test_who_has_left_for_a_restart_is_no_process_of_the_member_any_more() -> No
     assert driver.last.fence is not None
 
 
-def test_what_a_static_member_held_is_released_wherever_it_leaves() -> None:
+def test_static_member_is_released_through_any_requester() -> None:
     driver, member_id = stable()
     leaving = request(member_id, -1, instance="worker-1", incarnation="p1")
     driver.send(dataclasses.replace(leaving, reply_to="gateway-2"))
     assert [release.topics for release in driver.last.releases] == [(TopicPartitions("orders", "id-orders", (0, 1)),)]
 
 
-def test_a_process_that_asks_to_join_twice_fences_nobody() -> None:
+def test_repeated_join_of_a_process_sends_no_fence() -> None:
     driver, member_id = stable()
     before = driver.group.dump()
     assert join(driver, "p1", id_="again").member_id == member_id
@@ -228,7 +228,7 @@ def test_left_for_a_restart_it_stays_a_member_for_one_more_session() -> None:
     assert (back.member_id, back.member_epoch, back.assignment) == (member_id, epoch, ALL_ORDERS)
 
 
-def test_left_for_good_it_is_gone_and_what_it_held_is_released() -> None:
+def test_permanent_leave_removes_the_member_and_releases_records() -> None:
     driver, member_id = stable()
     epoch = driver.group.metadata.members[member_id].member_epoch
     driver.send(request(member_id, -1, instance="worker-1", incarnation="p1"))
@@ -239,7 +239,7 @@ def test_left_for_good_it_is_gone_and_what_it_held_is_released() -> None:
     assert again.member_epoch > epoch
 
 
-def test_a_full_group_takes_a_known_name_back_and_no_new_one() -> None:
+def test_full_group_accepts_known_instance_ids_only() -> None:
     driver, member_id = stable()
     driver.join("a")
     driver.join("b")
@@ -258,7 +258,7 @@ def test_of_two_processes_with_one_dynamic_id_the_latest_to_join_is_served() -> 
     assert driver.send(request("d", epoch, incarnation="p2")).error_code == ErrorCode.NONE
 
 
-def test_a_member_of_a_job_of_before_tells_its_process_later() -> None:
+def test_incarnation_id_may_be_sent_later() -> None:
     driver = Driver()
     driver.join("d")
     assert driver.send(request("d", 2, incarnation="p1")).error_code == ErrorCode.NONE

@@ -15,7 +15,7 @@ MESSAGE = (
 )
 
 
-def test_it_refuses_what_can_be_answered_and_keeps_nothing() -> None:
+def test_requests_of_another_cell_are_rejected_without_state() -> None:
     number = ShardDriver()
     operator = ForeignRequests(KEY, GROUP, ("a", "b"), share_partition_refusal)
     lines = [number.line(fetch("f1"), 0), number.line(b"{", 0), number.line(b"[1]", 0), tick(5)]
@@ -29,7 +29,7 @@ def test_it_refuses_what_can_be_answered_and_keeps_nothing() -> None:
     assert (output.tables, operator.dump()) == ({}, None)
 
 
-def test_a_heartbeat_is_refused_as_one() -> None:
+def test_heartbeat_gets_a_heartbeat_rejection() -> None:
     line = GroupDriver().line(heartbeat("h1", 0), 0)
     output = ForeignRequests(GROUP, GROUP, ("a", "b"), share_group_refusal).run([line], T0)
     (response,) = output.responses

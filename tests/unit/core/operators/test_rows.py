@@ -43,7 +43,7 @@ def test_rows_are_sorted_by_kind_and_requests_by_append_time() -> None:
         ]
 
 
-def test_an_unknown_kind_is_told() -> None:
+def test_unknown_kind_of_row_raises() -> None:
     with pytest.raises(ValueError, match="unknown kind of row: 'color'"):
         rows.decode("color\tred")
 

@@ -73,7 +73,7 @@ def test_deleted_topic_finishes_records_in_flight_and_is_broadcast() -> None:
     assert output.notes == ["topic orders with id id, of group g, was deleted"]
 
 
-def test_whatever_is_asked_of_a_deleted_topic_is_refused_at_once() -> None:
+def test_requests_for_a_deleted_topic_are_rejected() -> None:
     shard = half_done()
     shard.batch(gone(), at=10)
     output = shard.send(fetch("f2"), acknowledge("a2", (5, 9, 1)), unacquire("u1", 5, 9), release("r1"), at=20)
@@ -86,7 +86,7 @@ def test_whatever_is_asked_of_a_deleted_topic_is_refused_at_once() -> None:
     assert output.tables == {}
 
 
-def test_what_waited_for_a_share_partition_of_a_deleted_topic_is_refused() -> None:
+def test_pending_requests_of_a_deleted_topic_are_rejected() -> None:
     shard = ShardDriver()
     shard.send(fetch("f1"), acknowledge("a1", (0, 0, 1)), at=0)
     output = shard.batch(gone(), at=10)
@@ -131,7 +131,7 @@ def all_read(**values: object) -> ShardDriver:
 @pytest.mark.parametrize(
     ("reset", "start_offset"), [("earliest", 2), ("latest", 8), ("by_duration:PT1H", 2)]
 )  # fmt: skip
-def test_a_log_that_ends_below_what_was_acquired_is_that_of_a_new_topic(reset: str, start_offset: int) -> None:
+def test_log_that_ends_below_acquired_offsets_is_a_new_topic(reset: str, start_offset: int) -> None:
     shard = all_read(auto_offset_reset=reset)
     shard.send(fetch("f2", "m2"), at=2)
     output = shard.batch(log(8, start=2, has_topic_id=False), at=10)
@@ -181,7 +181,7 @@ def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
         [log(10, start=7, has_topic_id=False)],  # records were deleted
     ],
 )
-def test_no_other_log_is_taken_for_that_of_a_new_topic(rows: list[str]) -> None:
+def test_other_logs_are_not_treated_as_a_new_topic(rows: list[str]) -> None:
     shard = all_read(auto_offset_reset="earliest")
     for at, row in enumerate(rows, 10):
         output = shard.batch(row, at=at)
@@ -189,7 +189,7 @@ def test_no_other_log_is_taken_for_that_of_a_new_topic(rows: list[str]) -> None:
     assert shard.led().window.start_offset >= 5
 
 
-def test_who_was_told_to_start_beyond_the_end_of_the_log_does() -> None:
+def test_start_offset_may_be_beyond_the_log_end() -> None:
     shard = all_read(auto_offset_reset="earliest")
     output = shard.batch(load(100, (0, 50, None, False), state_epoch=2, initializing=True), at=10)
     assert output.notes == []
@@ -233,7 +233,7 @@ def test_locks_run_out_without_a_leader() -> None:
     assert output.tables["delivery_log"] == [transition(0, 3, "ACQUIRED>AVAILABLE", "lock_timeout", 1)]
 
 
-def test_what_is_known_of_the_log_is_in_the_state() -> None:
+def test_log_offsets_are_part_of_the_state() -> None:
     shard = away()
     assert shard.led().log is None
     shard.batch(log(20, 0, 0, 15), at=10)

@@ -51,7 +51,7 @@ def errors(output: Output) -> list[tuple[str, int]]:
     return [(response["id"], response["error_code"]) for response in output.responses]
 
 
-def test_an_initialisation_becomes_durable_and_is_told() -> None:
+def test_initialization_is_durable_and_sends_a_notice() -> None:
     shard = ShardDriver()
     output = shard.batch(config(), load(7, (5, 12), initializing=True, state_epoch=3), at=0)
     notice = {
@@ -70,7 +70,7 @@ def test_an_initialisation_becomes_durable_and_is_told() -> None:
     )
 
 
-def test_a_fetch_is_met_at_once() -> None:
+def test_fetch_is_served_immediately() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 100)), at=0)
     output = shard.send(fetch("f1", max_records=10), at=20)
@@ -87,7 +87,7 @@ def test_a_fetch_is_met_at_once() -> None:
     )
 
 
-def test_a_fetch_stands_until_the_log_has_something() -> None:
+def test_fetch_waits_until_the_log_has_records() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(), at=0)
     assert shard.send(fetch("f1"), at=10) == Output(
@@ -136,14 +136,14 @@ def test_an_acknowledgement_moves_the_start_offset() -> None:
     ]
 
 
-def test_a_renewal_tells_the_new_deadline() -> None:
+def test_renewal_response_has_the_new_deadline() -> None:
     shard = acquired_ten()
     output = shard.send(acknowledge("a1", (0, 9, 4)), at=20_000)
     assert output.responses == [answered("acknowledge", "a1", acquired=[[0, 9, 1]], until=20_000 + LOCK_MS)]
     assert shard.window() == [[0, 9, "ACQUIRED", 1, "m1", 20_000 + LOCK_MS]]
 
 
-def test_a_renewal_tells_what_it_has_renewed() -> None:
+def test_renewal_response_has_the_renewed_ranges() -> None:
     """What is finished is passed over, and no error (Kafka's rule): so is all, for whoever has held it."""
     shard = acquired_ten()
     shard.send(acknowledge("a1", (0, 4, 1)), at=10)
@@ -172,7 +172,7 @@ def test_disabled_renewal_is_rejected_as_in_kafka_and_marked() -> None:
         (unacquire("a", 0, 3, member="m2"), ErrorCode.INVALID_RECORD_STATE, "0..3 is held by another member"),
     ],
 )
-def test_a_refused_request_changes_nothing(request_, code, message) -> None:  # type: ignore[no-untyped-def]
+def test_rejected_request_changes_nothing(request_, code, message) -> None:  # type: ignore[no-untyped-def]
     shard = acquired_ten()
     before = shard.window()
     output = shard.send(request_, at=50)
@@ -282,7 +282,7 @@ def never_delivered(request_id: str, *acquired: tuple[int, int, int], member: st
     return replace(unacquire(request_id, 0, 0, member), ranges=(), acquired=tuple(AcquiredRange(*a) for a in acquired))
 
 
-def test_what_came_too_late_to_be_sent_gets_its_attempt_back() -> None:
+def test_unsent_records_get_their_delivery_back() -> None:
     shard = acquired_ten()
     shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 1)
     output = shard.send(never_delivered("u1", (4, 9, 1)), at=LOCK_MS + 2)
@@ -353,7 +353,7 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
     assert known(shard)["requesters"] == {}
 
 
-def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
+def test_direct_member_is_no_requester() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="m1"), at=1)
@@ -361,7 +361,7 @@ def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("delivered", [(), ((2, 3),), ((0, 1), (3, 3), (9, 20)), ((0, 9),)])
-def test_what_a_released_member_was_not_sent_gets_its_attempt_back(delivered: tuple[tuple[int, int], ...]) -> None:
+def test_release_undoes_deliveries_that_were_not_sent(delivered: tuple[tuple[int, int], ...]) -> None:
     shard = acquired_ten()
     request = replace(release("r1"), delivered=tuple(OffsetRange(*pair) for pair in delivered))
     output = shard.send(request, at=50)
@@ -401,7 +401,7 @@ def test_a_member_that_left_waits_for_nothing() -> None:
     assert shard.window() == []
 
 
-def test_who_left_is_forgotten_after_ten_minutes() -> None:
+def test_departed_member_is_evicted_after_ten_minutes() -> None:
     shard = acquired_ten()
     shard.send(release("r1", epoch=5), at=0)
     shard.batch(tick(600_000), at=600_000)
@@ -435,7 +435,7 @@ def test_requests_wait_for_their_share_partition_to_be_loaded() -> None:
     assert '"parked":[]' in (shard.state or "")
 
 
-def test_requests_for_what_is_never_loaded_are_refused_and_nothing_is_kept() -> None:
+def test_requests_without_a_load_are_rejected_and_not_kept() -> None:
     shard = ShardDriver()
     shard.send(fetch("f1"), acknowledge("a1", (0, 3, 1)), release("r1"), at=0)
     unknown = (int(ErrorCode.UNKNOWN_TOPIC_ID), "group g has no share-partition of topic orders with id id")
@@ -464,7 +464,7 @@ def test_an_old_request_is_not_parked() -> None:
     assert errors(output) == [("f1", ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
-def test_of_a_topic_that_is_there_a_partition_may_be_unknown() -> None:
+def test_unknown_partition_of_a_known_topic_is_rejected() -> None:
     shard = acquired_ten()
     output = shard.batch(shard.line(fetch("f1", max_wait_ms=100, partition=7), 0), at=101)
     unknown = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "group g has no share-partition orders-7")
@@ -491,7 +491,7 @@ def test_unload_and_load_in_one_batch_take_the_loaded_state() -> None:
     assert (shard.led().header.snapshot_epoch, shard.window()) == (4, [[6, 9, "AVAILABLE", 1, None, None]])
 
 
-def test_loading_again_what_is_led_changes_nothing() -> None:
+def test_repeated_load_changes_nothing() -> None:
     shard = acquired_ten()
     before = shard.window()
     output = shard.batch(load(0, (0, 10)), at=10)
@@ -520,7 +520,7 @@ def test_state_of_an_older_epoch_is_replaced_when_loaded() -> None:
     assert output.tables == {"share_group_state": [durable("ShareSnapshot", (8, 2), (2, 2), 0)]}
 
 
-def test_records_lost_while_nobody_led_are_noticed_by_the_load() -> None:
+def test_load_detects_records_lost_before() -> None:
     shard = ShardDriver()
     header = [7, 1, 1, 0, 0, 3, T0, 1]
     batches = [[0, 9, 1, 1, "m1", T0 + LOCK_MS]]
@@ -582,7 +582,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
         assert (shard.batch(*shuffled, at=100), shard.state) == (expected, first.state)
 
 
-def test_a_state_of_another_format_is_refused() -> None:
+def test_state_of_another_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="format 99, this job reads 1: remove the checkpoint"):
         Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
@@ -623,7 +623,7 @@ def test_snapshots_come_after_so_many_updates() -> None:
     assert kinds == [(update, 0), (update, 0), (snapshot, 1), (update, 1), (update, 1), (snapshot, 2)]
 
 
-def test_a_cold_share_partition_is_written_anew_by_a_tick() -> None:
+def test_tick_writes_a_snapshot_of_a_cold_share_partition() -> None:
     shard = acquired_ten()
     shard.send(acknowledge("a1", (0, 8, 1)), at=10)
     shard.send(acknowledge("a2", (9, 9, 1)), at=20)

@@ -32,7 +32,7 @@ def shard(**values: object) -> ShardDriver:
     return made
 
 
-def test_what_a_static_member_fetches_is_locked_for_longer() -> None:
+def test_static_members_locks_are_longer() -> None:
     group = shard()
     of_static = dataclasses.replace(fetch("f1", max_records=2), is_static=True)
     responses = group.send(of_static, fetch("f2", max_records=2, member="m2"), at=0).responses
@@ -49,7 +49,7 @@ def test_what_a_static_member_fetches_is_locked_for_longer() -> None:
     assert group.window() == [[0, 3, "AVAILABLE", 1, None, None]]
 
 
-def test_what_a_static_member_renews_is_locked_for_longer_from_then_on() -> None:
+def test_static_members_renewed_locks_are_longer() -> None:
     group = shard()
     group.send(fetch("f1", max_records=4), at=0)
     renewal = acknowledge("a1", (0, 1, AcknowledgeType.RENEW))

@@ -30,7 +30,7 @@ def shard() -> ShardDriver:
     [log(3, 4, 3), log(15, 4, 3), log(15, 7, 3), log(3, 3)],
     ids=["it ends there", "it has grown since", "several elections", "the same leader, without its records"],
 )
-def test_what_was_finished_is_said_to_be_skipped(shard: ShardDriver, moved: str) -> None:
+def test_finished_offsets_are_reported_as_skipped(shard: ShardDriver, moved: str) -> None:
     output = shard.batch(moved, at=2)
     assert [
         (row["first_offset"], row["last_offset"], row["from_state"], row["to_state"], row["cause"])
@@ -52,7 +52,7 @@ def test_a_clean_election_says_nothing(shard: ShardDriver, moved: str) -> None:
     assert "delivery_log" not in output.tables
 
 
-def test_records_that_nobody_got_are_nobodys_loss(shard: ShardDriver) -> None:
+def test_undelivered_records_are_not_reported(shard: ShardDriver) -> None:
     assert not shard.batch(log(14, 4, 10), at=2).notes
 
 
@@ -70,7 +70,7 @@ def test_unfinished_offsets_deliver_the_new_records(shard: ShardDriver) -> None:
     assert [response["acquired"] for response in output.responses] == [[[5, 5, 2], [7, 9, 2], [10, 12, 1]]]
 
 
-def test_a_load_finds_a_log_that_ends_below_what_was_delivered() -> None:
+def test_load_detects_a_log_that_ends_below_delivered_offsets() -> None:
     driver = ShardDriver()
     driver.batch(load(log=(0, 12, None, True, 3, 0)), driver.line(fetch("f1"), 0), at=0)
     driver.send(acknowledge("a1", (0, 9, 1)), at=1)

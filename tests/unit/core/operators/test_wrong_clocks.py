@@ -45,7 +45,7 @@ def test_a_lock_is_counted_from_the_fetch_at_least() -> None:
     assert made.window() == [[0, 1, "ACQUIRED", 1, "m1", 5_000 + LOCK_MS]]
 
 
-def test_a_fetch_at_a_broker_that_is_behind_is_not_given_up() -> None:
+def test_fetch_at_a_broker_with_a_slow_clock_is_not_abandoned() -> None:
     """Brokers disagree by a minute: whether somebody waits still is judged by the one that is behind."""
     made = shard()
     line = made.line(fetch("f1", max_records=2), at=0)

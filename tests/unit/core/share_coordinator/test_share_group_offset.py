@@ -88,7 +88,7 @@ def test_the_header_survives_json() -> None:
 
 
 @pytest.mark.parametrize("dumped", [[], [1, 2, 3], [0] * 9])
-def test_a_dump_of_another_length_is_refused(dumped: list[int]) -> None:
+def test_dump_of_another_length_is_rejected(dumped: list[int]) -> None:
     with pytest.raises(TypeError):
         ShareGroupOffsetHeader.restore(dumped)
 

@@ -103,9 +103,7 @@ def test_deciding_changes_nothing(config: SharePartitionConfig, operations: list
 
 @given(CONFIGS, OPERATIONS)
 @settings(max_examples=60, deadline=None)
-def test_has_available_tells_what_an_acquire_would_do(
-    config: SharePartitionConfig, operations: list[Operation]
-) -> None:
+def test_has_available_predicts_acquire(config: SharePartitionConfig, operations: list[Operation]) -> None:
     driver = Driver(SharePartition(0, 0, 12), config)
     for operation in operations:
         driver.apply(operation)

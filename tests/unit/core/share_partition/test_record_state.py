@@ -63,7 +63,7 @@ def test_the_diagram_has_the_arrows_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("from_state", "to_state"), list(product(RecordState, RecordState)))
-def test_every_transition_outside_the_table_is_refused(from_state: RecordState, to_state: RecordState) -> None:
+def test_transitions_outside_the_table_are_rejected(from_state: RecordState, to_state: RecordState) -> None:
     for cause in Cause:
         if (from_state, to_state, cause) in LEGAL:
             check_transition(from_state, to_state, cause)
@@ -93,7 +93,7 @@ def test_an_illegal_transition_changes_nothing_nor_do_those_before_it(bad: Trans
     assert partition.dump() == before
 
 
-def test_what_is_below_the_start_offset_cannot_be_fetched_again() -> None:
+def test_records_below_the_start_offset_cannot_be_fetched_again() -> None:
     partition = SharePartition(10, 0, 20)
     with pytest.raises(IllegalTransitionError):
         partition.replay(Outcome((Transition(5, 9, A, Q, Cause.FETCH, "m1", 1, 100),)))

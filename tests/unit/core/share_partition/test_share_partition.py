@@ -64,7 +64,7 @@ def test_a_lock_holds_at_its_deadline_and_is_over_after_it() -> None:
     assert partition.available_count == 10
 
 
-def test_expiry_takes_what_is_due_of_all_members_in_offset_order() -> None:
+def test_expiry_releases_all_members_records_in_offset_order() -> None:
     partition = SharePartition(0, 0, 30)
     for number, member in enumerate(["m2", "m1", "m2"]):
         acquired(partition, member, now_ms=number)
@@ -153,7 +153,7 @@ def test_start_offset_advances_when_the_last_lost_lock_is_over() -> None:
     assert (partition.start_offset, partition.next_deadline_ms()) == (5, None)
 
 
-def test_the_log_end_bounds_what_is_acquired() -> None:
+def test_log_end_limits_acquisition() -> None:
     partition = SharePartition(0, 0, 3)
     assert acquired(partition) == (AcquiredRange(0, 2, 1),)
     assert not partition.has_available(CONFIG)
@@ -200,7 +200,7 @@ def test_unacquire_is_all_or_nothing(ranges: list[OffsetRange]) -> None:
         partition.unacquire("m1", ranges)
 
 
-def test_unacquire_skips_what_the_log_start_has_passed() -> None:
+def test_unacquire_skips_records_below_the_log_start() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.log_start_moved(4))
@@ -297,7 +297,7 @@ def test_renewed_offset_can_be_finished_later_in_the_same_request() -> None:
     assert partition.state_batches() == [StateBatch(0, 3, Q, 1, "m1", 30_010), StateBatch(4, 9, K, 1)]
 
 
-def test_a_refused_request_tells_which_renewals_kafka_would_keep() -> None:
+def test_rejection_contains_the_renewals_that_kafka_keeps() -> None:
     partition = SharePartition(0, 0, 20)
     acquired(partition)
     before = partition.dump()
@@ -355,7 +355,7 @@ def test_batches_are_halved_from_half_of_the_delivery_limit_on() -> None:
     assert deliveries == dict.fromkeys(range(512), 10)
 
 
-def test_throttling_knows_its_fetch_batches_after_a_restart() -> None:
+def test_throttling_keeps_fetch_batches_across_a_restart() -> None:
     partition = SharePartition(0, 0, 14)
     for _ in range(3):
         acquired(partition, count=10)
@@ -437,7 +437,7 @@ def granted_twice() -> SharePartition:
         ([], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
     ],
 )
-def test_an_acknowledgement_applies_to_the_grants_that_it_answers(
+def test_acknowledgement_applies_only_to_its_grants(
     grants: list[tuple[int, int, int]], batch: tuple[int, int, int], said: str
 ) -> None:
     partition = granted_twice()
@@ -447,7 +447,7 @@ def test_an_acknowledgement_applies_to_the_grants_that_it_answers(
         assert partition.state_batches() == before
 
 
-def test_what_is_finished_needs_no_grant() -> None:
+def test_finished_records_need_no_grant() -> None:
     partition = granted_twice()
     acknowledged(partition, (0, 4, ACCEPT))
     assert answered(partition, [(5, 9, 1)], (0, 6, ACCEPT)) == "5..6 accept"
@@ -459,7 +459,7 @@ def test_an_acknowledgement_wholly_above_the_window_is_an_invalid_request() -> N
         assert said == "INVALID_REQUEST: 10..19 reaches past the records in flight"
 
 
-def test_a_topic_that_is_deleted_takes_what_is_in_flight_with_it() -> None:
+def test_deleted_topic_archives_records_in_flight() -> None:
     partition = granted_twice()
     outcome = partition.reset(10, Cause.TOPIC_DELETED)
     assert outcome.transitions == (

@@ -140,7 +140,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[PieceSummary]:
     return pieces
 
 
-def test_what_touches_few_ranges_reads_few_pieces(ragged: SharePartition, read: list[PieceSummary]) -> None:
+def test_operations_on_few_ranges_read_few_pieces(ragged: SharePartition, read: list[PieceSummary]) -> None:
     assert len(ragged.dump()[-1]) == RAGGED / 2
     assert read == []
     ragged.replay(ragged.acknowledge("m1", [AcknowledgementBatch(1_000, 1_000, (2,))], 5, CONFIG, False))
