@@ -1,4 +1,4 @@
-"""When the assignor runs: at once or after share.assignment.interval.ms, and what members hear meanwhile (KIP-1263)."""
+"""When the assignor runs: immediately or after share.assignment.interval.ms, and responses until then (KIP-1263)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL_FOUR = {"orders": ["id-orders", [0, 1, 2, 3]]}
 
 
 def reading(*members: str) -> Driver:
-    """A group whose members read four partitions; the assignor has run just now."""
+    """Return a group whose members read four partitions, just after a run of the assignor."""
     driver = Driver(SIMPLE)
     for member in members:
         driver.join(member, metadata=FOUR)
@@ -39,7 +39,7 @@ def partitions_of(driver: Driver, member: str) -> tuple[int, ...]:
 
 
 def tick(driver: Driver) -> None:
-    """What the operator does when the deadline has come."""
+    """Do what the operator does at the deadline."""
     deadline_ms = driver.group.assignment_deadline_ms(driver.config)
     assert deadline_ms is not None
     driver.now_ms = deadline_ms
@@ -47,7 +47,7 @@ def tick(driver: Driver) -> None:
 
 
 def test_a_lone_consumer_waits_for_nothing() -> None:
-    """A run that had nothing to assign does not count."""
+    """A run that had nothing to assign starts no interval."""
     driver = Driver(SIMPLE)
     driver.join("a", metadata=FOUR)
     driver.now_ms += 1
@@ -123,7 +123,7 @@ def test_departed_members_records_are_released_before_the_next_run() -> None:
 
 
 def test_immediate_rejoin_gets_a_higher_epoch() -> None:
-    """Its releases, and what refuses requests of its old epoch, must not reach it."""
+    """The releases and rejections of its old epoch must not affect it."""
     driver = reading("a", "b")
     left_with = driver.group.metadata.members["b"].member_epoch
     driver.leave("b")

@@ -1,4 +1,4 @@
-"""Assignors by themselves: coverage, balance, sharing, stickiness and determinism of `simple`; `all`."""
+"""Assignors alone: coverage, balance, sharing, stickiness and determinism of `simple`; `all`; users' classes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def assign(
     current: Mapping[str, MemberAssignment] | None = None,
     name: str = "simple",
 ) -> GroupAssignment:
-    """`subscriptions` are topic ids by member; `current` is what each has, nothing for those that are not in it."""
+    """Return a group. `subscriptions` are topic ids by member; `current` are present assignments, if any."""
     members = {m: MemberSpec(tuple(ids), (current or {}).get(m, {})) for m, ids in subscriptions.items()}
     return assignor_of(name).assign(GroupSpec(members), describer(topics))
 
@@ -47,7 +47,7 @@ def held(assignment: MemberAssignment) -> Held:
 
 
 def members_of(assignment: GroupAssignment) -> Counter[tuple[str, int]]:
-    """How many members each partition has."""
+    """Return the number of members of each partition."""
     return Counter(partition for of_member in assignment.values() for partition in held(of_member))
 
 
@@ -170,7 +170,7 @@ def test_a_group_that_did_not_change_keeps_its_assignment(
 def test_joins_and_departures_move_as_little_as_possible(
     group: tuple[dict[str, list[str]], dict[str, int]], member: str
 ) -> None:
-    """As long as each partition has as many members as before."""
+    """This holds while the sharing stays the same."""
     with_it, topics = group
     with_it = {**with_it, member: [*topics, "unheard-of"]}
     without = {other: topic_ids for other, topic_ids in with_it.items() if other != member}
@@ -241,7 +241,7 @@ def test_every_name_has_its_assignor() -> None:
 
 
 class ByRack:
-    """Members read the partitions whose number is that of their rack, and two that are not there."""
+    """An assignor by rack number, which also assigns two partitions that do not exist."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
         return {
@@ -253,7 +253,7 @@ class ByRack:
 
 
 class Broken:
-    """Its author has forgotten a case."""
+    """An assignor that raises."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
         raise ZeroDivisionError

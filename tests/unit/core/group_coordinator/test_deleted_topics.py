@@ -1,4 +1,4 @@
-"""Topics that are deleted and made again under a group: who is told, what comes back and what does not."""
+"""Topics that are deleted and created again: notifications, and the effect of old metadata."""
 
 from sharegroup.core.group_coordinator import (
     CoordinatorResult,
@@ -24,7 +24,7 @@ BILLS = {"bills": ["id-bills", [0]]}
 
 
 def reading() -> Driver:
-    """A group whose member reads orders and bills, at epoch 3."""
+    """Return a group whose member reads orders and bills, at epoch 3."""
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.initialize_all()

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets and DeleteGroups: deleting, deleted, made anew in between, and from the tables."""
+"""DeleteShareGroupOffsets and DeleteGroups: both steps, recreation in between, and recovery from the tables."""
 
 import pytest
 
@@ -25,7 +25,7 @@ NOTHING = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "There is no offset inform
 
 
 def left() -> Driver:
-    """A group with two topics that everybody has left: group epoch 4, states of epoch 2."""
+    """Return a group with two topics and no members: group epoch 4, states of epoch 2."""
     driver = Driver()
     driver.join("a", ("orders", "bills"), ORDERS_AND_BILLS)
     driver.initialize_all()

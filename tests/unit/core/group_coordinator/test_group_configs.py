@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs on a group: set, taken away, checked against the file's frames, and outliving the group."""
+"""IncrementalAlterConfigs on a group: values that are set, removed, checked, and that outlive the group."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def reset_of(driver: Driver) -> list[tuple[str, int, int, int, str | None]]:
 
 
 def test_initialization_restarts_with_the_new_auto_offset_reset() -> None:
-    """Also what is on its way already: the notice of a state by the values of before comes to nothing."""
+    """A notice of the initialization with the previous value has no effect."""
     driver = Driver()
     driver.join("a")
     driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))

@@ -1,4 +1,4 @@
-"""Every refusal of a heartbeat, with its message; a refusal changes nothing."""
+"""Every rejection of a heartbeat, with its message. A rejection changes nothing."""
 
 import pytest
 

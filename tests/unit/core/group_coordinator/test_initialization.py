@@ -1,4 +1,4 @@
-"""The first group epoch, and when share-partitions are assigned that are initialized one after the other."""
+"""The first group epoch, and the assignment of share-partitions that are initialized one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_FOUR = {"orders": ["id-orders", [0, 1, 2, 3]]}
 
 
 def joined(*members: str) -> Driver:
-    """A group that subscribes to four share-partitions, which are still to be initialized."""
+    """Return a group that subscribes to four share-partitions, none of which is initialized."""
     driver = Driver()
     for member in members:
         driver.join(member, metadata=FOUR)
@@ -30,14 +30,14 @@ def joined(*members: str) -> Driver:
 
 
 def initialize(driver: Driver, *partitions: int, topic_id: str = "id-orders") -> None:
-    """One notice of the share_partition query."""
+    """Apply one notice of the share_partition query."""
     known = driver.group.metadata.share_partitions[topic_id]
     notices = [(topic_id, partition, known[partition].state_epoch) for partition in partitions]
     driver.apply(driver.group.initialized(notices, driver.now_ms))
 
 
 def reach_deadline(driver: Driver) -> None:
-    """Run the assignor when the group asks for it, as the operator does at a tick."""
+    """Run the assignor at its deadline, as the operator does at a tick."""
     deadline_ms = driver.group.assignment_deadline_ms(driver.config)
     assert deadline_ms is not None
     driver.now_ms = deadline_ms
@@ -155,7 +155,7 @@ def test_a_topic_does_not_wait_for_a_topic_of_a_later_notice() -> None:
 
 
 def test_a_topic_does_not_wait_for_a_topic_of_the_same_notice() -> None:
-    """A member that reads only the complete topic would be told nothing until its next regular heartbeat."""
+    """Otherwise a member that reads only the complete topic would wait until its next regular heartbeat."""
     driver = Driver()
     driver.join("a", ["bills"], ORDERS_AND_BILLS)
     driver.join("b", ["orders"], ORDERS_AND_BILLS)
@@ -202,7 +202,7 @@ def test_a_dump_keeps_since_when_a_topic_is_being_initialized() -> None:
 
 
 def test_recovery_ends_the_wait() -> None:
-    """When the first share-partitions were initialized is not in the tables."""
+    """The tables do not contain when the first share-partitions were initialized."""
     driver = joined("a")
     initialize(driver, 0)
     waits: list[Record] = [record for record in driver.records if isinstance(record, InitializationRecord)]

@@ -25,7 +25,7 @@ GONE, ALIVE, QUIET = "gone", "alive", "quiet"
 
 
 def join(driver: Driver, name: str, reply_to: str = "") -> str:
-    """A static member that speaks for itself (or through a requester); its id is its name."""
+    """Join a static member, itself or through a requester. Its member id is its instance id."""
     row = request(name, 0, ["orders"], ORDERS, instance=name, incarnation=f"p-{name}")
     return driver.send(dataclasses.replace(row, reply_to=reply_to or name)).member_id
 
@@ -146,7 +146,7 @@ def test_removed_members_records_stay_locked_while_a_gateway_may_respond() -> No
     beat(driver, "moved")
     remove(driver, MemberIdentity("a", None), MemberIdentity("by-gateway", None), MemberIdentity("moved", None))
     released = {release.member_id: bool(release.topics) for release in driver.last.releases}
-    assert released == {"a": True, "by-gateway": False, "moved": True}  # a static member is answered by the job alone
+    assert released == {"a": True, "by-gateway": False, "moved": True}  # gateways never respond for static members
 
 
 @pytest.mark.parametrize("members", [(), (MemberIdentity("nobody", None),)])

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: what is altered, under which epoch, and what is refused."""
+"""AlterShareGroupOffsets: alterations, their epochs, and rejections."""
 
 from sharegroup.core.group_coordinator import GroupState, SharePartitionRecord, SharePartitionStatus
 from sharegroup.errors import ErrorCode
@@ -19,7 +19,7 @@ def alter(driver: Driver, *offsets: tuple[str, int, int], topic_id: str = "id-or
 
 
 def left(driver: Driver) -> Driver:
-    """A group that was joined, initialized and left: group epoch 4."""
+    """Return a group that was joined, initialized and left, at group epoch 4."""
     driver.join("a")
     driver.initialize_all()
     driver.leave("a")
@@ -119,6 +119,6 @@ def test_a_member_discovers_the_partitions_that_were_not_altered() -> None:
     alter(driver, ("orders", 1, 5))
     driver.join("a", metadata=ORDERS)
     assert driver.group.metadata.share_partitions["id-orders"] == {
-        0: partition(0, INITIALIZING, 3, -1),  # it has always been there: by share.auto.offset.reset
+        0: partition(0, INITIALIZING, 3, -1),  # it existed before, so share.auto.offset.reset decides
         1: partition(1, INITIALIZING, 2, 5),
     }

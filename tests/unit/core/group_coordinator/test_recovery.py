@@ -1,4 +1,4 @@
-"""A group from the tables alone, also from tables that a job left half written, and the dump for the state store."""
+"""Recovery from the tables, also from incomplete commits, and the dump for the state store."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_recovery_keeps_empty_and_dead_groups() -> None:
 
 @pytest.mark.parametrize("lost", [ShareGroupRecord, ShareGroupMemberRecord, SharePartitionRecord])
 def test_tables_that_were_not_committed_together_give_a_group_that_goes_on(lost: type[TableRecord]) -> None:
-    """Everything up to the assignment is there; of what came with the last commit, one table's rows are lost."""
+    """The tables are complete up to the assignment. Of the last commit, one table's rows are missing."""
     driver = stable()
     complete = len(driver.rows)
     driver.send(request("a", 4, ["orders"], {"orders": TopicMetadata("id-orders", 3)}))
@@ -120,8 +120,8 @@ def member(epoch: int, *partitions: int) -> ShareGroupMemberRecord:
     ("group", "of_member", "loaded"),
     [
         (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4, 0), (4, 4)),
-        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(3), (4, 4)),  # behind: its next heartbeat tells it
-        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4), (5, 4)),  # up to date, yet told something else
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(3), (4, 4)),  # behind; its next heartbeat updates it
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4), (5, 4)),  # current epoch, but another assignment
         (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(6, 0), (7, 4)),  # ahead of its group
         (ShareGroupRecord(GROUP, 4, 4, GroupState.EMPTY), member(3, 0), (5, 4)),  # in a group without members
         (ShareGroupRecord(GROUP, 1, 1, GroupState.STABLE), member(1, 0), (3, 1)),  # its partition is ahead (epoch 2)

@@ -1,4 +1,4 @@
-"""A group's life: epochs, share-partitions, assignments, sessions and releases."""
+"""A group's lifecycle: epochs, share-partitions, assignments, sessions and releases."""
 
 import dataclasses
 from dataclasses import replace
@@ -27,7 +27,7 @@ ALL_ORDERS = {"orders": ["id-orders", [0, 1]]}
 
 
 def stable(*members: str) -> Driver:
-    """A group whose members all know their assignment."""
+    """Return a group whose members have all received their assignment."""
     driver = Driver()
     for member in members:
         driver.join(member)
@@ -121,9 +121,9 @@ def test_heartbeat_without_changes_only_moves_the_session_deadline() -> None:
     ("last_through", "left_through", "after_ms", "is_released"),
     [
         ("gateway-1", "gateway-1", 1, True),
-        ("gateway-1", "gateway-2", 1, False),  # the first one may answer acknowledgements until it hears of it
-        ("gateway-1", "a", 1, True),  # a member that asks for itself: what it is told, it knows
-        ("gateway-2", "gateway-2", 1, False),  # the first one was told before that
+        ("gateway-1", "gateway-2", 1, False),  # gateway-1 may respond to acknowledgements until it is notified
+        ("gateway-1", "a", 1, True),  # a member that sends its requests itself
+        ("gateway-2", "gateway-2", 1, False),  # gateway-1 received a deadline before
         ("gateway-2", "gateway-2", 44_999, False),
         ("gateway-2", "gateway-2", 45_000, True),
     ],

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): an identity that outlives processes, and which process it is. A refusal changes nothing."""
+"""Static members (KIP-345): identity and incarnation. A rejection changes nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def join(driver: Driver, process: str, name: str = "worker-1", member_id: str = 
 
 
 def beat(driver: Driver, process: str, name: str = "worker-1", epoch: int | None = None) -> HeartbeatResponse:
-    """A heartbeat of a process that knows the member's id, and its epoch if no other is given."""
+    """Send a heartbeat with the member's id, and its epoch if no other is given."""
     member = driver.group.metadata.members[driver.group.metadata.static_members[name]]
     known = member.member_epoch if epoch is None else epoch
     return driver.send(request(member.member_id, known, instance=name, incarnation=process))
 
 
 def stable(process: str = "p1") -> tuple[Driver, str]:
-    """A group with one static member that has been told its assignment; and the member's id."""
+    """Return a group with one static member that has received its assignment, and the member's id."""
     driver = Driver()
     member_id = join(driver, process).member_id
     driver.initialize_all()

@@ -1,4 +1,4 @@
-"""A process whose place as the member another one has taken: nothing that it sends does anything (KIP-345)."""
+"""Fencing of a process that another one has replaced as the member (KIP-345)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ AnyRequest = TypeVar("AnyRequest", FetchRequest, AcknowledgeRequest, ReleaseMemb
 
 
 def of(process: str | None, request: AnyRequest) -> AnyRequest:
-    """The request as a process of the member sends it."""
+    """Return the request with the incarnation id of a process."""
     return dataclasses.replace(request, incarnation_id=process)
 
 
 def shard(end: int = 100) -> ShardDriver:
-    """One whose member has been granted 0..3, as process p1."""
+    """Return a shard whose member holds 0..3, acquired as process p1."""
     made = ShardDriver()
     made.batch(config(), load(0, (0, end)), at=0)
     made.send(of("p1", fetch("f1", max_records=4)), at=0)
@@ -140,7 +140,7 @@ def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(*joined: tuple[str, str, int]) -> ShardDriver:
-    """One that comes back from the tables; its member holds 0..3."""
+    """Return a shard that is loaded from the tables; its member holds 0..3."""
     made, held = ShardDriver(), [[0, 3, 1, 1, "m1", T0 + LOCK_MS]]
     header = [0, 1, 1, 0, 0, T0, 0, 1]
     made.batch(config(), fences(*joined), load(0, (0, 100), header=header, batches=held), at=0)
@@ -186,7 +186,7 @@ def test_loaded_fence_is_removed_when_the_member_leaves() -> None:
 
 
 def first(request_id: str, opened: int, process: str = "p2", max_records: int = 10) -> FetchRequest:
-    """The first fetch of a session that was opened `opened` ms after T0."""
+    """Return the first fetch of a session that was opened `opened` ms after T0."""
     return dataclasses.replace(
         fetch(request_id, max_records=max_records), incarnation_id=process, is_static=True, opened_ms=T0 + opened
     )
@@ -219,7 +219,7 @@ def test_member_without_records_has_no_precedence() -> None:
 
 @pytest.mark.parametrize("opened", [15, 20, 25])
 def test_its_first_fetch_that_comes_twice_releases_nothing(opened: int) -> None:
-    """The gateway tells when it was opened, by the brokers' time as it knows that: which may be ahead."""
+    """The gateway sends the opening time by its estimate of broker time, which may be ahead."""
     group = shard()
     group.send(fence("p2", 10), first("f2", opened, max_records=4), at=20)
     before = group.window()

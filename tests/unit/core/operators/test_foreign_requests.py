@@ -1,4 +1,4 @@
-"""Requests that come to the job of another cell."""
+"""Requests that reach the job of another cell."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def deleted(*partitions: int) -> DeletedNotice:
 
 
 def left() -> GroupDriver:
-    """Nobody is in the group since time 30, at group epoch 4."""
+    """Return a group without members since time 30, at group epoch 4."""
     group = with_assignment()
     group.send(heartbeat("h3", -1), at=30)
     return group
@@ -67,7 +67,7 @@ def config_row(name: str, value: str | None) -> dict[str, Any]:
 
 
 def last(altered: int) -> dict[str, object]:
-    """The row that says when a request altered the group's configs last."""
+    """Return the row with the time of the last request that altered the group's configs."""
     named = {"config_name": "", "config_value": str(T0 + altered), "config_source": "LAST_ALTERED"}
     return {"group_id": GROUP, **named}
 

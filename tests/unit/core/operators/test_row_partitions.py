@@ -1,4 +1,4 @@
-"""Rows of one share-partition in two partitions of the request topic: it has grown, or another partitioner writes."""
+"""Rows of one share-partition in two partitions of the request topic, after it has grown or by another partitioner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def errors(output: Output) -> dict[str, int]:
 
 @pytest.fixture
 def shard() -> ShardDriver:
-    """Member m has record 0 until LOCK_MS, by rows of partition 0."""
+    """Return a shard where member m holds record 0 until LOCK_MS, by rows of partition 0."""
     shard = ShardDriver()
     shard.batch(load(log=(0, 1)), at=0)
     shard.batch(shard.line(fetch("f1", member="m"), 0), at=0)

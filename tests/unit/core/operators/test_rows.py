@@ -1,4 +1,4 @@
-"""Input rows: their order, and what is none; rows that name no share-partition."""
+"""Input rows: their order, unknown kinds, and rows that name no share-partition."""
 
 from __future__ import annotations
 

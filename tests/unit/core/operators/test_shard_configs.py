@@ -26,7 +26,7 @@ COMMITTED = {"isolation_level": "read_committed"}
 
 
 def lock_ms(shard: ShardDriver, at: int, partition: int = 0) -> int:
-    """How long a lock lasts now."""
+    """Return the current lock duration."""
     (response,) = shard.send(fetch(f"f{at}", max_records=1, max_wait_ms=0, partition=partition), at=at).responses
     deadline: int = shard.window(partition)[-1][5]
     assert response["acquired"]
@@ -57,7 +57,7 @@ def test_each_share_partition_has_the_change_that_came_to_it() -> None:
     shard = two()
     shard.send(configure(0, **SHORT), configure(0, **LONG), at=5)
     assert (lock_ms(shard, 6), lock_ms(shard, 7, 1)) == (60_000, LOCK_MS)
-    shard.send(configure(1, **SHORT), at=8)  # an earlier change comes later to this one
+    shard.send(configure(1, **SHORT), at=8)  # an earlier change arrives later
     assert (lock_ms(shard, 9), lock_ms(shard, 10, 1)) == (60_000, 15_000)
     shard.send(configure(1, **LONG), at=11)
     assert (lock_ms(shard, 12), lock_ms(shard, 13, 1)) == (60_000, 60_000)
@@ -65,18 +65,18 @@ def test_each_share_partition_has_the_change_that_came_to_it() -> None:
 
 @pytest.mark.parametrize("lines", [(), (config(**LONG),)])
 def test_a_change_that_comes_after_a_later_one_is_passed_over(lines: tuple[str, ...]) -> None:
-    """A leader was paused before it sent it; its successor has sent the later one, and may have said it once more."""
+    """A leader was paused before it sent the change; its successor has sent a later one, possibly twice."""
     shard = two()
     shard.send(configure(0, altered=20, **LONG), at=30)
     shard.batch(*lines, at=35)
     shard.send(configure(0, altered=10, **SHORT), configure(1, altered=10, **SHORT), at=40)
     assert (lock_ms(shard, 41), lock_ms(shard, 42, 1)) == (60_000, 15_000)
-    shard.send(configure(0, altered=20, **SHORT), at=43)  # of the same moment
+    shard.send(configure(0, altered=20, **SHORT), at=43)  # altered at the same time
     assert lock_ms(shard, 44) == 15_000
 
 
 def test_shard_without_state_ignores_changes_older_than_the_table() -> None:
-    """What it is loaded with names the newest change that it holds; a paused leader's older one comes after it."""
+    """The loaded config has the time of its newest change, so an older one of a paused leader is ignored."""
     shard = ShardDriver()
     shard.batch(config(altered=20, **LONG), load(0, (0, 100)), at=30)
     shard.send(configure(0, altered=10, **SHORT), at=40)

@@ -1,4 +1,4 @@
-"""States that are deleted: the tombstone, what was in flight, who waits, and the share-partition made anew."""
+"""Deleted states: tombstones, records in flight, waiting fetches, and recreated share-partitions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ TOMBSTONE = durable("Tombstone", (UNCHANGED, UNCHANGED), (UNCHANGED, UNCHANGED),
 
 
 def delete(*deletions: tuple[int, int]) -> str:
-    """The states of (partition, state epoch) are to be deleted."""
+    """Return the row that deletes the states of (partition, state epoch)."""
     return rows.encode(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
 
 
 def notices(output: Output) -> list[tuple[type, tuple[tuple[str, int, int], ...]]]:
-    """Their kinds, and the states that they are about."""
+    """Return the kinds of the notices with their states."""
     found = [decode_share_group_request(value) for _, value in output.requests]
     return [(type(notice), _states(notice)) for notice in found]
 

@@ -1,4 +1,4 @@
-"""Standing fetches: one for each member, shared out evenly, given up when nobody waits any more."""
+"""Waiting fetches: one per member, even shares, and abandoned ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .shard_driver import LOCK_MS, ShardDriver, acknowledge, answered, config, f
 
 
 def waiting(*requests: object) -> ShardDriver:
-    """A shard at whose empty share-partition these fetches stand."""
+    """Return a shard with an empty share-partition where these fetches wait."""
     shard = ShardDriver()
     shard.batch(config(), load(), *[shard.line(request, 0) for request in requests], at=0)  # type: ignore[arg-type]
     return shard
@@ -135,33 +135,33 @@ def test_a_demand_that_stood_while_the_job_was_down_acquires_nothing() -> None:
 
 
 def through(gateway: str, request_id: str, member: str, max_records: int = 10) -> SharePartitionRequest:
-    """A fetch of a gateway's member."""
+    """Return a fetch of a gateway's member."""
     return replace(fetch(request_id, member, max_records), reply_to=gateway)
 
 
-def told(output: Output) -> list[str]:
-    """Who is told that others wait."""
+def notified(output: Output) -> list[str]:
+    """Return the receivers of the notice that others wait."""
     return [response["reply_to"] for response in output.responses if response["type"] == WANTED]
 
 
 def test_gateway_is_notified_that_members_of_other_gateways_wait() -> None:
     shard = waiting(through("a", "f1", "m1"))
-    assert told(shard.batch(log(4), at=1)) == []
+    assert notified(shard.batch(log(4), at=1)) == []
     output = shard.send(through("b", "f1", "m2"), at=2)
     assert output.responses == [answered(WANTED, "", "") | {"reply_to": "a"}]
-    assert told(shard.send(through("b", "f2", "m2"), at=3)) == []  # not so often
-    assert told(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
+    assert notified(shard.send(through("b", "f2", "m2"), at=3)) == []  # not again within the interval
+    assert notified(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
 
 
 def test_only_gateways_with_records_and_no_demand_are_notified() -> None:
     shard = waiting(through("a", "f1", "m1"))
     shard.batch(log(4), at=1)
-    assert told(shard.send(through("a", "f2", "m2"), at=2)) == []
+    assert notified(shard.send(through("a", "f2", "m2"), at=2)) == []
     shard.send(acknowledge("a1", (0, 3, 1)), release("r1", "m2"), at=3)
-    assert told(shard.send(through("b", "f1", "m3"), at=4)) == []
+    assert notified(shard.send(through("b", "f1", "m3"), at=4)) == []
 
 
 def test_direct_member_is_not_notified() -> None:
     shard = waiting(through("m1", "f1", "m1"))
     shard.batch(log(4), at=1)
-    assert told(shard.send(through("b", "f1", "m2"), at=2)) == []
+    assert notified(shard.send(through("b", "f1", "m2"), at=2)) == []

@@ -1,4 +1,4 @@
-"""What a shard tells of its windows, where they are counted."""
+"""The window sizes that a shard reports if metrics are enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that come and go under a shard: deleted, made again where topics have no ids, and logs that nobody can ask."""
+"""Topics that are deleted or created again under a shard, and logs whose offsets are unknown."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ FOR_EVERYBODY = {"type": "topic_deleted", "reply_to": "*", "group_id": GROUP, "t
 
 
 def half_done() -> ShardDriver:
-    """Of ten records m1 has accepted 0..3, released 4 and holds 5..9; m2 waits for an eleventh."""
+    """Return a shard with ten records: m1 has accepted 0..3, released 4 and holds 5..9; m2 waits for another record."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
     shard.send(acknowledge("a1", (0, 3, 1), (4, 4, 2)), at=1)
     return shard
 
 
-# -- a topic that is no more -------------------------------------------------------------------------------------------
+# -- deleted topics ----------------------------------------------------------------------------------------------------
 
 
 def test_deleted_topic_finishes_records_in_flight_and_is_broadcast() -> None:
@@ -121,7 +121,7 @@ def test_a_topic_that_is_to_be_led_after_all_is() -> None:
 
 
 def all_read(**values: object) -> ShardDriver:
-    """Ten records of a topic without an id: 0..4 are accepted, m1 holds 5..9."""
+    """Return a shard with ten records of a topic without an id: 0..4 are accepted, m1 holds 5..9."""
     shard = ShardDriver()
     shard.batch(config(**values), load(0, (0, 10, None, False)), shard.line(fetch("f1"), 0), at=0)
     shard.send(acknowledge("a1", (0, 4, 1)), at=1)
@@ -162,7 +162,7 @@ def test_an_acknowledgement_for_the_old_log_does_nothing_to_the_new_one() -> Non
 
 
 def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
-    """The start offset was at 1,000, the new log has 50 records."""
+    """The start offset was 1,000, and the new log has 50 records."""
     header = [4, 1, 1, 1_000, 0, 3, T0, 1]
     shard = ShardDriver()
     lines = config(auto_offset_reset="earliest"), load(0, (0, 50, None, False), header=header)
@@ -177,7 +177,7 @@ def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
     "rows",
     [
         [log(10, has_topic_id=False)],  # nothing fell
-        [log(20, has_topic_id=False), log(10, has_topic_id=False)],  # not below what was acquired
+        [log(20, has_topic_id=False), log(10, has_topic_id=False)],  # not below acquired offsets
         [log(10, start=7, has_topic_id=False)],  # records were deleted
     ],
 )
@@ -197,14 +197,14 @@ def test_start_offset_may_be_beyond_the_log_end() -> None:
     assert shard.led().window.start_offset == 100
 
 
-# -- a log that nobody can ask -----------------------------------------------------------------------------------------
+# -- logs with unknown offsets -----------------------------------------------------------------------------------------
 
 HEADER = [0, 1, 1, 0, 0, 0, T0 - 1_000, 1]
 HELD = [[0, 3, 1, 1, "m1", T0 + LOCK_MS], [4, 9, 0, 1, None, None]]
 
 
 def away() -> ShardDriver:
-    """Loaded from the tables while the leader does not answer; m1 holds 0..3, and 4..9 were released."""
+    """Return a shard loaded while the partition leader does not respond; m1 holds 0..3, and 4..9 were released."""
     shard = ShardDriver()
     shard.batch(config(), load(0, None, header=HEADER, batches=HELD), at=0)
     return shard

@@ -1,4 +1,4 @@
-"""A share group as rows in, whole outputs out: join, initialisation, assignment, expiry, recovery from the tables."""
+"""The operator of groups, rows to whole outputs: join, initialization, assignment, expiry, recovery."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 
 
 class GroupDriver:
-    """The operator of one group: its state is text between batches, outputs go through their JSON."""
+    """The operator of one group. Its state is text between batches, and outputs are encoded and decoded as JSON."""
 
     def __init__(self, job: Config = JOB) -> None:
         self.job = job
@@ -90,7 +90,7 @@ def answered(
     member: str = "m1",
     deadline: int | None = None,
 ) -> dict[str, Any]:
-    """`deadline` is when the member's session ends, told as a time after T0."""
+    """Return a response; `deadline` is the end of the member's session, relative to T0."""
     return {
         "type": "heartbeat",
         "id": request_id,
@@ -108,7 +108,7 @@ def answered(
 
 
 def group_row(epoch: int, state: str = "Stable", assignment_epoch: int | None = None) -> dict[str, Any]:
-    """`assignment_epoch` is the group epoch, unless the assignor is still to run."""
+    """Return a row; `assignment_epoch` is the group epoch unless a run of the assignor is pending."""
     assigned = epoch if assignment_epoch is None else assignment_epoch
     return {"group_id": GROUP, "group_epoch": epoch, "assignment_epoch": assigned, "group_state": state}
 
@@ -188,7 +188,7 @@ def test_member_joins_and_gets_initialized_share_partitions() -> None:
 
 
 def test_static_member_that_waits_is_answered_with_its_id() -> None:
-    """Two processes of one name: only the latest one hears of it, once."""
+    """Of two processes with one instance id, only the latest gets a response, once."""
     group = GroupDriver()
     for process in ("p1", "p2"):
         join = heartbeat(f"join-{process}", 0, "", ORDERS)
@@ -215,7 +215,7 @@ def test_static_member_that_waits_is_answered_with_its_id() -> None:
 
 
 def test_join_in_the_assignment_interval_is_answered_after_the_run() -> None:
-    """By a tick: nobody has to send anything for that."""
+    """A tick does this, without any request."""
     group = with_assignment()
     waits = group.send(heartbeat("h2", 0, "m2", topics=ORDERS), heartbeat("h3", 0, "m3", topics=ORDERS), at=420)
     assert waits.responses == []

@@ -1,4 +1,4 @@
-"""A shard from its rows to its whole output: loading, acquiring, acknowledging, expiry, and who is refused."""
+"""The operator of share-partitions, rows to whole outputs: loading, acquiring, acknowledging, expiry, rejections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .shard_driver import (
 
 
 def acquired_ten() -> ShardDriver:
-    """Member m1 holds 0..9 since time 0."""
+    """Return a shard where member m1 holds 0..9 since time 0."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f0"), 0), at=0)
     return shard
@@ -144,7 +144,7 @@ def test_renewal_response_has_the_new_deadline() -> None:
 
 
 def test_renewal_response_has_the_renewed_ranges() -> None:
-    """What is finished is passed over, and no error (Kafka's rule): so is all, for whoever has held it."""
+    """Finished records are skipped without an error, whoever held them (Kafka's rule)."""
     shard = acquired_ten()
     shard.send(acknowledge("a1", (0, 4, 1)), at=10)
     output = shard.send(acknowledge("a2", (0, 9, 4)), acknowledge("a3", (0, 4, 4), member="m2"), at=20_000)
@@ -185,7 +185,7 @@ def test_rejected_request_changes_nothing(request_, code, message) -> None:  # t
 
 
 def test_an_acknowledgement_counts_from_its_append() -> None:
-    """In time in the topic is in time, though the batch runs after the lock's end and its tick is past it as well."""
+    """The append time counts, even if the batch runs after the lock's end and its tick is later, too."""
     shard = acquired_ten()
     output = shard.batch(
         shard.line(acknowledge("in-time", (0, 4, 1)), LOCK_MS),
@@ -202,7 +202,7 @@ def test_an_acknowledgement_counts_from_its_append() -> None:
 
 
 def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
-    """Its own standing demand got the same records again when their lock was over."""
+    """The member's waiting fetch acquired the same records again after their lock expired."""
     shard = acquired_ten()
     shard.send(fetch("f1", max_wait_ms=60_000), at=1)
     again = shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 2)
@@ -229,7 +229,7 @@ def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
     [
         (LOCK_MS, LOCK_MS + 10, ErrorCode.INVALID_RECORD_STATE),
         (LOCK_MS, LOCK_MS, ErrorCode.NONE),
-        (None, LOCK_MS + 10, ErrorCode.NONE),  # as in Kafka: what is finished is passed over
+        (None, LOCK_MS + 10, ErrorCode.NONE),  # as in Kafka: finished records are skipped
     ],
 )
 def test_late_acknowledgement_of_records_others_finished_is_rejected(
@@ -278,7 +278,7 @@ def test_unacquire_gives_the_attempt_back() -> None:
 
 
 def never_delivered(request_id: str, *acquired: tuple[int, int, int], member: str = "m1") -> SharePartitionRequest:
-    """Ranges with the counts that they were granted with."""
+    """Return ranges with the delivery counts of their acquisition."""
     return replace(unacquire(request_id, 0, 0, member), ranges=(), acquired=tuple(AcquiredRange(*a) for a in acquired))
 
 
@@ -315,7 +315,7 @@ def test_session_that_ends_late_keeps_records_of_a_newer_session() -> None:
 
 
 def test_first_of_two_sessions_to_end_releases_nothing() -> None:
-    """The first one did not see that its member had gone: its read-ahead stood, and got records once more."""
+    """The first gateway did not notice that its member had left, so its read-ahead acquired records again."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(release("opens"), replace(fetch("f1", max_records=5), reply_to="b"), at=1)
@@ -332,7 +332,7 @@ def test_first_of_two_sessions_to_end_releases_nothing() -> None:
 
 @pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, False), (3, True), (-1 - T0, True)])
 def test_late_session_opening_keeps_records_of_later_fetches(opened_at: int, is_released: bool) -> None:
-    """Its row was lost on its way and sent again, when the member had opened a session at another gateway."""
+    """The row was lost and sent again after the member had opened a session at another gateway."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f1"), reply_to="b"), at=2)
@@ -484,7 +484,7 @@ def test_unload_removes_share_partitions_and_answers_their_fetches() -> None:
 
 
 def test_unload_and_load_in_one_batch_take_the_loaded_state() -> None:
-    """So it is when the number of shards changes."""
+    """This happens when the number of shards changes."""
     shard = acquired_ten()
     header = [4, 1, 1, 6, 0, 3, T0, 1]
     shard.batch(load(0, (0, 10), header=header, batches=[[6, 9, 0, 1, None, None]]), unload(0), at=10)

@@ -1,4 +1,4 @@
-"""Locks that outlast a restart of their member (KIP-345, for share groups): as long as `share.static...` says."""
+"""Locks that outlast a restart of their static member (`share.static.record.lock.duration.ms`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An unclean leader election takes records away that were delivered: what is said of it, and what is delivered then."""
+"""An unclean leader election that removes delivered records: reports and later deliveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def log(end: int, epoch: int, epoch_start: int | None = None) -> str:
 
 @pytest.fixture
 def shard() -> ShardDriver:
-    """Of the log's 12 records member m1 has accepted 0 to 4 and 6, and holds 5 and 7 to 9."""
+    """Return a shard with 12 records: member m1 has accepted 0 to 4 and 6, and holds 5 and 7 to 9."""
     shard = ShardDriver()
     shard.batch(load(log=(0, 12, None, True, 3, 0)), shard.line(fetch("f1"), 0), at=0)
     shard.send(acknowledge("a1", (0, 4, 1), (6, 6, 1)), at=1)

@@ -1,4 +1,4 @@
-"""The merged state: what each kind of record does to it."""
+"""The merged state: the effect of each kind of record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADER = ShareGroupOffsetHeader.of(SNAPSHOT, 1_000)
 
 
 def update(snapshot_epoch: int = 3, **changed: int) -> ShareGroupStateRecord:
-    """An update of `SNAPSHOT` that changes what is named."""
+    """Return an update of `SNAPSHOT` that changes these fields."""
     return ShareGroupStateRecord(RecordKind.UPDATE, KEY, snapshot_epoch)._replace(**changed)
 
 

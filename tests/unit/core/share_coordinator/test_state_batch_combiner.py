@@ -1,4 +1,4 @@
-"""Combining state batches: both precedences against a naive model of one state per offset."""
+"""Combination of state batches: both precedences against a naive model with one state per offset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START_OFFSETS = st.integers(-1, MAX_OFFSET + 2)
 
 
 def is_canonical(batches: tuple[StateBatch, ...]) -> bool:
-    """Sorted, disjoint and maximally fused."""
+    """Assert that the batches are sorted, disjoint and fused."""
     return all(batch.first_offset <= batch.last_offset for batch in batches) and all(
         low.last_offset < high.first_offset and (low.last_offset + 1 < high.first_offset or low[2:] != high[2:])
         for low, high in pairwise(batches)

@@ -1,4 +1,4 @@
-"""The transition table, and that nothing outside of it can be replayed."""
+"""The transition table; transitions outside of it cannot be replayed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_table_has_the_legal_transitions_and_no_others() -> None:
 
 
 def drawn_transitions() -> set[tuple[RecordState, RecordState, str]]:
-    """The arrows of the module's diagram; a line without one goes on with the causes of the arrow above it."""
+    """Return the arrows of the module's diagram; a line without an arrow continues the previous one."""
     diagram = (record_state.__doc__ or "").split("::\n", 1)[1].split("(*) The", 1)[0]
     arrow = re.compile(r"(?:([A-Z]+) -+)?\+--> ([A-Z]+) +(.*)")
     from_state = to_state = ""

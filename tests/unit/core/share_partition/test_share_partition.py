@@ -1,4 +1,4 @@
-"""Rules of the machine that the scenarios of Kafka cannot show, because they are ours, and single points of others."""
+"""Rules of the machine that Kafka's scenarios do not cover, and single cases of other rules."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_undelivered_attempt_is_undone_after_its_lock_expired() -> None:
 
 
 def test_a_repeated_return_leaves_the_attempt_of_another_member_alone() -> None:
-    """The lock of the other member has run out, and its delivery has the same count."""
+    """The other member's lock has expired, and its delivery has the same count."""
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     given_back = [AcquiredRange(0, 9, 1)]
@@ -363,7 +363,7 @@ def test_throttling_keeps_fetch_batches_across_a_restart() -> None:
     acquired(partition, "m2", 1)
     acknowledged(partition, (0, 0, ACCEPT), member="m2")
     partition = SharePartition.restore(json.loads(json.dumps(partition.dump())))
-    # a share of five, of the ten that the first fetch took, although one of them is finished and forgotten
+    # a share of five of the ten that the first fetch read, although one of them is finished and removed
     assert acquired(partition, "m1", 100) == (AcquiredRange(1, 5, 4),)
 
 
@@ -398,7 +398,7 @@ def test_a_window_of_alternating_records_is_dumped_in_a_few_bytes_for_each() -> 
 def answered(
     partition: SharePartition, grants: list[tuple[int, int, int]], *batches: tuple[int, int, int], member: str = "m1"
 ) -> str:
-    """Acknowledges what was granted with these delivery counts; the error, or what it did."""
+    """Acknowledge with these grants; return the error, or the transitions."""
     request = [AcknowledgementBatch(first, last, (type_,)) for first, last, type_ in batches]
     try:
         outcome = partition.acknowledge(member, request, 0, CONFIG, True, [AcquiredRange(*grant) for grant in grants])
