@@ -198,11 +198,11 @@ class LedPartition:
 
     # -- the durable record ----------------------------------------------------------------------------------------
 
-    def snapshot_when_cold(self, now_ms: int, records: SnapshotRules) -> None:
+    def snapshot_when_cold(self, now_ms: int, rules: SnapshotRules) -> None:
         """Request a snapshot if the last one is older than share.coordinator.cold.partition.snapshot.interval.ms."""
-        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(records.cold_snapshot_interval_ms)
+        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
 
-    def record(self, key: SharePartitionKey, records: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
+    def record(self, key: SharePartitionKey, rules: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
         """Return the batch's record as a row of `share_group_state`, or None without changes; the header follows it."""
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset
@@ -216,7 +216,7 @@ class LedPartition:
             window.delivery_complete_count,
             self._changed_batches(),
         )
-        updates_per_snapshot = 0 if self._must_snapshot else records.updates_per_snapshot
+        updates_per_snapshot = 0 if self._must_snapshot else rules.updates_per_snapshot
         record = next_record(self.header, write, updates_per_snapshot, window.state_batches)
         self.header = self.header.after(record, now_ms)
         self.transitions, self._must_snapshot = [], False
@@ -259,19 +259,19 @@ class LedPartition:
         known = None if log is None else LogOffsets(*log)
         return cls(SharePartition.restore([*window, texts]), ShareGroupOffsetHeader.restore(header), known)
 
-    def next_deadline_ms(self, records: SnapshotRules) -> int:
+    def next_deadline_ms(self, rules: SnapshotRules) -> int:
         """Return when this share-partition needs a tick."""
-        return _deadline_ms(self.window.next_deadline_ms(), self.header, records)
+        return _deadline_ms(self.window.next_deadline_ms(), self.header, rules)
 
     @staticmethod
-    def dumped_deadline_ms(dumped: DumpedPartition, records: SnapshotRules) -> int:
+    def dumped_deadline_ms(dumped: DumpedPartition, rules: SnapshotRules) -> int:
         """Return `next_deadline_ms` of a dumped partition."""
         lock_deadline_ms, header, *_ = dumped.values
-        return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), records)
+        return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), rules)
 
 
-def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: SnapshotRules) -> int:
-    due_ms = header.snapshot_due_ms(records.cold_snapshot_interval_ms)
+def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, rules: SnapshotRules) -> int:
+    due_ms = header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
     return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
 
 

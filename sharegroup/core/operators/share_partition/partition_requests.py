@@ -69,21 +69,21 @@ class PartitionRequests:
             return ()
         if isinstance(request, FenceMemberRequest):
             return self._fence_member(request)
-        led = state.led(request.partition)
-        if led is None:
+        managed = state.led(request.partition)
+        if managed is None:
             return self._add_pending(row, request)
         self._check_incarnation(request, row.append_ms)
         if isinstance(request, ReleaseMemberRequest):
-            return self._release_member(row, request, led)
+            return self._release_member(row, request, managed)
         self._check_member(request)
         match request:
             case FetchRequest():
-                return self._add_demand(row, request, led)
+                return self._add_demand(row, request, managed)
             case AcknowledgeRequest():
-                led.refuse_late(request, row.append_ms)
-                return (self._acknowledge(row, request, led),)
+                managed.refuse_late(request, row.append_ms)
+                return (self._acknowledge(row, request, managed),)
             case UnacquireRequest():
-                led.unacquire(request)
+                managed.unacquire(request)
                 return (UnacquireResponse(*request_named(request)),)
             case _:
                 assert_never(request)
@@ -125,16 +125,16 @@ class PartitionRequests:
         message = f"group {request.group_id} has no share-partition of topic {request.topic} with id {request.topic_id}"
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
-    def _acknowledge(self, row: RequestRow, request: AcknowledgeRequest, led: LedPartition) -> AcknowledgeResponse:
+    def _acknowledge(self, row: RequestRow, request: AcknowledgeRequest, managed: LedPartition) -> AcknowledgeResponse:
         now_ms, config = self._state.now_ms, self._state.config(request.partition).for_member(request.is_static)
-        renewed = led.acknowledge(request, row.append_ms, now_ms, config)
+        renewed = managed.acknowledge(request, row.append_ms, now_ms, config)
         deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
         return AcknowledgeResponse(*request_named(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
-    def _add_demand(self, row: RequestRow, request: FetchRequest, led: LedPartition) -> list[FetchResponse]:
+    def _add_demand(self, row: RequestRow, request: FetchRequest, managed: LedPartition) -> list[FetchResponse]:
         """Add a demand. It replaces the member's previous one, which gets an empty response."""
         deadline_ms = row.append_ms + request.max_wait_ms
-        is_first = request.opened_ms >= 0 and self._reopened(request, led)
+        is_first = request.opened_ms >= 0 and self._reopened(request, managed)
         asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
         demand = Demand(
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
@@ -143,19 +143,21 @@ class PartitionRequests:
         replaced = self._state.demands.add(request.partition, demand)
         return [self._state.demand_response(request.partition, old) for old in replaced]
 
-    def _reopened(self, request: FetchRequest, led: LedPartition) -> bool:
+    def _reopened(self, request: FetchRequest, managed: LedPartition) -> bool:
         """Release the member's records, so that its next process gets them; return whether there were any.
 
         Repeating it does nothing.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
-        if not led.window.holds(member_id) or state.requesters.has_asked_since(partition, member_id, request.opened_ms):
+        if not managed.window.holds(member_id) or state.requesters.has_asked_since(
+            partition, member_id, request.opened_ms
+        ):
             return False
-        led.release_member(member_id, state.config(partition))
+        managed.release_member(member_id, state.config(partition))
         state.requesters.forget(partition, member_id)
         return True
 
-    def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, led: LedPartition) -> Responses:
+    def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, managed: LedPartition) -> Responses:
         """Release a member. Repeating it, or doing it after the member came back, does nothing."""
         state, partition, member_id = self._state, request.partition, request.member_id
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)
@@ -168,6 +170,6 @@ class PartitionRequests:
                 state.incarnations.forget(partition, member_id)
             given_up = state.demands.drop_member(partition, member_id)
             responses += [state.demand_response(partition, demand) for demand in given_up]
-            led.release_member(member_id, state.config(partition), request.delivered)
+            managed.release_member(member_id, state.config(partition), request.delivered)
             state.requesters.forget(partition, member_id)
         return [*responses, ReleaseMemberResponse(*request_named(request))]

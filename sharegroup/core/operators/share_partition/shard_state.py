@@ -94,9 +94,9 @@ class ShardState:
             self._touched[partition] = LedPartition.restore(self._idle.pop(partition))
         return self._touched.get(partition)
 
-    def lead(self, partition: int, led: LedPartition) -> None:
+    def lead(self, partition: int, managed: LedPartition) -> None:
         """Add a share-partition."""
-        self._touched[partition] = led
+        self._touched[partition] = managed
 
     def forget(self, partition: int) -> list[FetchResponse]:
         """Remove a share-partition, and return the empty responses to its waiting fetches."""
@@ -108,9 +108,9 @@ class ShardState:
 
     def look_again(self, partition: int) -> None:
         """Apply the log's offsets again, because another isolation level may have another end of the log."""
-        led = self.led(partition)
-        if led is not None and led.log is not None:
-            led.move_log(led.log, self.configs.of(partition))
+        managed = self.led(partition)
+        if managed is not None and managed.log is not None:
+            managed.move_log(managed.log, self.configs.of(partition))
 
     def key(self, partition: int) -> SharePartitionKey:
         """Return the key of a share-partition, as rows contain it."""
@@ -145,10 +145,10 @@ class ShardState:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    def next_deadline_ms(self, records: SnapshotRules) -> int | None:
+    def next_deadline_ms(self, rules: SnapshotRules) -> int | None:
         """Return when the shard needs its next tick, or None for never."""
-        deadlines = [led.next_deadline_ms(records) for led in self._touched.values()]
-        deadlines += [LedPartition.dumped_deadline_ms(dumped, records) for dumped in self._idle.values()]
+        deadlines = [managed.next_deadline_ms(rules) for managed in self._touched.values()]
+        deadlines += [LedPartition.dumped_deadline_ms(dumped, rules) for dumped in self._idle.values()]
         deadlines += [demand.deadline_ms for demand in self.demands]
         deadlines += [] if self.gone_ms is None else [self.gone_ms + GONE_MS]
         return min([*deadlines, *self.parked.deadlines_ms(), *self.departed.deadlines_ms()], default=None)

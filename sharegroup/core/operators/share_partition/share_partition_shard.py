@@ -68,11 +68,11 @@ class Shard:
         key: str,
         group_id: str,
         topic_id: str,
-        records: SnapshotRules,
+        snapshot_rules: SnapshotRules,
         state: str | None,
         counts: bool = False,
     ) -> None:
-        self._key, self._records, self._counts = key, records, counts
+        self._key, self._snapshot_rules, self._counts = key, snapshot_rules, counts
         self._state = ShardState(group_id, topic_id, state)
         self._output = Output(key, 0)
         self._requests = PartitionRequests(self._state)
@@ -99,9 +99,9 @@ class Shard:
             self._process(row)
         for partition in state.demands.partitions():
             self._output.respond(*meet_demands(state, partition))
-        for partition, led in state.live():
-            self._write_record(partition, led)
-        self._output.deadline_ms = state.next_deadline_ms(self._records)
+        for partition, managed in state.live():
+            self._write_record(partition, managed)
+        self._output.deadline_ms = state.next_deadline_ms(self._snapshot_rules)
         self._output.waiting = self._waiting()
         if self._counts:
             self._report_sizes(set(before).difference(state.here()))
@@ -109,7 +109,7 @@ class Shard:
 
     def _waiting(self) -> WaitsFor:
         places = self._state.demands.partitions()
-        if any(led.has_more for led in map(self._state.led, places) if led is not None):
+        if any(managed.has_more for managed in map(self._state.led, places) if managed is not None):
             return WaitsFor.ROOM
         return WaitsFor.RECORDS if places else WaitsFor.NOTHING
 
@@ -159,11 +159,11 @@ class Shard:
         state.gone_ms = None
         for load in loads:
             state.topic, partition = load["topic"], load["partition"]
-            led = state.led(partition)
-            if led is None:
+            managed = state.led(partition)
+            if managed is None:
                 state.lead(partition, LedPartition.load(load, state.now_ms))
-            elif load["state_epoch"] > led.header.state_epoch:
-                led.reset(load, state.now_ms)
+            elif load["state_epoch"] > managed.header.state_epoch:
+                managed.reset(load, state.now_ms)
                 self._output.respond(*state.give_up_demands(partition))
             if load["log"] is not None:
                 self._move_log(partition, LogOffsets(*load["log"]))
@@ -177,26 +177,26 @@ class Shard:
 
     def _move_log(self, partition: int, log: LogOffsets) -> None:
         state = self._state
-        led, config = state.led(partition), state.configs.of(partition)
-        if led is None or led.is_outdated(log):
+        managed, config = state.led(partition), state.configs.of(partition)
+        if managed is None or managed.is_outdated(log):
             return
-        cut = led.cut_by_election(log)
+        cut = managed.cut_by_election(log)
         if cut is not None:
-            self._report_election_cut(partition, led, cut)
-        if led.is_of_another_topic(log):
+            self._report_election_cut(partition, managed, cut)
+        if managed.is_of_another_topic(log):
             start_offset = log.log_end_offset if config.starts_at_end else log.log_start_offset
             self._output.notes.append(
                 f"share-partition {state.topic}-{partition} of group {state.group_id}: the log ends at "
-                f"{log.log_end_offset}, below the acquired offset {led.window.end_offset}; it is treated as the log of "
-                f"a new topic under the same name and read from {start_offset}"
+                f"{log.log_end_offset}, below the acquired offset {managed.window.end_offset}; it is treated as the "
+                f"log of a new topic under the same name and read from {start_offset}"
             )
-            state_epoch = led.header.state_epoch
+            state_epoch = managed.header.state_epoch
             begin = {"partition": partition, "state_epoch": state_epoch, "start_offset": start_offset}
-            led.reset(begin, state.now_ms, Cause.TOPIC_DELETED)
+            managed.reset(begin, state.now_ms, Cause.TOPIC_DELETED)
             self._output.respond(*state.give_up_demands(partition))
-        led.move_log(log, config)
+        managed.move_log(log, config)
 
-    def _report_election_cut(self, partition: int, led: LedPartition, cut: OffsetRange) -> None:
+    def _report_election_cut(self, partition: int, managed: LedPartition, cut: OffsetRange) -> None:
         """Report records that an unclean election replaced: in the job's log, and finished ones in `delivery_log`."""
         state, (first, last) = self._state, cut
         self._output.notes.append(
@@ -205,7 +205,7 @@ class Shard:
             "Finished ones are not delivered again (cause unclean_election in delivery_log); to read them, reset the "
             f"group's offsets to {first}"
         )
-        for batch in led.window.finished_in(first, last):
+        for batch in managed.window.finished_in(first, last):
             state_of = batch.delivery_state
             unchanged = Transition(*batch[:2], state_of, state_of, Cause.UNCLEAN_ELECTION, None, batch.delivery_count)
             self._output.append("delivery_log", log_row(state.key(partition), unchanged))
@@ -218,10 +218,10 @@ class Shard:
         state = self._state
         for partition, state_epoch, topic in deletions:
             state.topic = topic
-            key, led = state.key(partition), state.led(partition)
-            if led is not None:
-                led.forget()
-                self._write_transitions(key, led)
+            key, managed = state.key(partition), state.led(partition)
+            if managed is not None:
+                managed.forget()
+                self._write_transitions(key, managed)
             self._output.respond(*state.forget(partition))
             self._output.append("share_group_state", tombstone_row(key))
             tell_deleted(self._output, key, state_epoch)
@@ -232,10 +232,10 @@ class Shard:
         state.topic, state.gone_ms = topic, state.now_ms
         self._output.notes.append(f"topic {topic} with id {state.topic_id}, of group {state.group_id}, was deleted")
         for partition in state.here():
-            led = state.led(partition)
-            assert led is not None
-            led.forget(Cause.TOPIC_DELETED)
-            self._write_record(partition, led)
+            managed = state.led(partition)
+            assert managed is not None
+            managed.forget(Cause.TOPIC_DELETED)
+            self._write_record(partition, managed)
             for demand in state.demands.drop(partition):
                 self._output.respond(demand_refusal(state.key(partition), demand, state.topic_is_gone()))
             state.forget(partition)
@@ -245,10 +245,10 @@ class Shard:
     def _tick(self, clock_ms: int) -> None:
         state = self._state
         for partition in state.here():
-            led = state.led(partition)
-            assert led is not None
-            led.expire(clock_ms, state.config(partition))
-            led.snapshot_when_cold(state.now_ms, self._records)
+            managed = state.led(partition)
+            assert managed is not None
+            managed.expire(clock_ms, state.config(partition))
+            managed.snapshot_when_cold(state.now_ms, self._snapshot_rules)
         self._retry_pending()
         state.departed.forget(clock_ms)
         if state.gone_ms is not None and clock_ms >= state.gone_ms + GONE_MS:
@@ -256,15 +256,15 @@ class Shard:
 
     # -- rows of the tables ----------------------------------------------------------------------------------------
 
-    def _write_record(self, partition: int, led: LedPartition) -> None:
+    def _write_record(self, partition: int, managed: LedPartition) -> None:
         key = self._state.key(partition)
-        self._write_transitions(key, led)
-        record = led.record(key, self._records, self._state.now_ms)
+        self._write_transitions(key, managed)
+        record = managed.record(key, self._snapshot_rules, self._state.now_ms)
         if record is not None:
             self._output.append("share_group_state", key._asdict() | record)
 
-    def _write_transitions(self, key: SharePartitionKey, led: LedPartition) -> None:
-        for transition in led.transitions:
+    def _write_transitions(self, key: SharePartitionKey, managed: LedPartition) -> None:
+        for transition in managed.transitions:
             self._output.append("delivery_log", log_row(key, transition))
 
     # -- metrics ---------------------------------------------------------------------------------------------------
@@ -272,5 +272,5 @@ class Shard:
     def _report_sizes(self, removed: Iterable[int]) -> None:
         for partition in removed:
             self._output.windows.append(list(WindowSizes(*self._state.key(partition), is_led=False)))
-        for partition, led in self._state.live():
-            self._output.windows.append(list(led.sizes(self._state.key(partition))))
+        for partition, managed in self._state.live():
+            self._output.windows.append(list(managed.sizes(self._state.key(partition))))
