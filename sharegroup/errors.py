@@ -1,7 +1,7 @@
-"""Kafka's error codes that share groups use, and the exceptions of this project.
+"""The Kafka error codes that share groups use, and the exceptions of this project.
 
-An exception's docstring says whose fault it is. Errors of a driver (Kafka client, Delta, Spark) are translated once, at
-the edge where they appear, with the cause kept.
+The docstring of an exception says whose fault it is. Errors of a driver (Kafka client, Delta, Spark) are translated
+once, where they occur, and stay attached as the cause.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes of the Kafka protocol; `retriable` as in org.apache.kafka.common.errors."""
+    """Error codes of the Kafka protocol; `retriable` is as in org.apache.kafka.common.errors."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -53,7 +53,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Whether the request may succeed when it is repeated."""
         return self in _RETRIABLE
 
 
@@ -78,21 +78,21 @@ _BY_NUMBER = {int(code): code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """The error code with a number; UNKNOWN_SERVER_ERROR for one that is not known here."""
+    """Return the error code with this number, or UNKNOWN_SERVER_ERROR if the number is unknown."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_name(number: int) -> str:
-    """The name of an error code, or the digits of one that is not known here."""
+    """Return the name of the error code with this number, or its digits if the number is unknown."""
     return _BY_NUMBER[number].name if number in _BY_NUMBER else str(number)
 
 
 class ShareGroupError(Exception):
-    """Base of this project's exceptions."""
+    """Base class of this project's exceptions."""
 
 
 class InvalidConfigError(ShareGroupError):
-    """The user's configuration is wrong; `problems` holds one sentence for each wrong key."""
+    """The user's configuration is invalid. `problems` has one sentence per invalid key."""
 
     def __init__(self, source: str, problems: list[str]) -> None:
         self.source = source
@@ -101,7 +101,7 @@ class InvalidConfigError(ShareGroupError):
 
 
 class RequestError(ShareGroupError):
-    """The requester is at fault (or late): the request is refused with a Kafka error code, and no state changes."""
+    """The requester is at fault, or late. The request is rejected with a Kafka error code, and no state changes."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code
@@ -110,16 +110,16 @@ class RequestError(ShareGroupError):
 
 
 class InvalidRequestRow(ShareGroupError):
-    """A row of a request topic that cannot be read; there is nobody to answer."""
+    """A row of a request topic cannot be decoded, so there is no requester to respond to."""
 
 
 class IllegalTransitionError(ShareGroupError):
-    """A state machine was asked for a transition that its table does not have: a defect of this project."""
+    """A transition is missing in the table of its state machine. This is a defect of this project."""
 
 
 class FencedLeaderError(ShareGroupError):
-    """Another job writes to the same tables (FENCED_LEADER_EPOCH); this one must stop."""
+    """Another job writes to the same tables (FENCED_LEADER_EPOCH). This job must stop."""
 
 
 class StopRequested(ShareGroupError):
-    """SIGTERM came; the batch that sees it is run again at the next start."""
+    """The process received SIGTERM. The current batch is repeated after the next start."""

@@ -1,6 +1,6 @@
-"""Names with meaning that every part of the project shares. Data only: no behaviour beyond what a name implies.
+"""The types that all packages share: enums and named tuples, almost without behaviour.
 
-Offsets are Kafka log offsets; ranges are inclusive at both ends, as on the wire (FirstOffset, LastOffset). Times are
+Offsets are Kafka log offsets. Ranges are inclusive at both ends, as on the wire (FirstOffset, LastOffset). Times are
 milliseconds since the epoch. Names are those of KIP-932.
 """
 
@@ -10,21 +10,21 @@ import re
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-#: "not set": the value of an update record's field that did not change (KIP-932, ShareUpdateValue).
+#: The value of a field that an update record does not change (KIP-932, ShareUpdateValue).
 UNCHANGED = -1
 
-#: As many characters as the name of a topic may have.
+#: Kafka's maximum length of a topic name, in characters.
 MAX_TOPIC_NAME_LENGTH = 249
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic can have this name."""
+    """Return whether Kafka allows a topic with this name."""
     is_legal = re.fullmatch(rf"[a-zA-Z0-9._-]{{1,{MAX_TOPIC_NAME_LENGTH}}}", name) is not None
     return is_legal and name not in (".", "..")
 
 
 class RecordState(IntEnum):
-    """State of a record in flight, with the ids of the DeliveryState field (KIP-932, "In-flight records")."""
+    """The state of a record in flight; the values are those of the DeliveryState field (KIP-932)."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -38,7 +38,7 @@ class RecordState(IntEnum):
 
 
 class AcknowledgeType(IntEnum):
-    """AcknowledgeTypes of ShareFetch and ShareAcknowledge (KIP-932; RENEW from KIP-1222)."""
+    """The AcknowledgeTypes of ShareFetch and ShareAcknowledge (KIP-932; RENEW: KIP-1222)."""
 
     GAP = 0
     ACCEPT = 1
@@ -48,7 +48,7 @@ class AcknowledgeType(IntEnum):
 
 
 class WaitsFor(IntEnum):
-    """What members wait for at a shard: nothing, new records, or room in a window behind which there are more."""
+    """What the fetches at a shard wait for: nothing, new records, or room in a window to acquire more records."""
 
     NOTHING = 0
     RECORDS = 1
@@ -56,7 +56,7 @@ class WaitsFor(IntEnum):
 
 
 class Cause(str, Enum):
-    """Why a range changed its state: the `cause` column of the `delivery_log` table."""
+    """Why the state of a range changed: the `cause` column of the `delivery_log` table."""
 
     FETCH = "fetch"
     ACCEPT = "accept"
@@ -74,10 +74,10 @@ class Cause(str, Enum):
 
 
 class SharePartitionKey(NamedTuple):
-    """A topic-partition as one share group sees it.
+    """A topic-partition in one share group.
 
-    `topic_id` is the topic's identity, `topic` its name beside it: a topic that is deleted and made again under its
-    name is another one.
+    `topic_id` identifies the topic; `topic` is its name. A topic that is deleted and created again under its name has
+    another id.
     """
 
     group_id: str
@@ -87,7 +87,7 @@ class SharePartitionKey(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """Offsets first_offset..last_offset, both included."""
+    """The offsets first_offset..last_offset, both inclusive."""
 
     first_offset: int
     last_offset: int
@@ -102,7 +102,7 @@ class AcquiredRange(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """An entry of AcknowledgementBatches: one type for the whole range or one for each offset, as the wire numbers."""
+    """An entry of AcknowledgementBatches: one type for the whole range, or one per offset, as numbers of the wire."""
 
     first_offset: int
     last_offset: int
@@ -110,10 +110,10 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """A range of records in one state: an entry of StateBatches (KIP-932), with its owner beside it while ACQUIRED.
+    """A range of records in one state: an entry of StateBatches (KIP-932), plus the holder of ACQUIRED records.
 
-    `member_id` and `lock_deadline_ms` are set exactly when `delivery_state` is ACQUIRED and the batch comes from this
-    project's own tables; Kafka keeps no ACQUIRED batch.
+    `member_id` and `lock_deadline_ms` are set if `delivery_state` is ACQUIRED and the batch comes from this project's
+    tables. Kafka stores no ACQUIRED batches.
     """
 
     first_offset: int
@@ -125,10 +125,10 @@ class StateBatch(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """One range that changed its state: a record of the share-partition machine and a row of `delivery_log`.
+    """A state change of a range: a decision of the share-partition machine and a row of `delivery_log`.
 
-    `delivery_count` is the count after the transition; `member_id` who held or holds the range; `lock_deadline_ms` is
-    set when `to_state` is ACQUIRED.
+    `delivery_count` is the count after the transition. `member_id` is the member that held or holds the range.
+    `lock_deadline_ms` is set if `to_state` is ACQUIRED.
     """
 
     first_offset: int
@@ -142,14 +142,14 @@ class Transition(NamedTuple):
 
 
 class ConfigSource(str, Enum):
-    """Where a group's own config value comes from, as DescribeConfigs names it: a request, or the job's file."""
+    """The source of a group's config value, as in DescribeConfigs: a request, or the job's configuration file."""
 
     DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
     STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
 
 
-#: `config_source` of a row that holds no config: its `config_value` is when a request altered the group's configs last,
-#: in ms by the brokers' clock.
+#: `config_source` of the row whose `config_value` is the time of the last request that altered the group's configs, in
+#: ms of broker time.
 LAST_ALTERED = "LAST_ALTERED"
-#: The same time, beside the configs in force that the share-partitions of a group are loaded with.
+#: The same time, among the configs that a `config` row passes to the share-partitions of a group.
 LAST_ALTERED_MS = "last_altered_ms"

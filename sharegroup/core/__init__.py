@@ -1,8 +1,10 @@
-"""The rules of share groups. Read this first.
+"""The rules of share groups (KIP-932). Read this package first.
 
-PURE: no Spark, no Kafka client, no clock, no randomness, no I/O. A handler returns what is to change and only
-`replay` changes it, so a restart is a replay.
+Everything here is pure: no Spark, no Kafka client, no clock, no randomness, no I/O. A handler returns the changes that
+it decided, and only `replay` applies them. A restart is therefore a replay.
 
-`share_partition`: the window of records in flight. `share_coordinator`: its durable records. `group_coordinator`:
-groups, members and assignments. `operators`: these three behind the rows of a micro-batch.
+- `share_partition`: the window of records in flight of one share-partition.
+- `share_coordinator`: the durable records of a share-partition.
+- `group_coordinator`: groups, members and assignments.
+- `operators`: these three machines behind the rows of a micro-batch.
 """

@@ -81,7 +81,7 @@ def test_the_job_does_not_start_without_its_assignors(tmp_path: Path) -> None:
     path.write_text("group: {group.share.assignors: racks.NearestAssignor}")
     done = run("-m", "sharegroup.spark.job.run_job", "--config", str(path))
     assert done.returncode == 1
-    assert "Class racks.NearestAssignor is not an assignor here: ModuleNotFoundError" in done.stderr
+    assert "class racks.NearestAssignor cannot be used as an assignor: ModuleNotFoundError" in done.stderr
 
 
 def test_shell_completion() -> None:

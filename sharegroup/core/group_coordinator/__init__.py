@@ -1,6 +1,7 @@
-"""The group coordinator of share groups, as a pure machine: no Spark, no Kafka, no clock (KIP-932, KIP-848).
+"""The group coordinator of share groups, as a pure machine (KIP-932, KIP-848).
 
-`ShareGroup` is one group. Its records are rows of `share_groups`, `share_group_members` and `share_partitions`.
+`ShareGroup` is one group. Its durable records are rows of `share_groups`, `share_group_members`, `share_partitions` and
+`share_group_configs`.
 """
 
 from sharegroup.core.group_coordinator.records import (

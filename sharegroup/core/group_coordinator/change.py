@@ -1,8 +1,8 @@
-"""The records of one handler call while it makes them, and the group as it will be when they have been replayed.
+"""The records that one handler call collects, and the group as it will be after their replay.
 
-A handler decides step by step (member in, epoch up, assignor, member told), and each step depends on the one before it,
-yet must not touch the group itself. So the steps go to a copy, which is made only when there is a first record: most
-heartbeats have none.
+A handler decides in steps: member, group epoch, assignor, member at the new epoch. Each step depends on the previous
+ones, but the group itself must not change. The steps therefore work on a copy. It is made with the first record,
+because most heartbeats have none.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sharegroup.core.group_coordinator.records import (
 
 
 class Records(NamedTuple):
-    """What a handler call changes: rows of the tables, and soft records for the operator's state alone."""
+    """The records of a handler call: table rows, and soft records that exist only in the operator's state."""
 
     table: tuple[TableRecord, ...] = ()
     soft: tuple[SoftRecord, ...] = ()
 
 
 class Change:
-    """Collects records; `after` is the group with those so far."""
+    """Collects records. `after` is the group with the records so far."""
 
     def __init__(self, before: GroupMetadata) -> None:
         self._before = before
@@ -40,7 +40,7 @@ class Change:
         self.after = before
 
     def add(self, record: Record) -> None:
-        """Add a record; it replaces an earlier one of the same key, since each is the whole row."""
+        """Add a record. It replaces an earlier one with the same key, because each record is the whole row."""
         if self.after is self._before:
             self.after = self._before.copy()
         self.after.replay(record)
@@ -49,16 +49,16 @@ class Change:
         self._records[key] = record
 
     def bump_group_epoch(self) -> None:
-        """Members, subscriptions or partitions changed: a new assignment is needed (KIP-848, "Group epoch").
+        """Raise the group epoch, because members, subscriptions or partitions changed (KIP-848, "Group epoch").
 
-        Epoch 1 is that of a group to which nothing has been assigned yet, so a group begins with 2 (KAFKA-20268).
+        Epoch 1 stands for a group to which nothing has been assigned yet, so a new group starts with 2 (KAFKA-20268).
         """
         state = GroupState.STABLE if self.after.members else GroupState.EMPTY
         epoch = self.after.next_epoch
         self.add(ShareGroupRecord(self.after.group_id, epoch, self.after.assignment_epoch, state))
 
     def records(self) -> Records:
-        """One record for each key that changed, in the order of the last change."""
+        """Return one record per changed key, in the order of their last changes."""
         soft = [record for record in self._records.values() if isinstance(record, SoftRecord)]
         table = [record for record in self._records.values() if not isinstance(record, SoftRecord)]
         return Records(tuple(table), tuple(soft))

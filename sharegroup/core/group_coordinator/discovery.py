@@ -1,8 +1,8 @@
-"""Share-partitions that a heartbeat's metadata shows and the group does not know yet (KIP-932, "Share-partitions").
+"""Discovery of share-partitions from the metadata of heartbeats (KIP-932, "Share-partitions").
 
-A topic is known by its id. A requester with old metadata may know fewer partitions: nothing is taken away. It may also
-name a topic that is no more, which its id tells once the group has been told of the deletion. Until then, where the
-group knows the name under another id, it cannot be said which of the two is newer, so the named one is left alone.
+Topics are identified by id. A member with old metadata may know fewer partitions, so no share-partition is removed. It
+may also name a deleted topic, which is recognised by its id once the coordinator was notified of the deletion. Until
+then, two ids under one name cannot be ordered, so a topic whose name has another id in the group is ignored.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def discovered_partitions(
     auto_offset_reset: str,
     now_ms: int,
 ) -> Iterator[SharePartitionRecord]:
-    """The records of those to be initialized under the group's next epoch.
+    """Yield the records of new share-partitions, to be initialized under the group's next epoch.
 
-    `auto_offset_reset` is the group's share.auto.offset.reset, by which a topic that is new to the group starts.
+    `auto_offset_reset` is the group's share.auto.offset.reset, which sets the start of topics that are new to the
+    group.
     """
     topic_ids = group.topic_ids()
     for topic in subscribed:
@@ -38,8 +39,8 @@ def discovered_partitions(
         if topic_ids.get(topic, topic_id) != topic_id or group.is_deleted_topic(topic_id, now_ms):
             continue
         known = group.known(topic_id)
-        # Known up to some partition: what comes after it was added to the topic. Known here and there, because
-        # someone altered the offsets of these: the rest has always been there.
+        # If the first n partitions are known, the others were added to the topic later. If others are known, their
+        # offsets were altered, and the unknown partitions have always existed.
         are_the_first = bool(known) and max(known) == len(known) - 1
         start_offset = FROM_THE_BEGINNING if are_the_first else BY_AUTO_OFFSET_RESET
         for partition in range(partitions):

@@ -1,6 +1,6 @@
-"""A group's state as compact JSON, for the operator's state store: it is written anew with every heartbeat.
+"""A group's state as compact JSON, for the operator's state store, which is written with every heartbeat.
 
-Partitions are ranges, share-partitions runs of equal ones, and each distinct assignment is written once.
+Partitions are stored as ranges, share-partitions as runs of equal ones, and each distinct assignment once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 
 def dump(group: GroupMetadata) -> dict[str, Any]:
-    """A JSON-able dict that `restore` reads back to an equal group."""
+    """Return the group as a JSON-able dict; `restore` returns an equal group."""
     assignments: dict[Assignment, int] = {}
 
     def index(assignment: Assignment) -> int:
@@ -69,8 +69,8 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
 
 
 def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
-    """The group of a `dump`. ValueError: another version of this project wrote it."""
-    if content["version"] != FORMAT_VERSION:
+    """Return the group that `dump` wrote. Raise ValueError for a dump of another format version."""
+    if content["version"] != FORMAT_VERSION:  # the supervisor recognises this message
         raise ValueError(
             f"group {group_id}: the checkpoint of the query group_coordinator has state of format "
             f"{content['version']}, this job reads {FORMAT_VERSION}: remove that checkpoint, and the job comes back "
@@ -113,7 +113,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
 
 
 def _ranges(partitions: Iterable[int]) -> list[list[int]]:
-    """Ascending partitions as [first, last] pairs."""
+    """Return ascending partitions as [first, last] pairs."""
     return [[first, last] for first, last, _ in RangeMap((partition, partition, None) for partition in partitions)]
 
 
@@ -122,7 +122,7 @@ def _partitions(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
 
 
 def _runs(records: Iterable[SharePartitionRecord]) -> list[list[Any]]:
-    """Neighbouring share-partitions that differ in nothing but their number, as [first, last, what they have]."""
+    """Return neighbouring share-partitions with equal fields as [first, last, *fields]."""
     runs: RangeMap[tuple[Any, ...]] = RangeMap()
     for record in sorted(records, key=lambda record: record.partition):
         rest = (record.status.value, record.state_epoch, record.start_offset, record.auto_offset_reset)

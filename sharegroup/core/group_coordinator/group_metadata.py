@@ -1,4 +1,4 @@
-"""The state of one share group, and `replay`, the only thing that changes it."""
+"""The state of one share group, and `replay`, its only mutator."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
-#: Deleted topics that are remembered, and for how long: longer than anybody keeps metadata. Kafka gives no id twice;
-#: one that was made from a name (brokers without ids) means the next topic of that name.
+#: How many deleted topics are kept, and for how long: longer than clients cache metadata. Kafka never reuses an id. An
+#: id that was derived from a name (brokers without topic ids) then denotes the next topic of that name.
 MAX_DELETED_TOPICS = 1_000
 DELETED_TOPIC_MS = 600_000
 
 
 @dataclass
 class GroupMetadata:
-    """A group's epochs, members and share-partitions; times are milliseconds since the epoch.
+    """A group's epochs, members and share-partitions. Times are milliseconds since the epoch.
 
-    `share_partitions` maps topic id and partition to the last record of each; of the ids that a name has had, one at
-    most has records that are not DELETING. `targets`, `session_deadlines` and `told` have an entry for every member;
-    the last one is whom the deadline was told to, and until when others may rely on an earlier one. `configs`
-    are the values that requests have set, by name; they outlive the group. `deleted_topics` maps the ids of topics that
-    are no more, the newest last, to the time that was told. `assignor` and `assignment_timestamp_ms` tell of the
-    assignor's last run: its name ("" before the first one), and when, None if it had nothing to assign. `departed` are
-    the ids of those that have left since. `static_members` maps the names of static members to their ids (KIP-345).
-    `initialized_since_ms` is when the first share-partitions were initialized that the assignor has not seen yet,
-    because it waits for the others of their topic; None if there are none.
+    - `share_partitions`: topic id and partition to the last record of each. At most one topic id per name has records
+      that are not DELETING.
+    - `targets`, `session_deadlines` and `deadline_receivers` have an entry per member. A receiver is (`reply_to` of the
+      last heartbeat response, until when other requesters may rely on an earlier deadline).
+    - `configs`: the values that requests have set, by name. They outlive the group.
+    - `deleted_topics`: ids of deleted topics, the newest last, to the time of the notice.
+    - `assignor`, `assignment_timestamp_ms`: name of the assignor of the last run ("" before the first), and its time,
+      None if it had nothing to assign. `departed`: ids of the members that left since then.
+    - `static_members`: group instance ids of static members to their member ids (KIP-345).
+    - `initialized_since_ms`: when the first of the share-partitions was initialized that the assignor has not seen yet,
+      because it waits for the others of their topic; None if there are none.
     """
 
     group_id: str
@@ -61,16 +63,16 @@ class GroupMetadata:
 
     @property
     def next_epoch(self) -> int:
-        """The group epoch that the next change brings; a new group's first is 2, as in Kafka since 4.3."""
+        """The group epoch after the next change; a new group starts with 2, as in Kafka since 4.3."""
         return max(self.group_epoch, 1) + 1
 
     @property
     def exists(self) -> bool:
-        """Whether the group has been joined, and not deleted since."""
+        """Whether the group has been created and not deleted since."""
         return self.group_epoch > 0 and self.group_state is not GroupState.DEAD
 
     def topic_ids(self) -> dict[str, str]:
-        """The id under which the group knows each topic, by name."""
+        """Return the current topic id of each topic name."""
         known: dict[str, str] = {}
         for topic_id, records in self.share_partitions.items():
             living = next((r for r in records.values() if r.status is not SharePartitionStatus.DELETING), None)
@@ -79,21 +81,21 @@ class GroupMetadata:
         return known
 
     def is_deleted_topic(self, topic_id: str, now_ms: int) -> bool:
-        """Whether the topic is known to be no more."""
+        """Return whether the topic is known to be deleted."""
         return topic_id in self.deleted_topics and now_ms < self.deleted_topics[topic_id] + DELETED_TOPIC_MS
 
     def known(self, topic_id: str) -> dict[int, SharePartitionRecord]:
-        """The share-partitions of a topic, without those that are being deleted."""
+        """Return the share-partitions of a topic that are not being deleted."""
         records = self.share_partitions.get(topic_id, {})
         return {p: record for p, record in records.items() if record.status is not SharePartitionStatus.DELETING}
 
     def partitions(self, topic_id: str, status: SharePartitionStatus) -> tuple[int, ...]:
-        """The partitions of a topic that are in a status, ascending."""
+        """Return the partitions of a topic that have this status, ascending."""
         records = self.share_partitions.get(topic_id, {})
         return tuple(sorted(partition for partition, record in records.items() if record.status is status))
 
     def topics(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
-        """The share-partitions that are in one of these statuses (none of them DELETING), by name of their topic."""
+        """Return the share-partitions that have one of these statuses (not DELETING), by topic name."""
         found = {}
         for topic, topic_id in sorted(self.topic_ids().items()):
             partitions = sorted(p for p, record in self.share_partitions[topic_id].items() if record.status in statuses)
@@ -102,11 +104,11 @@ class GroupMetadata:
         return found
 
     def assignable(self) -> dict[str, TopicPartitions]:
-        """The initialized share-partitions, by name of their topic."""
+        """Return the initialized share-partitions, by topic name."""
         return self.topics(SharePartitionStatus.INITIALIZED)
 
     def copy(self) -> GroupMetadata:
-        """An independent copy; the records themselves never change."""
+        """Return an independent copy; the records themselves are immutable."""
         return GroupMetadata(
             self.group_id,
             self.group_epoch,
@@ -127,7 +129,7 @@ class GroupMetadata:
         )
 
     def replay(self, record: Record) -> None:
-        """Apply one record; a group changes in no other way."""
+        """Apply one record. A group changes in no other way."""
         if isinstance(record, SessionRecord):
             self.session_deadlines[record.member_id] = record.deadline_ms
             self.told[record.member_id] = record.reply_to, record.others_until_ms
@@ -184,9 +186,10 @@ class GroupMetadata:
             by_member.pop(record.member_id, None)
 
     def _replay_group(self, record: ShareGroupRecord) -> None:
-        """A dead group keeps its epochs: what was made under them stays fenced when the group is joined again.
+        """Apply a group record.
 
-        It also keeps the share-partitions whose states are still to be deleted, and what was configured.
+        A dead group keeps its epochs, so that they fence old requests when the group is joined again. It also keeps its
+        configs and the share-partitions whose states are still to be deleted.
         """
         self.group_epoch = record.group_epoch
         self.assignment_epoch = record.assignment_epoch

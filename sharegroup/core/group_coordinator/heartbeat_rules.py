@@ -1,4 +1,4 @@
-"""What a ShareGroupHeartbeat is refused for (KIP-932, "ShareGroupHeartbeat API"); administrators: `admin_rules`."""
+"""Checks of ShareGroupHeartbeat (KIP-932, "ShareGroupHeartbeat API"). Administrators' requests: `admin_rules`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sharegroup.types import is_topic_name
 
 JOIN_GROUP_EPOCH = 0
 LEAVE_GROUP_EPOCH = -1
-#: A static member leaves, and will be back (KIP-848).
+#: A static member leaves for a restart (KIP-848).
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 
 def check_request(request: HeartbeatRequest) -> None:
-    """Raise RequestError when the request is wrong whatever the group's state is.
+    """Raise RequestError if the request is invalid in any state of the group.
 
-    INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to what no topic can be called.
+    The code is INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to an illegal topic name.
     """
     is_static, is_join = request.group_instance_id is not None, request.member_epoch == JOIN_GROUP_EPOCH
     least_epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_EPOCH
@@ -43,14 +43,14 @@ def check_request(request: HeartbeatRequest) -> None:
 
 
 def check_capacity(group: GroupMetadata, max_size: int) -> None:
-    """Raise RequestError (GROUP_MAX_SIZE_REACHED) when no other member may join; those in the group keep going."""
+    """Raise RequestError (GROUP_MAX_SIZE_REACHED) if no new member may join; present members are not affected."""
     if len(group.members) >= max_size:
         message = f"The share group has reached its maximum capacity of {max_size} members."
         raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def existing_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
-    """The member, or RequestError (GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)."""
+    """Return the member. Raise RequestError (GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID) if there is none."""
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")
     if member_id not in group.members:
@@ -60,7 +60,10 @@ def existing_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRec
 
 
 def fence(member: ShareGroupMemberRecord, member_epoch: int) -> None:
-    """Raise RequestError (FENCED_MEMBER_EPOCH) unless the epoch is the member's or the one before (a lost response)."""
+    """Raise RequestError (FENCED_MEMBER_EPOCH) unless the epoch is the member's current or previous one.
+
+    The previous epoch is valid because the response with the current one may have been lost.
+    """
     if member_epoch in (member.member_epoch, member.previous_member_epoch):
         return
     relation = "greater" if member_epoch > member.member_epoch else "smaller"

@@ -1,9 +1,11 @@
-"""Records of one share group: what a handler returns and `replay` applies (KIP-932, "Group metadata records").
+"""The records of a share group, which handlers return and `replay` applies (KIP-932, "Group metadata records").
 
-Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`: each is
-the whole row, so the last one of a key is its state. Soft records change only the operator's own state: session
-deadlines, which move with every heartbeat, target assignments, which the assignor makes again from what members were
-told last, when it ran, and topics that are no more.
+Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`. Each is
+the whole row, so the last record of a key is its state.
+
+Soft records change only the operator's state and are not written to tables: session deadlines, which change with every
+heartbeat; target assignments, which the assignor can compute again from the assignments that members received; the
+time of the assignor's last run; and deleted topics.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-#: Start offset of a share-partition whose topic is new to the group: share.auto.offset.reset decides.
+#: Start offset of a share-partition of a topic that is new to the group: share.auto.offset.reset decides.
 BY_AUTO_OFFSET_RESET = -1
-#: Start offset of a partition added to a topic that the group already reads: all of its records are new to the group.
+#: Start offset of a partition that was added to a topic of the group: all of its records are new.
 FROM_THE_BEGINNING = 0
 
 
 class GroupState(str, Enum):
-    """State of a share group, as ShareGroupDescribe names it (KIP-932, "Share group states")."""
+    """The state of a share group, named as in ShareGroupDescribe (KIP-932, "Share group states")."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -26,7 +28,7 @@ class GroupState(str, Enum):
 
 
 class SharePartitionStatus(str, Enum):
-    """Where a share-partition is in its life; only an initialized one is assigned to members."""
+    """The lifecycle of a share-partition. Only initialized ones are assigned to members."""
 
     INITIALIZING = "initializing"
     INITIALIZED = "initialized"
@@ -34,21 +36,21 @@ class SharePartitionStatus(str, Enum):
 
 
 class TopicPartitions(NamedTuple):
-    """Partitions of one topic, ascending."""
+    """Partitions of a topic, ascending."""
 
     topic: str
     topic_id: str
     partitions: tuple[int, ...]
 
 
-#: A member's partitions, by topic in ascending order.
+#: A member's partitions by topic, in ascending order.
 Assignment = tuple[TopicPartitions, ...]
 
 
 class ShareGroupRecord(NamedTuple):
-    """A row of `share_groups`. `assignment_epoch` is the group epoch that the target assignments were made for.
+    """A row of `share_groups`. `assignment_epoch` is the group epoch of the current target assignments.
 
-    A dead group has the row until all its share-partitions are deleted; the tombstone then takes it away.
+    A dead group keeps its row until all its share-partitions are deleted. A tombstone then removes the row.
     """
 
     group_id: str
@@ -59,12 +61,13 @@ class ShareGroupRecord(NamedTuple):
 
 
 class ShareGroupMemberRecord(NamedTuple):
-    """A row of `share_group_members`; a tombstone takes it away.
+    """A row of `share_group_members`; a tombstone removes it.
 
-    `assignment` is what the member was told at `member_epoch`. `previous_member_epoch` (-1: not known) is accepted once
-    more, from a member that did not get its last response. `group_instance_id` is the name of a static member, None of
-    a dynamic one. `incarnation_id` is of the process that joined as the member last: "" when it has left for a restart,
-    None when it did not say. `joined_ms` is when it took the place of another process, None when it took nobody's.
+    - `assignment`: what the member received at `member_epoch`.
+    - `previous_member_epoch` (-1: unknown): accepted once more, from a member that did not get its last response.
+    - `group_instance_id`: set for a static member, None for a dynamic one.
+    - `incarnation_id`: the process that joined last as the member; "" after it left for a restart, None if not given.
+    - `joined_ms`: when that process replaced another one; None if it replaced none.
     """
 
     group_id: str
@@ -83,15 +86,15 @@ class ShareGroupMemberRecord(NamedTuple):
 
     @property
     def is_static(self) -> bool:
-        """Whether its identity outlives its processes (KIP-345)."""
+        """Whether the member is static: its identity outlives its processes (KIP-345)."""
         return self.group_instance_id is not None
 
 
 class SharePartitionRecord(NamedTuple):
-    """A row of `share_partitions`; a tombstone takes it away.
+    """A row of `share_partitions`; a tombstone removes it.
 
-    `state_epoch` is the group epoch of its initialisation, which fences older state. `auto_offset_reset` is the group's
-    share.auto.offset.reset when the row was made, where that decides (`start_offset` -1); None where it does not.
+    `state_epoch` is the group epoch of the initialization and fences older state. `auto_offset_reset` is the group's
+    share.auto.offset.reset at that time if it decides (`start_offset` is -1), else None.
     """
 
     group_id: str
@@ -106,7 +109,7 @@ class SharePartitionRecord(NamedTuple):
 
 
 class ShareGroupConfigRecord(NamedTuple):
-    """A row of `share_group_configs`: a value that a request has set; None takes it away."""
+    """A row of `share_group_configs`: a value that a request has set; None removes it."""
 
     group_id: str
     config_name: str
@@ -114,10 +117,10 @@ class ShareGroupConfigRecord(NamedTuple):
 
 
 class SessionRecord(NamedTuple):
-    """When a member has left unless it sends another heartbeat: milliseconds since the epoch. Soft.
+    """A member's session deadline, in milliseconds since the epoch. Soft.
 
-    `reply_to` is whom the deadline was told to, for the member: itself, or a gateway. `others_until_ms` is the latest
-    deadline that any other gateway was told before.
+    `reply_to` is the receiver of the deadline: the member itself, or its gateway. `others_until_ms` is the latest
+    deadline that any other gateway has received before.
     """
 
     member_id: str
@@ -127,27 +130,27 @@ class SessionRecord(NamedTuple):
 
 
 class TargetAssignmentRecord(NamedTuple):
-    """What a member's assignment becomes with its next heartbeat. Soft."""
+    """The assignment that a member receives with its next heartbeat. Soft."""
 
     member_id: str
     assignment: Assignment
 
 
 class TargetAssignmentMetadataRecord(NamedTuple):
-    """The targets are those of an assignor's run: by this one, at this time. None: it had nothing to assign. Soft."""
+    """The assignor that computed the targets, and when; the time is None if it had nothing to assign. Soft."""
 
     assignor: str
     assignment_timestamp_ms: int | None
 
 
 class InitializationRecord(NamedTuple):
-    """Some share-partitions of a topic have been initialized since `since_ms`, and others are still to be. Soft."""
+    """Some share-partitions of a topic are initialized since `since_ms`, and others are not yet. Soft."""
 
     since_ms: int
 
 
 class DeletedTopicRecord(NamedTuple):
-    """A topic that is no more, known since `time_ms`: old metadata does not bring it back. Soft."""
+    """A topic whose deletion is known since `time_ms`, so that old metadata does not add it again. Soft."""
 
     topic_id: str
     time_ms: int

@@ -1,4 +1,4 @@
-"""A group from the rows of the tables alone, for a start without a checkpoint."""
+"""Recovery of a group from the tables, for a start without a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,36 +21,39 @@ from sharegroup.core.group_coordinator.target_assignment import assigned
 
 
 def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
-    """Replay rows (of each key at least the last one, tombstones included or not) and give members a fresh session.
+    """Replay the rows of a group and start a new session for each member.
 
-    The three tables are not committed together, so a job that died between two commits leaves, say, a member with an
-    epoch that its group has not reached. Epochs never go back: the group then starts above all of them, with an
-    assignment epoch below, so that the first heartbeat makes the new assignment durable.
+    `rows` hold at least the last row of each key; tombstones are optional.
 
-    Targets are not in the tables. The assignor makes them again from what each member was told last, which changes
-    nothing where all had been told, and as little as can be elsewhere. When it ran is forgotten: it may run at once.
+    The three tables are not committed together. A job that died between two commits leaves, for example, a member with
+    an epoch that its group has not reached. Epochs never decrease, so the group then starts with an epoch above all of
+    them and an assignment epoch below it. The first heartbeat then makes a new assignment durable.
+
+    Targets are not stored. The assignor computes them again from the assignments that members received. This changes
+    nothing if every member had received its target, and as little as possible otherwise. The time of the last run is
+    not stored either, so the assignor may run immediately.
     """
     group = GroupMetadata(group_id)
     for row in rows:
         group.replay(row)
     for topic_id in _deleted_topics(group):
         group.replay(DeletedTopicRecord(topic_id, now_ms))
-    told = {member_id: member.assignment for member_id, member in group.members.items()}
-    if told:
+    received = {member_id: member.assignment for member_id, member in group.members.items()}
+    if received:
         group.replay(TargetAssignmentMetadataRecord(config.assignor, None))
-    for member_id, assignment in assigned(group, config, told).items():
+    for member_id, assignment in assigned(group, config, received).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
         group.replay(SessionRecord(member_id, now_ms + session_timeout_ms(group.members[member_id], config)))
     newest = _newest_epoch(group)
-    if newest > group.group_epoch or _somebody_would_never_be_told(group) or _state(group) is not group.group_state:
+    if newest > group.group_epoch or _has_unreachable_target(group) or _state(group) is not group.group_state:
         group.replay(ShareGroupRecord(group_id, newest + 1, group.assignment_epoch, _state(group)))
     return group
 
 
 def _deleted_topics(group: GroupMetadata) -> list[str]:
-    """The topics that are being deleted while another one has their name.
+    """Return the topic ids that are being deleted while another topic has their name.
 
-    Of any other share-partition that is being deleted the topic may well be there: its offsets were deleted.
+    The topic of any other share-partition in deletion may still exist, because only its offsets were deleted.
     """
     living = group.topic_ids()
     return [
@@ -67,8 +70,8 @@ def _newest_epoch(group: GroupMetadata) -> int:
     return max(group.group_epoch, *members, *states, 0)
 
 
-def _somebody_would_never_be_told(group: GroupMetadata) -> bool:
-    """A member that is at the assignment epoch already learns of no other assignment."""
+def _has_unreachable_target(group: GroupMetadata) -> bool:
+    """Return whether a member would never get its target, because it is at the assignment epoch already."""
     return any(
         member.member_epoch >= group.assignment_epoch and member.assignment != group.targets[member_id]
         for member_id, member in group.members.items()

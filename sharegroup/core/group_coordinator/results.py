@@ -1,4 +1,4 @@
-"""What a handler of the group coordinator wants done."""
+"""The results of the handlers of the group coordinator."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from sharegroup.protocol.rows.share_group_responses import (
 
 
 class ReleaseMember(NamedTuple):
-    """Release what a member that is gone has acquired: in every initialized share-partition of the group.
+    """Release the records of a departed member in every initialized share-partition of the group.
 
-    Not only in those of its last assignment, as it may hold locks of an earlier one.
+    Its last assignment is not enough, because it may hold locks of an earlier one.
     """
 
     group_id: str
@@ -42,8 +42,10 @@ class ReleaseMember(NamedTuple):
 
 
 class FenceMember(NamedTuple):
-    """Refuse what any other process than `incarnation_id` sends as the member, which it became by a join that was
-    appended at `joined_ms`: in every initialized share-partition of the group."""
+    """Reject requests of a member's earlier processes in every initialized share-partition of the group.
+
+    `incarnation_id` is the current process; its join was appended at `joined_ms`.
+    """
 
     group_id: str
     member_id: str
@@ -53,9 +55,9 @@ class FenceMember(NamedTuple):
 
 
 class Configure(NamedTuple):
-    """The group's effective config from here on, for every share-partition that is not being deleted.
+    """Set the group's effective config in every share-partition that is not being deleted.
 
-    `id` is that of the request that altered it.
+    `id` is the id of the request that altered it.
     """
 
     group_id: str
@@ -65,7 +67,7 @@ class Configure(NamedTuple):
 
 
 class CoordinatorResult(NamedTuple):
-    """What a handler wants done: rows for the tables, soft records, a response, and what to send before it."""
+    """The result of a handler: table rows, soft records, a response, and the requests to send before the response."""
 
     records: tuple[TableRecord, ...] = ()
     soft_records: tuple[SoftRecord, ...] = ()
@@ -76,12 +78,12 @@ class CoordinatorResult(NamedTuple):
 
 
 def named(request: HeartbeatRequest | AdministratorRequest) -> tuple[str, str, str]:
-    """What a response to the request begins with."""
+    """Return the first fields of the response to a request."""
     return request.id, request.reply_to, request.group_id
 
 
 def refused(request: HeartbeatRequest | AdministratorRequest, error: RequestError) -> CoordinatorResult:
-    """A response with the error, and nothing else."""
+    """Return a result that has only an error response."""
     return CoordinatorResult(response=_refusal(request, (*named(request), int(error.code), error.message)))
 
 

@@ -1,32 +1,37 @@
-"""One share group: who is in it, what it reads, and who reads which share-partition (KIP-932, "Group membership").
+"""One share group: its members, its share-partitions and their assignment (KIP-932, "Group membership").
 
 Theory of operation
 -------------------
-Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, `expire`, `update_assignment`) return a
-`CoordinatorResult` and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when
-members, subscriptions, partitions, the set of initialized share-partitions or the assignor change; the *assignment
-epoch* follows it when the assignor has run (`target_assignment` says when). A heartbeat runs it where it is due; after
-the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. Notices
-`initialized` raise the group epoch once for a topic, so that members are assigned all of it at once. A member is
-brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first: what it
-holds of a share-partition that it reads no more stays locked for it, and it may acknowledge it.
+Handlers and replay. Handlers (`heartbeat`, `administer`, `handle_initialized`, `handle_deleted`,
+`handle_topic_deleted`, `expire`, `update_assignment`) return a `CoordinatorResult` and change nothing. `apply` replays
+the records of a result.
+
+Epochs. The *group epoch* rises when members, subscriptions, partitions, the set of initialized share-partitions or the
+assignor change. The *assignment epoch* follows it when the assignor has run (`target_assignment` defines when). A
+heartbeat runs the assignor if a run is due. After other handlers, and at `assignment_deadline_ms`, the caller calls
+`update_assignment`. The notices `initialized` of a topic raise the group epoch once, so that members are assigned the
+whole topic in one step.
+
+Reconciliation. Each member moves to the assignment epoch with its own next heartbeat. One step is enough, because
+nothing has to be revoked first: records of a share-partition that the member no longer reads stay locked for it, and
+it may acknowledge them.
 
     heartbeat of a new topic        share_partition query            heartbeat
     SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
                                     and sends the notice `initialized`
 
-The session deadlines say when `expire` is due (`next_deadline_ms`). `heartbeat` expires nobody: after a pause of the
-job the heartbeats of all members wait in the request topic, and none of them was late. So the caller runs `expire`
-after the requests of its batch. A member that heartbeats past its deadline, but before `expire`, stays.
+Sessions. `next_deadline_ms` is when `expire` is due. `heartbeat` expires no member: after a pause of the job, the
+heartbeats of all members wait in the request topic, and none of them was late. The caller therefore calls `expire`
+after the requests of its batch. A member whose heartbeat is read after its deadline, but before `expire`, stays. A
+static member (`static_membership`) has its own session timeout, and stays when it leaves for a restart.
 
-A static member (`static_membership`) has a session timeout of its own, and is not removed when it leaves for a restart.
+Departures. A member that leaves or times out yields a `ReleaseMember`, which makes its acquired records available.
+There is one exception: if it leaves through one gateway while another gateway may rely on its session, its locks run
+out instead. The notice contains the member's epoch. A member that joins again has a higher one, so a repeated or late
+notice has no effect. A join with epoch 0 by a present member releases nothing, because the same member id owns the
+locks.
 
-A member that leaves or times out yields a `ReleaseMember`: its acquired records become available (but where it leaves
-through one gateway, and another was told that its session lasts: then its locks run out). It names the
-member's epoch; a member that joins again has a higher one, so a notice that arrives twice or late does no harm. Joining
-again with epoch 0 while still a member releases nothing: the same member id is the same owner of its locks.
-
-Members subscribe to names; everything else goes by the topic's id (`discovery`).
+Topics. Members subscribe to names. Everything else uses topic ids (`discovery`).
 """
 
 from __future__ import annotations
@@ -92,50 +97,50 @@ from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 
 __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 
-#: What a member is told while its share-partitions are still being initialized, at least: with the usual 5 s a new
-#: consumer would get its first record 5 s later than needed.
+#: The minimum heartbeat interval while a member's share-partitions are being initialized. With the usual 5 s, a new
+#: consumer would get its first record 5 s later than necessary.
 INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
-#: How long the assignor waits for the other share-partitions of a topic after the first ones have been initialized.
+#: How long the assignor waits for the other share-partitions of a topic after the first ones are initialized.
 INITIALIZING_MS = 1_000
 
 
 class ShareGroup:
-    """The machine. Times are milliseconds since the epoch; `metadata` is for reading only."""
+    """The state machine of a group. Times are milliseconds since the epoch. Callers only read `metadata`."""
 
     def __init__(self, metadata: GroupMetadata) -> None:
         self.metadata = metadata
 
     @classmethod
     def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> ShareGroup:
-        """The group of the tables' rows (none: a group that nobody has joined); members get a fresh session."""
+        """Return the group of these table rows, with a new session per member; no rows mean an empty group."""
         return cls(recovery.load(group_id, rows, now_ms, config))
 
     @classmethod
     def restore(cls, group_id: str, content: dict[str, Any]) -> ShareGroup:
-        """The group of a `dump`. ValueError: the dump's format is of another version."""
+        """Return the group that `dump` wrote. Raise ValueError for another format version."""
         return cls(dumps.restore(group_id, content))
 
     def dump(self) -> dict[str, Any]:
-        """The whole state as a small JSON-able dict."""
+        """Return the whole state as a compact JSON-able dict."""
         return dumps.dump(self.metadata)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do."""
+        """When `expire` is due next."""
         return min(self.metadata.session_deadlines.values(), default=None)
 
     def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
-        """When `update_assignment` has something to do that it has not done at once."""
+        """Return when a deferred `update_assignment` is due, or None if none is deferred."""
         if is_pending(self.metadata):
             return next_run_ms(self.metadata, config)
         since_ms = self.metadata.initialized_since_ms
         return None if since_ms is None else since_ms + INITIALIZING_MS
 
     def awaits_assignment(self, member_id: str) -> bool:
-        """Whether the member can be told more in a moment.
+        """Return whether the member will get a new assignment soon.
 
-        It subscribes to a topic that has share-partitions which are not initialized yet, or it is to read nothing
-        until the assignor has run.
+        Either it subscribes to a topic with share-partitions that are not initialized yet, or it has no assignment
+        until the next run of the assignor.
         """
         member, group = self.metadata.members.get(member_id), self.metadata
         if member is None:
@@ -143,39 +148,39 @@ class ShareGroup:
         return _is_initializing(member, group) or (is_pending(group) and not group.targets[member_id])
 
     def replay(self, record: Record) -> None:
-        """Apply one record: the only way in which the group changes."""
+        """Apply one record. The group changes in no other way."""
         self.metadata.replay(record)
 
     def apply(self, result: CoordinatorResult) -> None:
-        """Replay the records of a result."""
+        """Replay all records of a result."""
         for record in (*result.records, *result.soft_records):
             self.replay(record)
 
     def heartbeat(
         self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int | None = None
     ) -> CoordinatorResult:
-        """Join (epoch 0), leave (-1, or -2 for a restart) or stay (n).
+        """Join (epoch 0), leave (-1, or -2 for a restart) or stay (any other epoch).
 
-        `append_ms` is when the request was appended (None: now). A refusal is a response with an error code, and no
-        records. Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        `append_ms` is when the request was appended (None: now). A rejected request gets a response with an error code,
+        and no records: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
         """
         try:
             check_request(request)
             member_id = member_id_of(self.metadata, request, request.member_epoch == JOIN_GROUP_EPOCH)
-            known = request if request.member_id == member_id else dataclasses.replace(request, member_id=member_id)
+            resolved = request if request.member_id == member_id else dataclasses.replace(request, member_id=member_id)
             if request.member_epoch == LEAVE_GROUP_EPOCH:
-                return self._leave(known, now_ms)
+                return self._leave(resolved, now_ms)
             if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-                return self._leave_for_a_restart(known, now_ms, config)
-            return self._join_or_stay(known, now_ms, config, now_ms if append_ms is None else append_ms)
+                return self._leave_for_restart(resolved, now_ms, config)
+            return self._join_or_stay(resolved, now_ms, config, now_ms if append_ms is None else append_ms)
         except RequestError as error:
             return refused(request, error)
 
     def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
-        """alter_offsets, delete_offsets, delete_group, alter_configs, invoke_consumer_rebalance or remove_members.
+        """Handle an administrator's request: offsets, configs, members, or the deletion of the group.
 
-        `append_ms` is when the request was appended. A refusal is a response with an error code. Codes:
+        `append_ms` is when the request was appended. A rejected request gets a response with an error code:
         INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
         """
         group = self.metadata
@@ -199,23 +204,23 @@ class ShareGroup:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the group was deleted and nothing of it is left but its epochs (and what was configured)."""
+        """Whether the group was deleted completely: only its epochs and configs are left."""
         return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
 
     def deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-        """The deletion of each (topic id, partition, state_epoch) is durable; see `deletion.deleted`."""
+        """Handle the notice that the deletion of each (topic id, partition, state_epoch) is durable: see `deletion`."""
         return deletion.deleted(self.metadata, share_partitions)
 
     def topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
-        """These topics are no more; see `deletion.topic_deleted`."""
+        """Handle the notice that these topics were deleted: see `deletion`."""
         return deletion.topic_deleted(self.metadata, topic_ids, now_ms)
 
     def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
-        """The initial state of each (topic id, partition, state_epoch) is durable: members may be given it.
+        """Handle the notice that the initial state of each (topic id, partition, state_epoch) is durable.
 
-        A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing: to
-        initialise an active one again is a no-op. The group epoch goes up when a topic has no share-partition left that
-        is still to be initialized, or after `INITIALIZING_MS`; it does not go up if the assignor is to run anyway.
+        The share-partitions can now be assigned. A repeated notice, one of an older state epoch and one for an unknown
+        share-partition change nothing. The group epoch rises when a topic has no share-partition left to initialize, or
+        after `INITIALIZING_MS`. It does not rise if a run of the assignor is pending anyway.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -232,7 +237,7 @@ class ShareGroup:
         return CoordinatorResult(*change.records())
 
     def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """Run the assignor if that is asked for and due, or if a topic takes long to be initialized as a whole."""
+        """Run the assignor if a run is pending and due, or if the initialization of a topic takes long."""
         change = Change(self.metadata)
         since_ms = self.metadata.initialized_since_ms
         if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_pending(self.metadata):
@@ -241,7 +246,7 @@ class ShareGroup:
         return CoordinatorResult(*change.records())
 
     def expire(self, now_ms: int) -> CoordinatorResult:
-        """Members whose session deadline has come leave."""
+        """Remove the members whose session deadline has come."""
         deadlines = sorted(self.metadata.session_deadlines.items())
         return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
 
@@ -255,41 +260,41 @@ class ShareGroup:
             response=HeartbeatResponse(*named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH)
         )
 
-    def _leave_for_a_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """The member keeps its assignment and what it holds for one more session; its process is the member's no more.
+    def _leave_for_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        """Keep the member's assignment and locks for one more session, without a process.
 
-        Who relies on an earlier deadline may go on doing so: nothing is released before.
+        An earlier deadline that another gateway has received remains valid: nothing is released before.
         """
         member = self._identified(request)
         deadline_ms = self._session_deadline_ms(member, now_ms, config)
         left = HeartbeatResponse(
             *named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH
         )
-        session = SessionRecord(member.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
+        session = SessionRecord(member.member_id, deadline_ms, request.reply_to, self._others_until_ms(request))
         return CoordinatorResult((member._replace(incarnation_id=GONE),), (session,), left)
 
     def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
-        """The member that a process may speak for, whatever its epoch. Raises RequestError."""
+        """Return the member of the request, with any epoch. Raise RequestError if the process may not act as it."""
         member = existing_member(self.metadata, request.member_id)
         check_identity(member, request)
         check_incarnation(member, request)
         return member
 
     def _session_deadline_ms(self, member: ShareGroupMemberRecord, now_ms: int, config: GroupConfig) -> int:
-        """Not earlier than before: a clock that steps back must not shorten a session."""
+        """Return the new deadline, which never decreases: a clock that steps back must not shorten a session."""
         deadline_ms = now_ms + session_timeout_ms(member, config)
         return max(deadline_ms, self.metadata.session_deadlines.get(member.member_id, 0))
 
     def _others_rely_on(self, member: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int) -> bool:
-        """Whether a gateway may still take the member for one that is leaving through another.
+        """Return whether another gateway than the requester may still rely on the member's session.
 
-        It answers acknowledgements for the member by itself until the session deadline that it was told, unless it
-        hears of the leave before. So what the member holds is left to its locks then. Of a static member it answers
-        none by itself: its next process may join anywhere, at any time.
+        That gateway responds to the member's acknowledgements itself until the deadline that it received, unless it is
+        notified of the departure before. The member's records then stay locked. For a static member, gateways never
+        respond by themselves, because its next process may join anywhere at any time.
         """
         if member.is_static:
             return False
-        return request.reply_to != request.member_id and self._told_to_others_ms(request) > now_ms
+        return request.reply_to != request.member_id and self._others_until_ms(request) > now_ms
 
     def _remove(self, member_ids: list[str]) -> CoordinatorResult:
         if not member_ids:
@@ -307,35 +312,35 @@ class ShareGroup:
     ) -> CoordinatorResult:
         before = self._member(request, config)
         change = self._joined_or_stayed(before, _with_request(before, request, append_ms), request, now_ms, config)
-        told = change.after.members[before.member_id]
-        deadline_ms = self._session_deadline_ms(told, now_ms, config)
+        member = change.after.members[before.member_id]
+        deadline_ms = self._session_deadline_ms(member, now_ms, config)
         records, soft_records = change.records()
         response = HeartbeatResponse(
             *named(request),
-            member_id=told.member_id,
-            member_epoch=told.member_epoch,
-            heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, now_ms, config),
-            assignment=_wire_assignment(told) if _must_be_told(told, before, request) else None,
-            subscribed_topic_names=told.subscribed_topic_names,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            heartbeat_interval_ms=_heartbeat_interval_ms(member, change.after, now_ms, config),
+            assignment=_wire_assignment(member) if _needs_assignment(member, before, request) else None,
+            subscribed_topic_names=member.subscribed_topic_names,
             session_deadline_ms=deadline_ms,
         )
-        session = SessionRecord(told.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
-        fence = self._fence(told)
+        session = SessionRecord(member.member_id, deadline_ms, request.reply_to, self._others_until_ms(request))
+        fence = self._fence(member)
         return CoordinatorResult(records, (*soft_records, session), response, fence=fence)
 
-    def _fence(self, told: ShareGroupMemberRecord) -> FenceMember | None:
-        """Where another process was the member until now, which said who it is: share-partitions are told."""
-        before, topics = self.metadata.members.get(told.member_id), tuple(self.metadata.assignable().values())
-        if before is None or before.incarnation_id in (None, told.incarnation_id) or not topics:
+    def _fence(self, member: ShareGroupMemberRecord) -> FenceMember | None:
+        """Return the notice that fences the member's previous process, if there was one with an incarnation id."""
+        before, topics = self.metadata.members.get(member.member_id), tuple(self.metadata.assignable().values())
+        if before is None or before.incarnation_id in (None, member.incarnation_id) or not topics:
             return None
-        assert told.incarnation_id is not None
-        assert told.joined_ms is not None
-        return FenceMember(told.group_id, told.member_id, told.incarnation_id, told.joined_ms, topics)
+        assert member.incarnation_id is not None
+        assert member.joined_ms is not None
+        return FenceMember(member.group_id, member.member_id, member.incarnation_id, member.joined_ms, topics)
 
-    def _told_to_others_ms(self, request: HeartbeatRequest) -> int:
-        """The latest session deadline that other gateways than this requester were told for the member.
+    def _others_until_ms(self, request: HeartbeatRequest) -> int:
+        """Return the latest session deadline that other gateways than the requester have received for the member.
 
-        A member that asks for itself is no gateway: its acknowledgements are answered by the job alone.
+        A member that sends its requests itself is no gateway: only the job responds to its acknowledgements.
         """
         reply_to, others_until_ms = self.metadata.told.get(request.member_id, ("", 0))
         if reply_to in ("", request.reply_to, request.member_id):
@@ -350,9 +355,9 @@ class ShareGroup:
         now_ms: int,
         config: GroupConfig,
     ) -> Change:
-        """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch.
+        """Collect the records of a heartbeat: member, partitions, group epoch, assignor, and the member's new epoch.
 
-        `member` is the one `before` with what the request says.
+        `member` is `before` with the fields of the request.
         """
         change = Change(self.metadata)
         is_new = member.member_id not in self.metadata.members
@@ -375,7 +380,7 @@ class ShareGroup:
         return change
 
     def _member(self, request: HeartbeatRequest, config: GroupConfig) -> ShareGroupMemberRecord:
-        """The member as it is before this heartbeat, a new one with epoch 0; RequestError when it may not be one."""
+        """Return the member before this heartbeat; a new one has epoch 0. Raise RequestError if it is rejected."""
         group = self.metadata
         if request.member_epoch != JOIN_GROUP_EPOCH:
             member = self._identified(request)
@@ -393,9 +398,9 @@ class ShareGroup:
 
 
 def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int) -> ShareGroupMemberRecord:
-    """The member with what the request says; None means unchanged, and the order of topics means nothing.
+    """Return the member with the fields of the request; None means unchanged, and the order of topics is ignored.
 
-    It reads nothing that it does not subscribe to any more, also before the assignor runs (KIP-848).
+    The member stops reading topics that it no longer subscribes to before the assignor runs (KIP-848).
     """
     names = request.subscribed_topic_names
     if names is not None:
@@ -418,7 +423,7 @@ def _subscribed(assignment: Assignment, names: Iterable[str]) -> Assignment:
 
 
 def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
-    """The member at the assignment epoch, with its target as its assignment."""
+    """Return the member at the assignment epoch, with its target as its assignment."""
     return member._replace(
         member_epoch=group.assignment_epoch,
         previous_member_epoch=member.member_epoch,
@@ -426,13 +431,15 @@ def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGr
     )
 
 
-def _must_be_told(told: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: HeartbeatRequest) -> bool:
-    """Whether the response holds the assignment: after a full request (a join is one), or when it changed.
+def _needs_assignment(
+    member: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: HeartbeatRequest
+) -> bool:
+    """Return whether the response contains the assignment: after a full request (a join is one), or if it changed.
 
-    Changed, seen from the member: one that still names its previous epoch did not get the response that told it.
+    It counts as changed if the member sends its previous epoch, because the response with the change was lost then.
     """
     is_full = request.subscribed_topic_names is not None
-    return is_full or request.member_epoch != before.member_epoch or told.assignment != before.assignment
+    return is_full or request.member_epoch != before.member_epoch or member.assignment != before.assignment
 
 
 def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bool:
@@ -444,7 +451,7 @@ def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bo
 def _heartbeat_interval_ms(
     member: ShareGroupMemberRecord, group: GroupMetadata, now_ms: int, config: GroupConfig
 ) -> int:
-    """Shorter than usual where there will be news: so that it is heard of when it is there."""
+    """Return the interval, which is shorter than configured while a new assignment is expected."""
     due_ms = next_run_ms(group, config) if is_pending(group) else None
     if _is_initializing(member, group):
         soon_ms = INITIALIZING_HEARTBEAT_INTERVAL_MS

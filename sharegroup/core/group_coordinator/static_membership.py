@@ -1,18 +1,18 @@
-"""Static members: a name that outlives processes (KIP-345, for share groups; ours, as Kafka's refuse it).
+"""Static members: an identity that outlives processes (KIP-345; Kafka's share groups do not have them).
 
-    join by a new name                    a new member, whose id it may bring; else the coordinator makes one
-    join by a known name                  its stored id, with its epoch, assignment and locks: the process is the
-                                          member's from now on, and the one before is fenced
-    any other request by a known name     refused where its id is another, or its process was fenced
-    leave with epoch -1, or time out      the member is gone, and what it holds goes to others
-    leave with epoch -2 (KIP-848)         the member stays until its session is over: a process of it will be back
+    join with a new instance id           a new member, with the member id it sends or a generated one
+    join with a known instance id         the stored member with its epoch, assignment and locks; the previous
+                                          process is fenced
+    other request, known instance id      rejected if the member id differs or the process is fenced
+    leave with epoch -1, or time out      the member is removed, and its records are released
+    leave with epoch -2 (KIP-848)         the member stays until its session ends, for its next process
 
-Which process speaks is told by `incarnation_id`. A dynamic member may have one, too: then of two processes with one
-member id the latest to join is served. Without it nobody can tell them apart, as in Kafka.
+`incarnation_id` identifies the process. A dynamic member may send one, too: of two processes with one member id, the
+one that joined last is served. Without it, the two cannot be distinguished, as in Kafka.
 
-The KIP's first text has errors of its own, whose numbers mean other things today: MEMBER_ID_MISMATCH is answered as
-FENCED_INSTANCE_ID with that name in the message, and so is DUPLICATE_STATIC_MEMBER, which here is about an id that is
-somebody else's: members make their own ids by now (KIP-1082).
+The KIP's first text has error codes of its own, whose numbers have other meanings today. MEMBER_ID_MISMATCH is sent as
+FENCED_INSTANCE_ID with that name in the message. So is DUPLICATE_STATIC_MEMBER, which here reports a member id of
+another member, because members generate their own ids today (KIP-1082).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sharegroup.core.group_coordinator.records import ShareGroupMemberRecord
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 
-#: The incarnation of a member that has left for a restart: no process's.
+#: The incarnation id of a member that has left for a restart.
 GONE = ""
 
 
 def member_id_of(group: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
-    """Whose heartbeat it is: the id that it names, or the one that is stored for its name.
+    """Return the member id of a heartbeat: the one that it sends, or the stored one of its instance id.
 
-    The id of a new static member is made from the request, so that a batch that is run again makes the same one. Raises
+    The id of a new static member is derived from the request, so that a repeated batch derives the same one. Raises
     RequestError: FENCED_INSTANCE_ID.
     """
     name = request.group_instance_id
@@ -40,12 +40,12 @@ def member_id_of(group: GroupMetadata, request: HeartbeatRequest, is_join: bool)
         return request.member_id
     stored = group.static_members.get(name)
     if stored is not None and request.member_id not in ("", stored):
-        message = f"MEMBER_ID_MISMATCH: static member {name} has another member id than {request.member_id}."
+        message = f"MEMBER_ID_MISMATCH: {request.member_id} is not the member id of group instance id {name}."
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
     if stored is not None:
         return stored
     if is_join and request.member_id in group.members:
-        message = f"DUPLICATE_STATIC_MEMBER: {name} is new, and {request.member_id} is another member's id."
+        message = f"DUPLICATE_STATIC_MEMBER: {name} is new, but member id {request.member_id} is already in use."
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
     if is_join and not request.member_id:
         return hashlib.sha256("\n".join((group.group_id, name, request.id)).encode()).hexdigest()[:32]
@@ -53,21 +53,21 @@ def member_id_of(group: GroupMetadata, request: HeartbeatRequest, is_join: bool)
 
 
 def check_identity(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> None:
-    """Raise RequestError (FENCED_INSTANCE_ID) when the request is by another name than the member's."""
+    """Raise RequestError (FENCED_INSTANCE_ID) if the request has another instance id than the member."""
     if member.group_instance_id != request.group_instance_id:
         message = f"Member {member.member_id} is not the member of group instance id {request.group_instance_id}."
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
 
 def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> None:
-    """Raise RequestError (FENCED_INSTANCE_ID) when another process has joined as the member since, or none is to."""
+    """Raise RequestError (FENCED_INSTANCE_ID) if the process is not the current one of the member."""
     if request.incarnation_id in (None, member.incarnation_id) or member.incarnation_id is None:
         return
-    by_whom = "it has left for a restart" if member.incarnation_id == GONE else "another process has joined as it"
-    message = f"This process is member {member.member_id} no more: {by_whom}."
+    reason = "it has left for a restart" if member.incarnation_id == GONE else "another process has joined as it"
+    message = f"This process is no longer member {member.member_id}: {reason}."
     raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
 
 def session_timeout_ms(member: ShareGroupMemberRecord, config: GroupConfig) -> int:
-    """How long the member stays without a heartbeat."""
+    """Return how long the member stays without a heartbeat."""
     return config.static_session_timeout_ms if member.is_static else config.session_timeout_ms

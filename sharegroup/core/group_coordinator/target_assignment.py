@@ -1,11 +1,12 @@
 """When the assignor runs, and what its run changes (KIP-848, "Assignment"; KIP-1263, "Assignment batching").
 
-A group epoch above the assignment epoch asks for a run. The first one is made at once; after that there is at most one
-in share.assignment.interval.ms, so that 50 members that join together are one run, not 50. A run that had nothing to
-assign, or nobody to assign it to, does not count: what is initialized next, and who joins next, need not wait.
+A run is pending while the group epoch is above the assignment epoch. The first run is immediate. After that, there is
+at most one run per share.assignment.interval.ms, so that 50 members that join together cause one run. A run that had
+nothing to assign, or no member to assign to, does not start an interval, so the next share-partition or member need not
+wait.
 
-Nor does a group wait in which a member is back that has left since the last run. It must get a higher epoch than it
-had, for requests of its old one are refused (`core.operators.share_partition.departed_members`).
+A run is also immediate if a member is back that has left since the last run. It must get a higher epoch than before,
+because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from sharegroup.core.group_coordinator.records import (
 
 
 def is_pending(group: GroupMetadata) -> bool:
-    """Whether the group has changed since the assignor ran."""
+    """Return whether the group has changed since the assignor ran."""
     return group.exists and group.assignment_epoch < group.group_epoch
 
 
 def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
-    """The earliest time of the next run; None: at once."""
+    """Return the earliest time of the next run, or None for immediately."""
     if group.assignment_timestamp_ms is None or not group.members or not group.departed.isdisjoint(group.members):
         return None
     return group.assignment_timestamp_ms + config.assignment_interval_ms
 
 
 def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -> None:
-    """Run the assignor if that is asked for and due; members learn of it with their next heartbeat.
+    """Run the assignor if a run is pending and due. Members get the result with their next heartbeats.
 
-    Another assignor than that of the last run asks for one, too.
+    A change of the configured assignor makes a run pending, too.
     """
     group = change.after
     if not is_pending(group):
@@ -63,9 +64,9 @@ def _run(change: Change, group: GroupMetadata, now_ms: int, config: GroupConfig)
 
 
 def assigned(group: GroupMetadata, config: GroupConfig, current: Mapping[str, Assignment]) -> dict[str, Assignment]:
-    """What the group's assignor makes of `current`: the target of each member, by topic in ascending order.
+    """Return the target of each member, by topic in ascending order, computed from the assignments `current`.
 
-    A subscribed topic that has no initialized share-partition is left out.
+    Subscribed topics without an initialized share-partition are left out.
     """
     assignable = group.assignable()
     topic_ids = {

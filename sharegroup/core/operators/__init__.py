@@ -1,6 +1,6 @@
-"""PURE. The stateful operators without Spark: rows of a micro-batch and the state in, effects and the state out.
+"""The stateful operators without Spark: input rows and state in, effects and state out.
 
-One module for each operator. They couple the pure machines (which do not know each other) and the rows of the request
-topics; `sharegroup.spark` only carries rows to them and effects away. No clock, no I/O: `now_ms` is the batch's
-timestamp.
+Each operator connects the pure machines, which are independent of each other, to the rows of the request topics.
+`sharegroup.spark` passes the rows in and carries the effects out. Operators have no clock and no I/O; `now_ms` is the
+timestamp of the micro-batch.
 """

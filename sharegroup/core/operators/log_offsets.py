@@ -1,4 +1,4 @@
-"""How far a topic partition's log reaches, as the source saw it."""
+"""The offsets of a topic-partition's log, as the source read them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 
 class LogOffsets(NamedTuple):
-    """First offset, end (exclusive), last stable offset (None: nobody asked for it).
+    """Start offset, end offset (exclusive) and last stable offset, which is None if it was not requested.
 
-    `has_topic_id`: whether the broker gives topics ids. Without them a log that ends too early is all that tells that
-    a topic was deleted and made again.
-    `leader_epoch` is the leader's that answered, -1 if it is not known. `epoch_start` is the first offset that was
-    written under leaders after the one that had answered before, None if nobody knows. It is below offsets that were
-    there before only after an unclean leader election, which takes records away (KIP-101, KIP-320).
+    `has_topic_id` is whether the broker assigns topic ids. Without them, only a log that ends too early shows that a
+    topic was deleted and created again.
+
+    `leader_epoch` is that of the leader that responded, -1 if unknown. `epoch_start` is the first offset that was
+    written in leader epochs after the one that responded before, None if unknown. It is below known offsets only after
+    an unclean leader election, which removes records (KIP-101, KIP-320).
     """
 
     log_start_offset: int
@@ -23,5 +24,5 @@ class LogOffsets(NamedTuple):
     epoch_start: int | None = None
 
     def dump(self) -> list[Any]:
-        """Its fields for JSON, without the last two where nothing is known of leaders."""
+        """Return the fields for JSON, without the last two if the leader epoch is unknown."""
         return list(self if self.leader_epoch >= 0 else self[:4])

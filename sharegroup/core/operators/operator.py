@@ -1,4 +1,4 @@
-"""What both stateful operators are to whoever runs them: one run of one key."""
+"""The interface of both stateful operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from sharegroup.core.operators.output import Output
 
 
 class Operator(Protocol):
-    """Restored from the key's state by its constructor: one JSON text, None for a key that has none.
+    """One run of one key in one micro-batch.
+
+    The constructor restores the operator from the key's state: one JSON text, or None if the key has none.
 
         restored  --run: the rows of a micro-batch, in their fixed order-->  effects  --dump-->  the state to keep
 
@@ -17,11 +19,11 @@ class Operator(Protocol):
     """
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
-        """Take in the rows of a micro-batch (`core.operators.rows`) and return its effects.
+        """Process the rows of a micro-batch (`core.operators.rows`) and return the effects.
 
-        `now_ms` and `earliest_ms` (the same if None) are the brokers' time when the batch began: that of the broker
-        that is ahead of the others, and of the one that is behind.
+        Both times are broker times at the start of the batch: `now_ms` of the broker whose clock is ahead of the
+        others, `earliest_ms` of the one whose clock is behind (None: `now_ms`).
         """
 
     def dump(self) -> str | None:
-        """The state after that, None when there is nothing to keep."""
+        """Return the state after the run, or None if there is nothing to keep."""

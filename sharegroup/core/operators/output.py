@@ -1,6 +1,6 @@
-"""What one key's run of a micro-batch yields: plain JSON, one row of the operator's output.
+"""The effects of one key's run of a micro-batch: plain JSON, one row of the operator's output.
 
-The driver merges the outputs of all keys and takes them through the commit steps (docs/commit_steps.md).
+The driver merges the outputs of all keys and applies them in the commit steps (docs/commit_steps.md).
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from sharegroup.types import WaitsFor
 class Output:
     """Effects of one key in one micro-batch.
 
-    `tables` maps a table's name to its rows (JSON objects without the columns that the writer stamps); `responses` are
-    response rows; `requests` are request rows for the other operator, as (key, value) texts; `rejected` are rows nobody
-    can be answered for, as (kafka partition, offset, reason); `notes` are sentences for the job's log; `positions` is
-    the next unread offset of each request partition this key saw rows of; `deadline_ms` is when this key wants a tick
-    (None: never); `waiting` tells what demands that stand wait for, so that the source polls this topic's log often;
-    `windows` are the values of `metrics.WindowSizes` of the share-partitions that were touched, where they are counted.
+    - `tables`: table name to its new rows (JSON objects without the columns that the writer adds).
+    - `responses`: response rows.
+    - `requests`: request rows for the other operator, as (key, value) texts.
+    - `rejected`: (Kafka partition, offset, reason) of rows that are recorded as invalid.
+    - `notes`: sentences for the job's log.
+    - `positions`: next unread offset of each request partition that this key read rows of.
+    - `deadline_ms`: when this key needs a tick; None for never.
+    - `waiting`: what waiting fetches wait for, so that the source polls the log of this topic often.
+    - `windows`: values of `metrics.WindowSizes` of the touched share-partitions, if metrics are enabled.
     """
 
     key: str
@@ -42,37 +45,37 @@ class Output:
     windows: list[list[Any]] = field(default_factory=list)
 
     def append(self, table: str, row: dict[str, Any]) -> None:
-        """Add a row of `table`."""
+        """Append a row of `table`."""
         self.tables.setdefault(table, []).append(row)
 
     def respond(self, *responses: Response) -> None:
-        """Tell who asked; nobody is told who gave no `reply_to`."""
+        """Append responses; a request without `reply_to` gets none."""
         self.responses += [encode_response(response) for response in responses if response.reply_to]
 
     def tell(self, broadcast: Broadcast) -> None:
-        """Tell all gateways and members."""
+        """Append a broadcast to all gateways and members."""
         self.responses.append(broadcast_row(broadcast))
 
     def send(self, request: ShareGroupRequest | SharePartitionRequest) -> None:
-        """Send a request row to the other operator."""
+        """Append a request row for the other operator."""
         self.requests.append((request.kafka_key.decode(), request.encode().decode()))
 
     def reject(self, row: RequestRow, reason: str) -> None:
-        """Say in the job's tables what was wrong with a row."""
+        """Record in the job's tables why a row is invalid."""
         self.rejected.append((row.kafka_partition, row.kafka_offset, reason))
 
     def read(self, row: RequestRow) -> None:
-        """Note that its request partition was read up to this row."""
+        """Record that the request partition of the row was read up to this row."""
         read_up_to = self.positions.get(row.kafka_partition, 0)
         self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)
 
     def encode(self) -> str:
-        """The output row's body. (`asdict` copies every value: 100 ms at 1,000 share-partitions.)"""
+        """Return the body of the output row. (`asdict` would copy every value: 100 ms at 1,000 share-partitions.)"""
         return to_json({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def decode(cls, body: str) -> Output:
-        """The inverse of `encode`."""
+        """Return the output that `encode` wrote."""
         row = from_json(body)
         row["positions"] = {int(partition): offset for partition, offset in row["positions"].items()}
         return cls(**row)

@@ -1,27 +1,39 @@
-"""Rows of a request topic that nobody here can serve: each is read, rejected, and answered where that can be."""
+"""Request rows that this job cannot serve. Each is read, rejected, and answered if that is possible.
+
+- `ForeignRequests`: the group belongs to another cell, so the sender maps groups to cells differently from this job.
+- `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. They share one key.
+"""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
+from sharegroup.errors import ErrorCode, InvalidRequestRow
 from sharegroup.protocol.rows.probe import PROBE
+from sharegroup.protocol.rows.response_rows import Response, share_partition_refusal
+from sharegroup.protocol.rows.share_partition_requests import AnswerableError, decode_share_partition_request
+
+#: `share_group_refusal` or `share_partition_refusal`.
+Refusal = Callable[[Mapping[str, Any], int, str], Response]
 
 
 class RefusedRequests(ABC):
-    """The operator of a key that has only such rows; it keeps nothing."""
+    """The operator of a key that has only such rows. It keeps no state."""
 
     def __init__(self, key: str) -> None:
         self._key = key
 
     @abstractmethod
     def _refuse(self, request: rows.RequestRow, output: Output) -> None:
-        """Reject a request, and answer it where the requester is known."""
+        """Reject a request, and respond if the requester is known."""
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
-        """Take in the rows of a micro-batch and return its effects."""
+        """Process the rows of a micro-batch and return the effects."""
         output = Output(self._key, now_ms)
         for line in rows.in_order(lines):
             if line.request is not None:
@@ -31,5 +43,44 @@ class RefusedRequests(ABC):
         return output
 
     def dump(self) -> str | None:
-        """There is nothing to keep."""
+        """Return None, because there is no state."""
         return None
+
+
+class ForeignRequests(RefusedRequests):
+    """The operator of such a key. It rejects every request with NOT_COORDINATOR and keeps no state.
+
+    `cells` are the cell of this job and the cell of the group.
+    """
+
+    def __init__(self, key: str, group_id: str, cells: tuple[str, str], refusal: Refusal) -> None:
+        super().__init__(key)
+        self._refusal = refusal
+        own, other = cells
+        self._message = (
+            f"group {group_id} belongs to cell {other}, but this job serves cell {own}; "
+            "check that the sender and the job use the same map of groups to cells"
+        )
+
+    def _refuse(self, request: rows.RequestRow, output: Output) -> None:
+        output.reject(request, self._message)
+        try:
+            row = json.loads(request.value)
+        except ValueError:
+            return
+        if isinstance(row, dict) and row.get("reply_to"):
+            output.respond(self._refusal(row, ErrorCode.NOT_COORDINATOR, self._message))
+
+
+class UnkeyedRequests(RefusedRequests):
+    """The operator of that key. It rejects every row and responds if the requester is known."""
+
+    def _refuse(self, request: rows.RequestRow, output: Output) -> None:
+        try:
+            decode_share_partition_request(request.value)
+            output.reject(request, "the request names no share-partition")
+        except AnswerableError as error:
+            output.reject(request, str(error))
+            output.respond(share_partition_refusal(error.row, error.code, error.message))
+        except InvalidRequestRow as error:
+            output.reject(request, str(error))

@@ -1,19 +1,19 @@
-"""The operators' input rows: one string each, `kind TAB body`, because per-column work dominates a narrow batch.
+"""The input rows of the operators: one string each, `kind TAB body`, because work per column dominates in Spark.
 
 kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
 fences    | [[member id, process, joined_ms], ...]                  | source
-gone      | the name of the topic, which is no more, a JSON text     | source
+gone      | the name of the deleted topic, a JSON text               | source
 unload    | [partition, ...]                                        | source
 delete    | [[partition, state_epoch, topic], ...]                  | source
-load      | [{...}, ...], see `LedPartition.load`; the group's rows | source
+load      | [{...}, ...], see `ManagedPartition.load`; group's rows  | source
 log       | [[partition, then the fields of `LogOffsets`], ...]     | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
 tick      | clock_ms                                                | source
 
-Spark's shuffle keeps no order, so `in_order` sorts the rows of a batch: what the source says comes before the requests,
-requests are in the order of their Kafka partition, those of several partitions in the order of their appends, those
-that change the config in front, and the tick comes last.
+Spark's shuffle keeps no order, so `sort_rows` sorts the rows of a batch. Rows of the source precede the requests.
+Requests that change the config precede the others. Requests of one Kafka partition keep their order, and those of
+several partitions are ordered by append time. The tick is the last row.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LOG = "log"
 REQUEST = "request"
 TICK = "tick"
 
-#: In the value of a request that changes the config (`SharePartitionRequest.encode`).
+#: Part of the value of a request that changes the config (`SharePartitionRequest.encode`).
 _CONFIGURE = '"type":"configure"'
 _ORDER = {kind: rank for rank, kind in enumerate((CONFIG, FENCES, GONE, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
 
 
 class RequestRow(NamedTuple):
-    """A row of a request topic with its Kafka coordinates; `append_ms` is its timestamp there (LogAppendTime)."""
+    """A row of a request topic with its partition and offset; `append_ms` is its LogAppendTime."""
 
     kafka_partition: int
     kafka_offset: int
@@ -46,7 +46,7 @@ class RequestRow(NamedTuple):
 
 
 class InputRow(NamedTuple):
-    """A row of a micro-batch: `request` is set for the kind request, `body` for the others."""
+    """A row of a micro-batch: `request` is set for the kind `request`, `body` for all others."""
 
     kind: str
     body: str
@@ -54,12 +54,12 @@ class InputRow(NamedTuple):
 
 
 def encode(kind: str, body: str) -> str:
-    """A row of the source."""
+    """Return the text of a source row."""
     return f"{kind}\t{body}"
 
 
 def decode(row: str) -> InputRow:
-    """Read one row; raises ValueError for a kind that no version of this project wrote."""
+    """Decode one row. Raise ValueError for an unknown kind."""
     kind, body = row.split("\t", 1)
     if kind not in _ORDER:
         raise ValueError(f"unknown kind of row: {kind!r}")
@@ -75,7 +75,7 @@ def latest_ms(rows: Iterable[InputRow], now_ms: int) -> int:
 
 
 def in_order(rows: Iterable[str]) -> list[InputRow]:
-    """The rows of one key in the order in which the machine must see them; equal rows stay equal in every run."""
+    """Decode the rows of one key and sort them into processing order; equal inputs give equal orders."""
     decoded = [decode(row) for row in rows]
     appended = _append_times(row.request for row in decoded if row.request is not None)
 
@@ -91,9 +91,9 @@ def in_order(rows: Iterable[str]) -> list[InputRow]:
 
 
 def _append_times(requests: Iterable[RequestRow]) -> dict[tuple[int, int], int]:
-    """By (Kafka partition, offset): when a row was appended, not before those in front of it in its partition.
+    """Return the append time by (Kafka partition, offset), never decreasing within a partition.
 
-    The clock of another leader may be behind, and the order of a partition counts whatever its times are.
+    The clock of a new partition leader may be behind, but the order within a partition is binding.
     """
     found: dict[tuple[int, int], int] = {}
     latest: dict[int, int] = {}

@@ -1,1 +1,1 @@
-"""The durable state of share-partitions: snapshot and update records, their folding and fencing (KIP-932)."""
+"""The durable state of share-partitions: snapshot and update records, folding and fencing (KIP-932)."""

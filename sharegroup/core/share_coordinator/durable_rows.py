@@ -1,4 +1,4 @@
-"""Rows of `share_group_state` and `delivery_log`, without the columns that the writer stamps; times in microseconds."""
+"""Rows of `share_group_state` and `delivery_log`, without the columns that the writer adds. Times in microseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RECORD_TYPES = {
 
 
 def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
-    """The row of a durable record, without its key."""
+    """Return the row of a durable record, without its key."""
     return {
         "record_type": _RECORD_TYPES[record.kind],
         "snapshot_epoch": record.snapshot_epoch,
@@ -29,7 +29,7 @@ def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
 
 
 def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
-    """State batches as the column has them."""
+    """Return state batches in the form of the table column."""
     return [
         {
             "first_offset": batch.first_offset,
@@ -44,12 +44,12 @@ def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
 
 
 def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
-    """The row that forgets a share-partition."""
+    """Return the row that deletes the state of a share-partition."""
     return {**key._asdict(), **state_row(tombstone(key), UNCHANGED)}
 
 
 def log_row(key: SharePartitionKey, transition: Transition) -> dict[str, Any]:
-    """The row of a transition."""
+    """Return the `delivery_log` row of a transition."""
     deadline_ms = transition.lock_deadline_ms
     return {
         **key._asdict(),

@@ -1,8 +1,8 @@
-"""Replay of the durable rows: what the `share_group_state` table says, for each share-partition.
+"""Replay of the durable rows: the state of each share-partition in the `share_group_state` table.
 
-Rows come in the order they were committed. The rules are those of `share_group_offset`; here the batches of a
-share-partition are gathered first and combined once at the end, which gives the same and takes one sweep instead of one
-for each row: the start offset never moves down between two snapshots, so trimming late trims the same.
+Rows are in commit order. The rules are those of `share_group_offset`. Here the batches of a share-partition are
+collected first and combined once at the end, which gives the same result with one sweep instead of one per row. Late
+trimming is equivalent, because the start offset never decreases between two snapshots.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def fold(
     precedence: Precedence = Precedence.NEWEST,
     before: Mapping[SharePartitionKey, ShareGroupOffset] = _NO_STATES,
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The state of each share-partition after all `records`, oldest first; deleted ones are absent.
+    """Return the state of each share-partition after all `records`, oldest first. Deleted ones are absent.
 
-    `before` are the states that earlier records add up to; whichever no record speaks of stays as it is.
+    `before` are the states after earlier records; a state without a new record is kept.
 
-    A snapshot replaces, -1 in an update keeps, a tombstone forgets; a record with a lower snapshot epoch than its state
-    is ignored, and so is an update without a snapshot, which can only belong to a share-partition deleted since
-    (KIP-932, DeleteShareGroupState). ACQUIRED batches keep their member and lock deadline. Records have no time of
-    their own: `now_ms` becomes `last_snapshot_ms`.
+    A snapshot replaces the state, -1 in an update keeps a field, and a tombstone deletes the state. A record with a
+    lower snapshot epoch than the state is ignored. So is an update without a snapshot, which can only belong to a
+    share-partition that was deleted since (KIP-932, DeleteShareGroupState). ACQUIRED batches keep member and lock
+    deadline. Records have no time, so `now_ms` becomes `last_snapshot_ms`.
     """
     headers: dict[SharePartitionKey, ShareGroupOffsetHeader] = {key: state.header for key, state in before.items()}
     batches: dict[SharePartitionKey, list[StateBatch]] = {}

@@ -1,23 +1,22 @@
-"""Which record a request leads to: an update or a snapshot, with which values.
+"""The record that a request leads to: an update or a snapshot, and its values.
 
 Theory of operation
 -------------------
-These are free functions of a header: who writes a state, the share-partition operator, keeps no more of it, as its
-window *is* the merged batches. The batches are therefore asked for (`merged_batches`), and only when a snapshot needs
-them.
+These are functions of a header, because their caller, the share-partition operator, stores no more of a state: its
+window *is* the merged batches. They are passed as a function (`merged_batches`), because only a snapshot needs them.
 
-A state's first record is a snapshot. Then come at most `updates_per_snapshot` updates, then a snapshot with the next
-epoch, and so on; with 0 every record is a snapshot. An update is compact: -1 for each header field that did not change.
+The first record of a state is a snapshot. At most `updates_per_snapshot` updates follow, then a snapshot with the next
+epoch, and so on; with 0, every record is a snapshot. An update is compact: a header field that did not change is -1.
 
-How a write's values meet the recorded ones is Kafka 4.4's rule:
+A write combines with the recorded values by Kafka 4.4's rule:
 
     sent start offset    start offset after    delivery complete count after
     above the recorded   as sent               as sent
     equal                the same              the higher of both
     below, or -1         the recorded          the recorded
 
-Higher epochs in a write are accepted but not recorded: only an initialisation sets the state epoch, and the leader
-epoch is the table writer's to record and to fence with.
+Higher epochs in a write are accepted but not recorded. Only an initialization sets the state epoch. The writer of the
+table records the leader epoch and uses it for fencing.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, c
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch
 
-#: The leader epoch that an initialisation writes: no leader has read the state yet.
+#: The leader epoch that an initialization writes, because no leader has read the state yet.
 NO_LEADER_EPOCH = 0
 
 
 class StateWrite(NamedTuple):
-    """What a leader wants recorded (KIP-932, WriteShareGroupState).
+    """The values that a leader writes (KIP-932, WriteShareGroupState).
 
-    `start_offset` and `delivery_complete_count` are the leader's present values, changed or not; -1 where it has none.
-    `state_batches` are those that changed, oldest first where they overlap.
+    `start_offset` and `delivery_complete_count` are the leader's current values, changed or not; -1 if unknown.
+    `state_batches` are the changed ones, oldest first where they overlap.
     """
 
     key: SharePartitionKey
@@ -51,7 +50,7 @@ class StateWrite(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """The header values after a request."""
+    """The header values after a write."""
 
     leader_epoch: int
     start_offset: int
@@ -61,10 +60,10 @@ class _Values(NamedTuple):
 def initial_record(
     key: SharePartitionKey, header: ShareGroupOffsetHeader | None, state_epoch: int, start_offset: int
 ) -> ShareGroupStateRecord:
-    """The snapshot that (re-)initialises a share-partition: replaces, never merges (InitializeShareGroupState).
+    """Return the snapshot that initializes a share-partition (InitializeShareGroupState). It replaces any state.
 
     `header` is None for a share-partition without state. Raises RequestError: INVALID_REQUEST for a negative state
-    epoch, FENCED_STATE_EPOCH for one below the recorded; the recorded one itself is accepted again.
+    epoch, FENCED_STATE_EPOCH for one below the recorded one. The recorded epoch itself is accepted again.
     """
     _check_not_negative("state epoch", state_epoch)
     if header is not None:
@@ -87,10 +86,10 @@ def next_record(
     merged_batches: Callable[[], Sequence[StateBatch]],
     precedence: Precedence = Precedence.NEWEST,
 ) -> ShareGroupStateRecord:
-    """The record of a write (KIP-932, WriteShareGroupState).
+    """Return the record of a write (KIP-932, WriteShareGroupState).
 
-    `merged_batches` gives all batches after the write, or those before and the written ones after them; it is called
-    only for a snapshot. Batches are combined with `precedence` and trimmed below the start offset.
+    `merged_batches` returns all batches after the write, or the previous batches followed by the written ones. It is
+    called only for a snapshot. Batches are combined with `precedence` and trimmed below the start offset.
     Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
     """
     _check_not_negative("leader epoch", write.leader_epoch)
@@ -104,10 +103,10 @@ def next_record(
     return _snapshot(write.key, header, values, combine(merged_batches(), start_offset, precedence))
 
 
-def _check_not_negative(what: str, epoch: int) -> None:
-    """Raises RequestError INVALID_REQUEST for a negative epoch: since Kafka 4.4, -1 does not mean "do not check"."""
+def _check_not_negative(name: str, epoch: int) -> None:
+    """Raise RequestError (INVALID_REQUEST) for a negative epoch: since Kafka 4.4, -1 does not mean "do not check"."""
     if epoch < 0:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} must not be negative, but is {epoch}")
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"the {name} must not be negative, but is {epoch}")
 
 
 def _check_leader_epoch(header: ShareGroupOffsetHeader, leader_epoch: int) -> None:
@@ -123,7 +122,7 @@ def _check_state_epoch(header: ShareGroupOffsetHeader, state_epoch: int) -> None
 
 
 def _delivery_complete_count(header: ShareGroupOffsetHeader, write: StateWrite) -> int:
-    """See the table above; a count of -1 says nothing and keeps the recorded one."""
+    """Return the count by the table above; -1 keeps the recorded one."""
     if write.delivery_complete_count == UNCHANGED or write.start_offset < header.start_offset:
         return header.delivery_complete_count
     if write.start_offset == header.start_offset:

@@ -1,7 +1,7 @@
 """The durable record of a share-partition's state: a row of the `share_group_state` table.
 
-The fields are those of ShareSnapshotValue and ShareUpdateValue (KIP-932, "Share coordinator records"). One class holds
-all three kinds because they share a table, a key and an order: the order of the rows is part of their meaning.
+The fields are those of ShareSnapshotValue and ShareUpdateValue (KIP-932, "Share coordinator records"). One class has
+all three kinds, because they share a table, a key and an order, and the order of the rows matters.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch
 
 
 class RecordKind(str, Enum):
-    """What a record does to the state of its share-partition."""
+    """The effect of a record on the state of its share-partition."""
 
     SNAPSHOT = "SNAPSHOT"
-    """Replaces the state; every field is set."""
+    """Replaces the state. Every field is set."""
     UPDATE = "UPDATE"
-    """Changes the state of the snapshot with the same epoch; a field of -1 did not change."""
+    """Changes the state of the snapshot with the same epoch. A field that did not change is -1."""
     TOMBSTONE = "TOMBSTONE"
-    """Forgets the share-partition, fences included (Kafka writes a null value under the snapshot's key)."""
+    """Deletes the state and its fences (Kafka writes a null value under the snapshot's key)."""
 
 
 class ShareGroupStateRecord(NamedTuple):
-    """One durable record.
+    """A durable record.
 
-    `snapshot_epoch` counts the snapshots of a share-partition from 0; an update has the epoch of the one it amends.
-    `delivery_complete_count` is the number of finished records at or above `start_offset`, -1 where unknown (KIP-1226).
-    In an update, -1 (`UNCHANGED`) stands for what did not change; `state_epoch` is always -1 there, as only an
-    initialisation changes it. `state_batches` are sorted, disjoint and not below the start offset.
+    `snapshot_epoch` counts the snapshots of a share-partition from 0; an update has the epoch of its snapshot.
+    `delivery_complete_count` is the number of finished records at or above `start_offset`, -1 if unknown (KIP-1226).
+    In an update, fields that did not change are -1 (`UNCHANGED`). `state_epoch` is always -1 there, because only an
+    initialization changes it. `state_batches` are sorted, disjoint and not below the start offset.
     """
 
     kind: RecordKind
@@ -43,5 +43,5 @@ class ShareGroupStateRecord(NamedTuple):
 
 
 def tombstone(key: SharePartitionKey) -> ShareGroupStateRecord:
-    """The record that forgets a share-partition (KIP-932, DeleteShareGroupState)."""
+    """Return the record that deletes a share-partition's state (KIP-932, DeleteShareGroupState)."""
     return ShareGroupStateRecord(RecordKind.TOMBSTONE, key)

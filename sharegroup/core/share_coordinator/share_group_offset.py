@@ -1,21 +1,21 @@
-"""The merged state of one share-partition: what its records add up to.
+"""The merged state of one share-partition: the sum of its records.
 
 Theory of operation
 -------------------
-The state has two halves. The *header* is eight numbers: enough to fence a request, to decide between an update and a
-snapshot, and to know what an update need not repeat. The *batches* are the states of the records in flight. They are
-apart because the share-partition operator holds the batches already, as its window: it keeps only the header beside it.
+The state has two parts. The *header* is eight numbers. They are enough to fence a request, to choose between update and
+snapshot, and to find the fields that an update can omit. The *batches* are the states of the records in flight. The
+share-partition operator has the batches already, as its window, and stores only the header beside it.
 
-A record is applied with `after`, which returns the state that follows; nothing here changes in place.
+`apply_record` returns the state after a record. Nothing changes in place.
 
-- A snapshot replaces everything but the leader-epoch fence.
-- An update replaces what is not -1; its batches are combined with those there are.
-- A record with a lower snapshot epoch than the state's speaks about a state that was replaced, and is ignored.
-- A tombstone has no state after it: whoever holds the states forgets this one, the fences with it.
+- A snapshot replaces everything except the leader-epoch fence.
+- An update replaces the fields that are not -1. Its batches are combined with the existing ones.
+- A record with a lower snapshot epoch than the state refers to a replaced state and is ignored.
+- A tombstone has no following state: the owner of the states deletes this one with its fences.
 
-`leader_epoch` is what the newest record says; `leader_epoch_fence` is the highest one seen. An initialisation writes
-leader epoch 0 but must not let an old leader back in, hence both. The state epoch needs no second number: only an
-initialisation changes it, and only upwards.
+`leader_epoch` is the epoch of the newest record; `leader_epoch_fence` is the highest one so far. Both are needed,
+because an initialization writes leader epoch 0 but must still fence old leaders. The state epoch needs no second
+number, because only an initialization changes it, and only upwards.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStat
 from sharegroup.errors import IllegalTransitionError
 from sharegroup.types import UNCHANGED, StateBatch
 
-#: A state without updates is written again after this long, so that old days of the table can be dropped.
+#: A state without updates is written again after this time, so that old days of the table can be deleted.
 REWRITE_INTERVAL_MS = 12 * 3600 * 1000
 
 
 class ShareGroupOffsetHeader(NamedTuple):
     """The state of a share-partition without its batches; immutable and JSON-able (`dump`, `restore`).
 
-    `start_offset` and `delivery_complete_count` are -1 while unknown; `updates_since_snapshot` counts the updates after
-    the newest snapshot, whose time is `last_snapshot_ms` (milliseconds since the epoch).
+    `start_offset` and `delivery_complete_count` are -1 if unknown. `updates_since_snapshot` counts the updates after
+    the newest snapshot, which was written at `last_snapshot_ms` (milliseconds since the epoch).
     """
 
     snapshot_epoch: int
@@ -49,9 +49,9 @@ class ShareGroupOffsetHeader(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
-        """The header after the first record of a share-partition.
+        """Return the header after the first record of a share-partition.
 
-        Raises IllegalTransitionError if that is no snapshot: a state begins with its initialisation.
+        Raises IllegalTransitionError if that is not a snapshot, because a state starts with its initialization.
         """
         if snapshot.kind is not RecordKind.SNAPSHOT:
             raise IllegalTransitionError(f"the state of {snapshot.key} cannot begin with {snapshot.kind.value}")
@@ -65,13 +65,13 @@ class ShareGroupOffsetHeader(NamedTuple):
         return cls(snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, 0, now_ms, leader_epoch_fence)
 
     def supersedes(self, record: ShareGroupStateRecord) -> bool:
-        """Whether the record belongs to a snapshot older than this state, so that it says nothing any more."""
+        """Return whether the record belongs to an older snapshot than this state and has no effect."""
         return record.snapshot_epoch < self.snapshot_epoch
 
     def after(self, record: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
-        """The header that follows the record; itself if the record is superseded.
+        """Return the header after the record; this header if the record is superseded.
 
-        Raises IllegalTransitionError for a tombstone: nothing follows it.
+        Raises IllegalTransitionError for a tombstone, after which there is no state.
         """
         kind, key, snapshot_epoch, state_epoch, leader_epoch, start_offset, complete, _ = record
         if kind is RecordKind.TOMBSTONE:
@@ -93,25 +93,25 @@ class ShareGroupOffsetHeader(NamedTuple):
         )
 
     def snapshot_due_ms(self, cold_snapshot_interval_ms: int) -> int:
-        """When the state is to be repeated by a snapshot, so that older rows can go: a "cold" snapshot.
+        """Return when the state must be repeated by a "cold" snapshot, so that older rows can be deleted.
 
-        That is soon after updates have piled up; else only often enough for old days of the table to be dropped.
+        After updates, this is soon. Otherwise, it is only often enough for old days of the table to be deleted.
         """
         interval_ms = cold_snapshot_interval_ms if self.updates_since_snapshot else REWRITE_INTERVAL_MS
         return self.last_snapshot_ms + interval_ms
 
     def dump(self) -> list[int]:
-        """The header as a short list for JSON, in the order of the fields."""
+        """Return the header as a short list for JSON, in the order of the fields."""
         return list(self)
 
     @classmethod
     def restore(cls, dumped: Sequence[int]) -> ShareGroupOffsetHeader:
-        """The header that `dump` wrote. Raises TypeError if the list has another length."""
+        """Return the header that `dump` wrote. Raises TypeError if the list has another length."""
         return cls(*dumped)
 
 
 class ShareGroupOffset(NamedTuple):
-    """Header and batches of a share-partition; batches are sorted, disjoint, fused and not below the start offset."""
+    """Header and batches of a share-partition. Batches are sorted, disjoint, fused and not below the start offset."""
 
     header: ShareGroupOffsetHeader
     state_batches: tuple[StateBatch, ...]

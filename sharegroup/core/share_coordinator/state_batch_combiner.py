@@ -1,20 +1,20 @@
-"""Combine state batches that may overlap into sorted, disjoint, maximally fused ones.
+"""Combination of state batches that may overlap into sorted, disjoint, fused ones.
 
 Theory of operation
 -------------------
-Several writes speak about the same offsets; for each offset exactly one of them counts. Which one is the `Precedence`,
-the only thing in which the two users of this file differ:
+Several writes may contain the same offset; for each offset exactly one of them is effective. The `Precedence` decides
+which one. It is the only difference between the two users of this file:
 
-HIGHEST, Kafka's rule. A share coordinator may see writes of the same leader late or twice, but a record's life only
-    goes up: the delivery count never falls, and at equal count a terminal state beats AVAILABLE. So the higher
-    (delivery_count, delivery state id) counts, whichever came first, and the order of arrival does not matter.
+HIGHEST, Kafka's rule. A share coordinator may receive writes of one leader late or twice. But the life of a record only
+    goes upwards: the delivery count never decreases, and at equal counts a terminal state is later than AVAILABLE. The
+    higher (delivery_count, delivery state id) is therefore effective, and the order of arrival does not matter.
 
-NEWEST, the rule of our own durable records. They are totally ordered by the version of the Delta table (one fenced
-    writer), and unlike Kafka's they carry ACQUIRED batches. A release (ACQUIRED 1 -> AVAILABLE 1) lowers the state id
-    and an unacquire (ACQUIRED 2 -> AVAILABLE 1) lowers the count: HIGHEST would keep both records locked for ever.
+NEWEST, the rule of this project's records. They are totally ordered by the version of the Delta table (one fenced
+    writer), and unlike Kafka's they contain ACQUIRED batches. A release (ACQUIRED 1 -> AVAILABLE 1) lowers the state
+    id, and an unacquire (ACQUIRED 2 -> AVAILABLE 1) lowers the count. HIGHEST would leave both records locked forever.
 
-Old `o`, new `n`, the result beneath; a stronger new batch on the left, a weaker one on the right. With NEWEST every new
-batch is a stronger one.
+Below are the old batch `o`, the new batch `n` and the result; on the left the new batch is stronger, on the right it is
+weaker. With NEWEST, the new batch is always stronger.
 
     same range            ooooooo          ooooooo
                           nnnnnnn          nnnnnnn
@@ -48,9 +48,9 @@ batch is a stronger one.
                              |nnn          oo|  nnn
                              NNN             |  NNN
 
-It is a sweep over the first offsets with a heap of the batches that reach the current offset: O(n log n), no batch is
-ever split into offsets. Neighbours fuse when everything but their offsets is equal, owner and lock deadline included,
-so the result depends only on what each offset is, not on how the input was cut.
+The algorithm is a sweep over the first offsets, with a heap of the batches that reach the current offset. It takes
+O(n log n) and never splits a batch into offsets. Neighbours fuse if everything but their offsets is equal, including
+holder and lock deadline. The result therefore depends only on the state of each offset, not on how the input was split.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ _STATE_IDS = 8  # more than any delivery state id, so that count * 8 + id sorts 
 
 
 class Precedence(Enum):
-    """Which of two batches about the same offset counts."""
+    """Which of two batches with the same offset is effective."""
 
     HIGHEST = "highest"
     """The higher (delivery_count, delivery_state); the newer of equal ones."""
     NEWEST = "newest"
-    """The one that comes later in the input."""
+    """The later one in the input."""
 
 
 def combine(
@@ -79,9 +79,9 @@ def combine(
     start_offset: int = UNCHANGED,
     precedence: Precedence = Precedence.NEWEST,
 ) -> tuple[StateBatch, ...]:
-    """The state of each offset at or above `start_offset` (-1: of all) as sorted, disjoint, fused batches.
+    """Return the state of each offset at or above `start_offset` (-1: of all) as sorted, disjoint, fused batches.
 
-    `batches` come oldest first and may overlap. Ranges are inclusive. See KIP-932, "Share coordinator records".
+    `batches` are ordered from old to new and may overlap. Ranges are inclusive (KIP-932, "Share coordinator records").
     """
     given = tuple(batches)
     if _is_disjoint(given):
@@ -90,7 +90,7 @@ def combine(
 
 
 def _is_disjoint(batches: Sequence[StateBatch]) -> bool:
-    """Whether the batches are already sorted and do not overlap, as those of a window are."""
+    """Return whether the batches are sorted and do not overlap, which is true for those of a window."""
     last = -1
     for batch in batches:
         if batch[0] <= last:
@@ -142,6 +142,6 @@ def _strength(batch: StateBatch, age: int, precedence: Precedence) -> int:
 
 
 def _append(combined: list[StateBatch], first: int, last: int, source: StateBatch) -> None:
-    """Append first..last in the state of `source`, fused with the neighbour below where that is equal."""
+    """Append first..last in the state of `source`, fused with the previous batch if that is equal."""
     is_whole = first == source[0] and last == source[1]
     append_fused(combined, source if is_whole else source._replace(first_offset=first, last_offset=last))

@@ -1,6 +1,6 @@
-"""The share-partition machine (KIP-932, "In-flight records"): pure state, no Spark, Kafka, clock or randomness.
+"""The share-partition machine (KIP-932, "In-flight records").
 
-`SharePartition` decides and replays; start reading at `share_partition.py`, which opens with its theory of operation.
+Start with `share_partition.py`, which opens with the theory of operation.
 """
 
 from sharegroup.core.share_partition.outcome import Outcome

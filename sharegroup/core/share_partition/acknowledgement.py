@@ -1,4 +1,4 @@
-"""Acknowledgements: the transitions that a checked request asks for (KIP-932; RENEW from KIP-1222)."""
+"""The transitions of a checked acknowledgement request (KIP-932; RENEW: KIP-1222)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, Cause, RecordState, Transition
 
-#: The state that an acknowledge type asks for, and the cause it is recorded with.
+#: The target state and the recorded cause of each acknowledge type.
 REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
     AcknowledgeType.GAP: (ARCHIVED, Cause.GAP),
     AcknowledgeType.ACCEPT: (ACKNOWLEDGED, Cause.ACCEPT),
@@ -27,10 +27,10 @@ REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
 
 
 class AcknowledgementRefused(RequestError):
-    """The request is refused: nothing of it counts.
+    """An acknowledgement request that is rejected as a whole.
 
-    `renewals` is the exception that Kafka makes: RENEWs that stood in front of what failed stay in force there. The
-    caller may replay it, to do the same; the machine itself has changed nothing.
+    The machine has changed nothing. Kafka makes one exception: RENEWs that precede the failing batch stay in force. A
+    caller that wants the same replays `renewals`.
     """
 
     def __init__(self, cause: RequestError, renewals: Outcome) -> None:
@@ -39,10 +39,11 @@ class AcknowledgementRefused(RequestError):
 
 
 class RenewalsOff(RequestError):
-    """The group allows no renewals: a refusal with Kafka's code for records that are not held, held or not."""
+    """The rejection of a RENEW in a group that does not allow renewals; Kafka uses INVALID_RECORD_STATE for it."""
 
     def __init__(self) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD_STATE, "renewing acquisition locks is switched off for this group")
+        message = "RENEW is not allowed: share.renew.acknowledge.enable is false for this group"
+        super().__init__(ErrorCode.INVALID_RECORD_STATE, message)
 
 
 def acknowledge_batch(
@@ -50,27 +51,28 @@ def acknowledge_batch(
     start_offset: int,
     member_id: str,
     batch: AcknowledgementBatch,
-    settled: int,
-    grants: RangeMap[int] | None,
+    ended: int,
+    granted: RangeMap[int] | None,
     now_ms: int,
     config: SharePartitionConfig,
     transitions: list[Transition],
 ) -> int:
-    """Append what one batch of a request does; offsets below `start_offset` are skipped.
+    """Append the transitions of one batch of a request, and return the new value of `ended`.
 
-    `settled` is the last offset that batches in front of this one have finished or released; returns the same for the
-    next one. `grants` are the delivery counts that the batch answers, None for whatever the member holds. Raises
-    RequestError (INVALID_RECORD_STATE) at a record that `member_id` does not hold (any more) by them.
+    Offsets below `start_offset` are skipped. `ended` is the last offset whose acquisition an earlier batch of the
+    request has ended. `granted` maps offsets to the delivery counts that the batch refers to; None accepts any
+    acquisition of the member. Raises RequestError (INVALID_RECORD_STATE) at a record that `member_id` does not hold
+    with the granted delivery count.
     """
     for run_first, last, acknowledge_type in _runs_of_types(batch):
         if last < start_offset:
             continue
         first = max(run_first, start_offset)
-        if first <= settled:
+        if first <= ended:
             raise not_held(f"offset {first} is acknowledged twice")
         to_state, cause = REQUESTED[acknowledge_type]
         for held_first, held_last, record in held(window, member_id, first, last):
-            _check_granted(grants, held_first, held_last, record)
+            _check_granted(granted, held_first, held_last, record)
             if to_state is ACQUIRED:
                 count, deadline = record.delivery_count, now_ms + config.record_lock_duration_ms
                 transition = Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, count, deadline)
@@ -78,21 +80,24 @@ def acknowledge_batch(
                 transition = end_acquisition(held_first, held_last, record, to_state, cause, config)
             append_fused(transitions, transition)
         if to_state is not ACQUIRED:
-            settled = last
-    return settled
+            ended = last
+    return ended
 
 
 def grants_by_offset(grants: Sequence[AcquiredRange]) -> RangeMap[int] | None:
-    """The delivery count of each offset that was granted; None for no grants at all."""
+    """Return the delivery count that each offset was granted with, or None if `grants` is empty."""
     return RangeMap((grant.first_offset, grant.last_offset, grant.delivery_count) for grant in grants) or None
 
 
-def _check_granted(grants: RangeMap[int] | None, first: int, last: int, record: InFlightRecord) -> None:
-    """Acquiring raises the count: a record with another one than it was granted with was granted again since."""
-    if grants is None:
+def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record: InFlightRecord) -> None:
+    """Raise RequestError if a record is no longer in the delivery that it was granted with.
+
+    Acquiring a record raises its delivery count, so another count means that it was acquired again.
+    """
+    if granted is None:
         return
     expected = first
-    for granted_first, granted_last, delivery_count in grants.items(first, last):
+    for granted_first, granted_last, delivery_count in granted.items(first, last):
         if granted_first == expected and delivery_count != record.delivery_count:
             message = f"{granted_first}..{granted_last} is in delivery {record.delivery_count}, not {delivery_count}"
             raise not_held(message)
@@ -100,11 +105,11 @@ def _check_granted(grants: RangeMap[int] | None, first: int, last: int, record: 
             break
         expected = granted_last + 1
     if expected <= last:
-        raise not_held(f"{expected}..{last} is not among the grants that are answered")
+        raise not_held(f"{expected}..{last} is not among the acquired ranges of the request")
 
 
 def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:
-    """The batch as (first offset, last offset, type), neighbours of equal type joined."""
+    """Yield the batch as (first offset, last offset, type), with neighbours of equal type joined."""
     first, last, types = batch
     if len(types) == 1:
         yield first, last, types[0]

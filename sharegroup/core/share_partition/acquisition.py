@@ -1,6 +1,11 @@
-"""Which records a fetch acquires: the walk over the window and into the log (KIP-932, "Fetching and acquiring").
+"""The records that a fetch acquires, from the window and then from the log (KIP-932, "Fetching and acquiring").
 
-Pure selection on behalf of `SharePartition.acquire`; nothing here changes anything.
+`SharePartition.acquire` uses these functions. They select records and change nothing.
+
+Throttling. Records that failed often are delivered in ever smaller portions, so that one bad record does not archive
+its neighbours (Kafka 4.2, not in the text of KIP-932). The unit is the *fetch batch*: the range that one fetch read
+from the log. Once a record has used half of its deliveries, a fetch acquires only a share of the record's fetch batch
+and nothing else. With a limit of 5, a batch of ten records is delivered as 10, 10, 10, then 5, then single records.
 """
 
 from __future__ import annotations
@@ -13,11 +18,10 @@ from sharegroup.core.share_partition.in_flight import InFlight
 from sharegroup.core.share_partition.in_flight_record import InFlightRecord
 from sharegroup.core.share_partition.record_state import AVAILABLE
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
-from sharegroup.core.share_partition.throttling import batch_share, throttle_threshold, travels_alone
 
 
 class Portion(NamedTuple):
-    """Records of one delivery count (before this delivery) that are there to be acquired; 0 for never delivered."""
+    """Records with one delivery count that can be acquired. The count excludes this delivery; 0 is never delivered."""
 
     first_offset: int
     last_offset: int
@@ -25,7 +29,7 @@ class Portion(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How far one fetch may go: `records` of them at most, none beyond `last_offset`."""
+    """The limits of one fetch: at most `records` records, none above `last_offset`."""
 
     records: int
     last_offset: int
@@ -34,10 +38,10 @@ class Budget(NamedTuple):
 def fetch_budget(
     fetch_offset: int, end_offset: int, window_size: int, log_end_offset: int, max_records: int, max_record_locks: int
 ) -> Budget:
-    """The budget of a fetch at `fetch_offset`, of at most `max_records` records, with `window_size` in flight.
+    """Return the budget of a fetch of at most `max_records` records, with `window_size` records in flight.
 
-    With room left in the window the fetch gets as much as fits. With none left it gets what is AVAILABLE again inside
-    the window, and nothing new: so a window exactly at its limit can be delivered again as a whole.
+    While the window has room, the fetch gets as many records as fit. When it has none, the fetch gets AVAILABLE records
+    inside the window and no new ones, so a window exactly at its limit can be redelivered as a whole.
     """
     if window_size < max_record_locks:
         return Budget(min(max_records, max_record_locks - window_size), log_end_offset - 1)
@@ -47,58 +51,59 @@ def fetch_budget(
 def select(
     window: InFlight, fetch_offset: int, end_offset: int, with_holes: bool, budget: Budget, config: SharePartitionConfig
 ) -> Iterator[Portion]:
-    """What a fetch acquires, in offset order: records of the window that are AVAILABLE, then new ones of the log.
+    """Yield what a fetch acquires, in offset order: AVAILABLE records of the window, then new records of the log.
 
-    `with_holes`: holes of the window are records that were never delivered, and are acquired in passing.
+    With `with_holes`, holes of the window count as records that were never delivered and are acquired too.
     """
     limit = config.delivery_count_limit
     threshold = throttle_threshold(limit)
-    taken = 0
+    selected = 0
     candidates = _candidates(window, fetch_offset, budget.last_offset, with_holes)
     for (batch_first, batch_last), ranges in groupby(candidates, key=_fetch_batch):
         throttled = window.any_delivered(threshold, max(batch_first, fetch_offset), min(batch_last, budget.last_offset))
-        if throttled and taken:
+        if throttled and selected:
             return
-        room, batch_length = budget.records - taken, batch_last - batch_first + 1
-        for portion in _take(ranges, batch_length, room, threshold, limit):
-            taken += portion.last_offset - portion.first_offset + 1
+        room, batch_length = budget.records - selected, batch_last - batch_first + 1
+        for portion in _select_from_batch(ranges, batch_length, room, threshold, limit):
+            selected += portion.last_offset - portion.first_offset + 1
             yield portion
-        if throttled or taken >= budget.records:
-            return  # here, not at the next turn: groupby would walk over the rest of this batch to get there
+        if throttled or selected >= budget.records:
+            return  # before the next turn, in which groupby would iterate over the rest of this batch
     first = max(fetch_offset, end_offset)
-    last = min(budget.last_offset, first + budget.records - taken - 1)
+    last = min(budget.last_offset, first + budget.records - selected - 1)
     if first <= last:
         yield Portion(first, last, 0)
 
 
-def _take(
+def _select_from_batch(
     ranges: Iterable[tuple[int, int, InFlightRecord]], batch_length: int, room: int, threshold: int, limit: int
 ) -> Iterator[Portion]:
-    """What of one fetch batch is acquired. The first record at or over `threshold` fixes the share of the batch that
-    travels together; the records in front of it count towards that share. Having already taken the share or more by
-    then, the fetch goes on without one, as Kafka does.
+    """Yield what is acquired of one fetch batch.
+
+    The first record at or above `threshold` determines the share of the batch that is delivered together. The records
+    before it count towards that share. If the share is already reached by then, it is not applied, as in Kafka.
     """
-    taken = 0
+    selected = 0
     share: int | None = None
     for first, last, record in ranges:
         count = record.delivery_count
         alone = travels_alone(count, limit)
-        if alone and taken:
+        if alone and selected:
             return
         if share is None and count >= threshold:
             share = batch_share(batch_length, count, threshold)
-            if taken < share:
+            if selected < share:
                 room = min(room, share)
-        length = 1 if alone else min(last - first + 1, room - taken)
+        length = 1 if alone else min(last - first + 1, room - selected)
         if length > 0:
             yield Portion(first, first + length - 1, count)
-            taken += length
-        if alone or taken >= room:
+            selected += length
+        if alone or selected >= room:
             return
 
 
 def _candidates(window: InFlight, first: int, last: int, with_holes: bool) -> Iterable[tuple[int, int, InFlightRecord]]:
-    """The AVAILABLE ranges of first..last, and the holes between what is known, in offset order."""
+    """Return the AVAILABLE ranges of first..last, with the holes between known records, in offset order."""
     available = window.available(first, last)
     if not with_holes or window.last_offset is None:
         return available
@@ -111,3 +116,21 @@ def _candidates(window: InFlight, first: int, last: int, with_holes: bool) -> It
 
 def _fetch_batch(candidate: tuple[int, int, InFlightRecord]) -> tuple[int, int]:
     return candidate[2].batch_first, candidate[2].batch_last
+
+
+def throttle_threshold(delivery_count_limit: int) -> int:
+    """Return the delivery count from which on a record is delivered in smaller portions."""
+    return max(2, (delivery_count_limit + 1) // 2)
+
+
+def batch_share(batch_length: int, delivery_count: int, threshold: int) -> int:
+    """Return how many records of a fetch batch are delivered together.
+
+    The number is halved with every delivery from `threshold` on, and is at least 1.
+    """
+    return max(1, batch_length >> (delivery_count - threshold + 1))
+
+
+def travels_alone(delivery_count: int, delivery_count_limit: int) -> bool:
+    """Return whether the next delivery of a record is its last one, in which it is delivered alone."""
+    return delivery_count_limit > 2 and delivery_count == delivery_count_limit - 1

@@ -1,7 +1,7 @@
-"""Acquisition locks: who holds which offsets until when (KIP-932, "In-flight records").
+"""Acquisition locks: which member holds which offsets, and until when (KIP-932, "In-flight records").
 
-An index beside the window, made from it and thrown away with it: the window alone is the truth. It answers without a
-scan what would else need one: the earliest deadline, what is due, and what a member holds.
+This is an index beside the window and is rebuilt from it. It answers three questions without a scan: the earliest
+deadline, the locks that are over, and the records that a member holds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sharegroup.protocol.range_map import RangeMap
 
 
 class AcquisitionLocks:
-    """Locked offset ranges by deadline and by member. Times are milliseconds."""
+    """Locked offset ranges, by deadline and by member. Times are in milliseconds."""
 
     __slots__ = ("_by_deadline", "_by_member", "_deadlines")
 
@@ -22,7 +22,7 @@ class AcquisitionLocks:
         self._deadlines: list[int] = []  # the keys of _by_deadline, sorted
 
     def add(self, first: int, last: int, member_id: str, deadline_ms: int) -> None:
-        """Lock first..last, which are not locked yet."""
+        """Lock first..last for a member. The offsets must not be locked yet."""
         held = self._by_member.get(member_id)
         if held is None:
             held = self._by_member[member_id] = RangeMap()
@@ -46,11 +46,11 @@ class AcquisitionLocks:
             del self._deadlines[bisect_left(self._deadlines, deadline_ms)]
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline, or None when nothing is locked."""
+        """Return the earliest deadline, or None if nothing is locked."""
         return self._deadlines[0] if self._deadlines else None
 
     def due(self, now_ms: int) -> list[tuple[int, int]]:
-        """The ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
+        """Return the ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
         ranges: list[tuple[int, int]] = []
         for deadline in self._deadlines[: bisect_left(self._deadlines, now_ms)]:
             ranges.extend((first, last) for first, last, _ in self._by_deadline[deadline])
@@ -58,14 +58,14 @@ class AcquisitionLocks:
         return ranges
 
     def held_by(self, member_id: str) -> list[tuple[int, int]]:
-        """The ranges `member_id` holds, in offset order."""
+        """Return the ranges that `member_id` holds, in offset order."""
         held = self._by_member.get(member_id)
         return [(first, last) for first, last, _ in held] if held is not None else []
 
     def holds(self, member_id: str) -> bool:
-        """Whether `member_id` holds anything."""
+        """Return whether `member_id` holds a record."""
         return member_id in self._by_member
 
     def members(self) -> list[str]:
-        """The members that hold something, sorted."""
+        """Return the members that hold records, sorted."""
         return sorted(self._by_member)

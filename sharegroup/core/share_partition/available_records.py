@@ -1,6 +1,6 @@
-"""Records of the window that are AVAILABLE again: what a fetch looks at first (KIP-932, "Fetching and acquiring").
+"""The AVAILABLE records of the window, which a fetch acquires first (KIP-932, "Fetching and acquiring").
 
-An index beside the window, like `acquisition_locks`: made from it, and thrown away with it.
+Like `acquisition_locks`, this is an index beside the window and is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from sharegroup.protocol.range_map import RangeMap
 
 R = TypeVar("R")
 
-#: Throttling never starts below this delivery count, so lower ones need no index of their own.
+#: Throttling never starts below this delivery count, so lower counts need no index.
 _LOWEST_THRESHOLD = 2
 
 
 class AvailableRecords(Generic[R]):
-    """Offset ranges to their records, and apart from that the ranges of each high delivery count.
+    """AVAILABLE offset ranges with their records, and an index of the ranges by high delivery count.
 
     count: the number of records.
     """
@@ -30,14 +30,14 @@ class AvailableRecords(Generic[R]):
         self.count = 0
 
     def add(self, first: int, last: int, record: R, delivery_count: int) -> None:
-        """Add first..last, which is not there yet."""
+        """Add first..last. The offsets must not be in the index yet."""
         self._ranges.assign(first, last, record)
         self.count += last - first + 1
         if delivery_count >= _LOWEST_THRESHOLD:
             self._by_count.setdefault(delivery_count, RangeMap()).assign(first, last, None)
 
     def remove(self, first: int, last: int, delivery_count: int) -> None:
-        """Take first..last away."""
+        """Remove first..last."""
         self._ranges.discard(first, last)
         self.count -= last - first + 1
         if delivery_count >= _LOWEST_THRESHOLD:
@@ -45,20 +45,20 @@ class AvailableRecords(Generic[R]):
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest AVAILABLE offset, or None."""
+        """The lowest AVAILABLE offset, or None if there is none."""
         return self._ranges.first_offset
 
     @property
     def most_delivered(self) -> int:
-        """The highest delivery count of any record, if it is 2 or more, else 0."""
+        """The highest delivery count of the records, or 0 if it is below 2."""
         return max((count for count, ranges in self._by_count.items() if ranges), default=0)
 
     def items(self, first: int, last: int) -> Iterator[tuple[int, int, R]]:
-        """The ranges in order, clipped to first..last."""
+        """Return the ranges in offset order, clipped to first..last."""
         return self._ranges.items(first, last)
 
     def any_delivered(self, times: int, first: int, last: int) -> bool:
-        """Whether any record of first..last was delivered at least `times` times; `times` is 2 or more."""
+        """Return whether a record of first..last was delivered at least `times` times; `times` is at least 2."""
         return any(
             count >= times and any(True for _ in ranges.items(first, last)) for count, ranges in self._by_count.items()
         )

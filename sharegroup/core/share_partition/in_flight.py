@@ -1,18 +1,18 @@
-"""The in-flight window: what is known of the records from the start offset (SPSO) up to the end offset (SPEO).
+"""The in-flight window: the state of each record from the start offset (SPSO) to the end offset (SPEO).
 
 Theory of operation
 -------------------
-A window is a row of pieces (`window_piece`), in offset order, none empty. Between two micro-batches each is a text,
-small ones apart, and only the pieces that a batch touches are read and written: so a window of 200,000 ranges, as it
-comes about where every other record was acknowledged, costs a batch what a few hundred ranges cost.
+A window is a list of pieces (`window_piece`) in offset order; no piece is empty. Between two micro-batches each large
+piece is stored as a text. A batch reads and writes only the pieces that it touches. A window of 200,000 ranges, in
+which every other record is acknowledged, therefore costs a batch as little as a few hundred ranges.
 
-    piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         what is asked of all of them is in their summaries
+    piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         questions about all pieces use their summaries
 
-    assign 90..210  [ 0..................210 ][ 211..999 ]         the first piece that it touches takes it
+    assign 90..210  [ 0..................210 ][ 211..999 ]         the first piece that overlaps takes the new range
 
-A dump brings the pieces that have changed to their size again: those of more than twice `PIECE_RANGES` are cut, small
-neighbours become one. Ranges that are equal fuse inside a piece, not from one to the next; who reads a window does not
-see the difference, as what it tells is fused once more.
+`dump` restores the size of the pieces that changed: it splits those of more than twice `PIECE_RANGES` ranges, and
+merges small neighbours. Equal ranges fuse inside a piece but not across pieces. Callers do not see the difference,
+because every result is fused again.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from sharegroup.errors import IllegalTransitionError
 from sharegroup.protocol.range_map import append_fused, holes_between
 from sharegroup.types import Cause, StateBatch, Transition
 
-#: About as many ranges cost as much as the summaries of a window with 200,000 of them.
+#: The cost of this many ranges is about the cost of the summaries of a window with 200,000 ranges.
 PIECE_RANGES = 256
 
 
 class InFlight:
-    """Offset ranges to `InFlightRecord`, with what would else need a scan of them: locks, and what is AVAILABLE."""
+    """Offset ranges with their `InFlightRecord`, and indexes of locks and AVAILABLE records that avoid a scan."""
 
     __slots__ = ("_available_count", "_no_deadline_before_ms", "_pieces")
 
     def __init__(self, records: Iterable[tuple[int, int, InFlightRecord]] = ()) -> None:
         self._pieces: list[WindowPiece] = []
         self._available_count: int | None = 0  # None: not counted yet
-        #: No lock ends before; for what is asked at each request. Locks that are gone may leave it too low.
+        #: No lock ends before this time. It makes `is_due` cheap, and is too low after the earliest lock was removed.
         self._no_deadline_before_ms: float = math.inf
         for first, last, record in records:
             self.assign(first, last, record)
 
     def assign(self, first: int, last: int, record: InFlightRecord) -> None:
-        """Set every record of first..last, whatever it was before."""
+        """Set the record of every offset of first..last."""
         pieces = self._pieces
         low, high = self._between(first, last)
-        if low == high:  # nothing is known there: the piece below takes it, or else the one above
+        if low == high:  # no piece overlaps, so the piece below takes the range, or else the one above
             low = max(low - 1, 0)
             if not pieces:
                 pieces.append(WindowPiece())
@@ -65,9 +65,10 @@ class InFlight:
             self._no_deadline_before_ms = record.lock_deadline_ms
 
     def check(self, transition: Transition, start_offset: int) -> None:
-        """Raise IllegalTransitionError unless all records are in `from_state` and the table has the rest.
+        """Raise IllegalTransitionError unless all records are in `from_state` and the table allows the transition.
 
-        Only a fetch may name offsets of which nothing is known, from `start_offset` on: it takes them from the log.
+        Only a FETCH may name offsets that are not in the window: it acquires them from the log. They must not be below
+        `start_offset`.
         """
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
@@ -76,12 +77,12 @@ class InFlight:
             known += known_last - known_first + 1
             if record.state is not from_state:
                 found = f"{known_first}..{known_last} is {record.state.name}"
-                raise IllegalTransitionError(f"{found}, not {from_state.name} (because of {cause.value})")
+                raise IllegalTransitionError(f"{found}, not {from_state.name} (cause {cause.value})")
         if known <= last - first and (cause is not Cause.FETCH or first < start_offset):
-            raise IllegalTransitionError(f"{first}..{last} is not in flight (because of {cause.value})")
+            raise IllegalTransitionError(f"{first}..{last} is not in flight (cause {cause.value})")
 
     def trim_below(self, offset: int) -> None:
-        """Forget every record below `offset`."""
+        """Remove every record below `offset`."""
         pieces = self._pieces
         whole = bisect_left(pieces, offset, key=_last_offset)
         if self._available_count is not None:
@@ -91,14 +92,17 @@ class InFlight:
             self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
 
     def clear(self) -> None:
-        """Forget every record: the window begins anew."""
+        """Remove every record."""
         self._pieces.clear()
         self._available_count, self._no_deadline_before_ms = 0, math.inf
 
     # -- the ranges ------------------------------------------------------------------------------------------------
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """The ranges in order, clipped to first..last where given; the window must not be changed meanwhile."""
+        """Return the ranges in offset order, clipped to first..last where given.
+
+        The window must not be changed during the iteration.
+        """
         pieces = self._pieces
         if len(pieces) == 1:
             return pieces[0].items(first, last)
@@ -106,15 +110,15 @@ class InFlight:
         return chain.from_iterable(piece.items(first, last) for piece in pieces[low:high])
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The ranges of first..last of which nothing is known."""
+        """Return the ranges of first..last that are not in the window."""
         return holes_between(self.items(first, last), first, last)
 
     def record_at(self, offset: int) -> InFlightRecord | None:
-        """The record at `offset`, or None when nothing is known of it."""
+        """Return the record at `offset`, or None if the offset is not in the window."""
         return next((record for _, _, record in self.items(offset, offset)), None)
 
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
-        """The ranges as StateBatches of first..last, neighbours equal in everything that is durable fused."""
+        """Return first..last as StateBatches; neighbours whose durable fields are equal are fused."""
         batches: list[StateBatch] = []
         for range_first, range_last, (state, count, member_id, deadline_ms, *_) in self.items(first, last):
             holder = None if deadline_ms is None else member_id
@@ -123,12 +127,12 @@ class InFlight:
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest known offset, or None when the window is empty."""
+        """The lowest offset, or None if the window is empty."""
         return self._pieces[0].first_offset if self._pieces else None
 
     @property
     def last_offset(self) -> int | None:
-        """The highest known offset, or None when the window is empty."""
+        """The highest offset, or None if the window is empty."""
         return self._pieces[-1].last_offset if self._pieces else None
 
     @property
@@ -140,7 +144,7 @@ class InFlight:
         """The number of ranges."""
         return sum(piece.ranges for piece in self._pieces)
 
-    # -- the AVAILABLE ones ----------------------------------------------------------------------------------------
+    # -- AVAILABLE records -----------------------------------------------------------------------------------------
 
     @property
     def available_count(self) -> int:
@@ -151,20 +155,20 @@ class InFlight:
 
     @property
     def first_available(self) -> int | None:
-        """The lowest AVAILABLE offset, or None."""
+        """The lowest AVAILABLE offset, or None if there is none."""
         if not self.available_count:
             return None
         return next((piece.first_available for piece in self._pieces if piece.available_count), None)
 
     def available(self, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """The AVAILABLE ranges in order, clipped to first..last."""
+        """Yield the AVAILABLE ranges in offset order, clipped to first..last."""
         low, high = self._between(first, last)
         for piece in self._pieces[low:high]:
             if piece.available_count:
                 yield from piece.available.items(first, last)
 
     def any_delivered(self, times: int, first: int, last: int) -> bool:
-        """Whether an AVAILABLE record of first..last was delivered at least `times` times; `times` is 2 or more."""
+        """Return whether an AVAILABLE record of first..last was delivered at least `times` (2 or more) times."""
         low, high = self._between(first, last)
         return any(
             piece.most_delivered >= times and piece.available.any_delivered(times, first, last)
@@ -174,12 +178,12 @@ class InFlight:
     # -- acquisition locks -----------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of a lock, or None when nothing is locked."""
+        """Return the earliest lock deadline, or None if nothing is locked."""
         deadlines = (piece.next_deadline_ms for piece in self._pieces)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a lock is over at `now_ms`."""
+        """Return whether a lock is over at `now_ms`."""
         if self._no_deadline_before_ms >= now_ms:
             return False
         deadline = self.next_deadline_ms()
@@ -187,32 +191,33 @@ class InFlight:
         return self._no_deadline_before_ms < now_ms
 
     def due(self, now_ms: int) -> list[tuple[int, int]]:
-        """The ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
+        """Return the ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
         due = [
             piece for piece in self._pieces if (deadline := piece.next_deadline_ms) is not None and deadline < now_ms
         ]
         return [locked for piece in due for locked in piece.locks.due(now_ms)]
 
     def held_by(self, member_id: str) -> list[tuple[int, int]]:
-        """The ranges `member_id` holds, in offset order."""
+        """Return the ranges that `member_id` holds, in offset order."""
         return [held for piece in self._pieces if member_id in piece.members for held in piece.locks.held_by(member_id)]
 
     def holds(self, member_id: str) -> bool:
-        """Whether `member_id` holds anything."""
+        """Return whether `member_id` holds a record."""
         return any(member_id in piece.members for piece in self._pieces)
 
     def members(self) -> list[str]:
-        """The members that hold something, sorted."""
+        """Return the members that hold records, sorted."""
         return sorted({member for piece in self._pieces for member in piece.members})
 
     # -- between two micro-batches ---------------------------------------------------------------------------------
 
     def dump(self, base: int) -> tuple[list[list[Any]], list[str]]:
-        """The summaries of the pieces, JSON-able, offsets relative to `base`; behind each its content, or None.
+        """Return the pieces as JSON-able lists, and the texts of the large ones in the order of their pieces.
 
-        The contents that are left out are the texts, in the order of their pieces.
+        Each list is the piece's summary, with offsets relative to `base`, followed by its content. The content is None
+        for a piece that is stored as a text.
         """
-        self._pieces = list(_of_good_size(self._pieces))
+        self._pieces = list(_resized(self._pieces))
         pieces: list[list[Any]] = []
         texts: list[str] = []
         for summary, content in map(WindowPiece.close, self._pieces):
@@ -222,7 +227,7 @@ class InFlight:
 
     @classmethod
     def restore(cls, pieces: Iterable[Sequence[Any]], texts: Iterable[str], base: int) -> InFlight:
-        """The window that `dump(base)` wrote."""
+        """Return the window that `dump(base)` wrote."""
         window, texts = cls(), iter(texts)
         window._pieces = [
             WindowPiece.closed(PieceSummary.restore(summary, base), next(texts) if content is None else content)
@@ -232,7 +237,7 @@ class InFlight:
         return window
 
     def _counted(self, piece: WindowPiece, change: Callable[..., None], *arguments: Any) -> None:
-        """Change a piece, and with it the number of AVAILABLE records, if that is known."""
+        """Change a piece, and adjust the number of AVAILABLE records if it is known."""
         if self._available_count is None:
             change(*arguments)
         else:
@@ -241,7 +246,7 @@ class InFlight:
             self._available_count += piece.available_count - before
 
     def _between(self, first: int | None, last: int | None) -> tuple[int, int]:
-        """The pieces low..high-1 have offsets of first..last between their ends."""
+        """Return (low, high) such that the pieces low..high-1 overlap first..last."""
         if len(self._pieces) == 1:
             piece = self._pieces[0]
             low = 0 if first is None or first <= piece.last_offset else 1
@@ -251,8 +256,8 @@ class InFlight:
         return low, max(low, high)
 
 
-def _of_good_size(pieces: Iterable[WindowPiece]) -> Iterator[WindowPiece]:
-    """The same ranges; a piece that has not changed is touched only by a small neighbour that has."""
+def _resized(pieces: Iterable[WindowPiece]) -> Iterator[WindowPiece]:
+    """Yield the same ranges in pieces of a good size; an unchanged piece is merged only with a changed neighbour."""
     before: WindowPiece | None = None
     for piece in pieces:
         if before is None:

@@ -1,4 +1,4 @@
-"""What is known of a record in flight."""
+"""The state of a record in flight."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from sharegroup.types import RecordState
 
 
 class InFlightRecord(NamedTuple):
-    """What is known of each record of a range.
+    """The state of each record of a range.
 
-    `member_id` holds an ACQUIRED record until `lock_deadline_ms`. Of an AVAILABLE one it is the member that held it
-    last, if it lost it without an answer.
+    `member_id` holds an ACQUIRED record until `lock_deadline_ms`. For an AVAILABLE record, it is the previous holder if
+    the record was lost by a lock timeout or a departure.
 
-    `batch_first`..`batch_last` is the fetch batch the record belongs to, for throttling: the range that one fetch took
-    from the log, or one batch of the loaded state. Terminal records are in none (-1, -1), so that they fuse.
+    `batch_first`..`batch_last` is the fetch batch of the record, which throttling uses: the range that one fetch read
+    from the log, or one batch of the loaded state. Terminal records have none (-1, -1), so that they fuse.
     """
 
     state: RecordState

@@ -1,4 +1,4 @@
-"""What a handler of the share-partition machine decided: transitions, and the response for the member."""
+"""The decision of a handler of the share-partition machine: its transitions, and the member's response."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sharegroup.types import AcquiredRange, Transition
 
 
 class Outcome(NamedTuple):
-    """A decision that `SharePartition.replay` carries out; until then nothing has changed.
+    """A decision that `SharePartition.replay` applies. Until then nothing has changed.
 
-    `transitions` are in offset order within a cause. `response` is what a fetch acquired, or an acknowledgement
-    renewed, in offset order, neighbours with equal delivery counts merged; empty for everything else. The three offsets
-    are set by the handlers that move them: `start_offset` by a reset, the other two by a move of the log's ends.
-    `lost_locks_over` are locks, (deadline in ms, member), of records that the log start has passed: see "Lost records"
-    in `share_partition.py`.
+    `transitions` are in offset order within a cause. `response` holds the ranges that a fetch acquired or an
+    acknowledgement renewed, in offset order, with neighbours of equal delivery count merged. It is empty for all other
+    handlers. The three offsets are None unless a handler moves them: a reset sets `start_offset`, and moves of the log
+    set the other two. `lost_locks_over` are locks, (deadline in ms, member), of records below the log start; see "Lost
+    records" in `share_partition.py`.
     """
 
     transitions: tuple[Transition, ...] = ()
@@ -28,12 +28,12 @@ class Outcome(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to replay."""
+        """Whether `replay` would change nothing."""
         return self == Outcome()
 
 
 def acquired_ranges(transitions: Iterable[Transition]) -> tuple[AcquiredRange, ...]:
-    """The ranges of `transitions`, contiguous ones of equal delivery count fused."""
+    """Return the ranges of `transitions`; contiguous ranges of equal delivery count are fused."""
     ranges: list[AcquiredRange] = []
     for transition in transitions:
         append_fused(ranges, AcquiredRange(transition.first_offset, transition.last_offset, transition.delivery_count))

@@ -1,4 +1,4 @@
-"""The transition table of a record in flight: which state may follow which, and why.
+"""The transition table of a record in flight, with the causes that allow each transition.
 
 ::
 
@@ -13,8 +13,8 @@
                                      release, lock_timeout, member_left, at the delivery count limit;
                                      log_truncated, reset, topic_deleted
 
-(*) The lock ran out before its owner could be sent the records: the delivery count goes down by one.
-No arrow leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records"). A test holds the arrows against `TRANSITIONS`.
+(*) The lock expired before the records were sent to the member, so the delivery count goes down by one.
+No arrow leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records"). A test compares the arrows with `TRANSITIONS`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ACQUIRED: Final = RecordState.ACQUIRED
 ACKNOWLEDGED: Final = RecordState.ACKNOWLEDGED
 ARCHIVED: Final = RecordState.ARCHIVED
 
-#: The causes that may lead from the first state to the second; what is not here does not exist.
+#: The causes that may lead from the first state to the second. Every other transition is illegal.
 TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
     (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH}),
     (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED}),
@@ -53,6 +53,6 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
 
 
 def check_transition(from_state: RecordState, to_state: RecordState, cause: Cause) -> None:
-    """Raise IllegalTransitionError unless the table has `from_state` to `to_state` for `cause`."""
+    """Raise IllegalTransitionError unless the table allows this transition for `cause`."""
     if cause not in TRANSITIONS.get((from_state, to_state), ()):
-        raise IllegalTransitionError(f"{from_state.name} -> {to_state.name} because of {cause.value}")
+        raise IllegalTransitionError(f"no transition {from_state.name} -> {to_state.name} for cause {cause.value}")

@@ -1,4 +1,4 @@
-"""How an acquisition ends: which transitions let go of records, whoever asks for it. Nothing here changes anything."""
+"""The transitions that end acquisitions: release, unacquire and archive. These functions change nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Tra
 
 
 def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
-    """The ranges of first..last; raises RequestError (INVALID_RECORD_STATE) at one that `member_id` does not hold."""
+    """Yield the ranges of first..last. Raise RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one."""
     for held_first, held_last, record in window.items(first, last):
         if record.state is not ACQUIRED:
             raise not_held(f"{held_first}..{held_last} is {record.state.name}")
@@ -26,7 +26,7 @@ def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tu
 def end_acquisition(
     first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
 ) -> Transition:
-    """The end of an acquisition; to AVAILABLE becomes to ARCHIVED when no delivery is left."""
+    """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit."""
     if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
         to_state = ARCHIVED
     return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
@@ -35,7 +35,7 @@ def end_acquisition(
 def release(
     window: InFlight, ranges: Iterable[tuple[int, int]], cause: Cause, config: SharePartitionConfig
 ) -> tuple[Transition, ...]:
-    """Let go of `ranges`, which are all ACQUIRED."""
+    """Return the transitions that release `ranges`, which must be ACQUIRED."""
     transitions: list[Transition] = []
     for first, last in ranges:
         for held_first, held_last, record in window.items(first, last):
@@ -46,9 +46,9 @@ def release(
 def unacquired(
     window: InFlight, start_offset: int, member_id: str, ranges: Iterable[OffsetRange]
 ) -> tuple[Transition, ...]:
-    """Let go of `ranges` as if they had never been delivered; what is below `start_offset` is skipped.
+    """Return the transitions that release `ranges` undelivered; offsets below `start_offset` are skipped.
 
-    Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not hold all the rest, or ranges overlap.
+    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold a record, or if ranges overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -57,7 +57,7 @@ def unacquired(
             continue
         first = max(range_first, start_offset)
         if first <= done:
-            raise not_held(f"offset {first} is given back twice")
+            raise not_held(f"offset {first} is unacquired twice")
         if any(True for _ in window.holes(first, last)):
             raise not_held(f"{first}..{last} is not in flight")
         for held_first, held_last, record in held(window, member_id, first, last):
@@ -73,10 +73,11 @@ def unacquired(
 def undone_deliveries(
     window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
 ) -> tuple[Transition, ...]:
-    """The attempts of `acquired` did not happen, as far as nothing has happened since; a record's count tells.
+    """Return the transitions that take back the deliveries `acquired`, for records whose last delivery it was.
 
-    Acquiring raises the count, so the attempt that has a record's count now is its last. It must be the member's: once
-    taken back, its count is that of the next one, of whoever that is. An offset is taken once.
+    Acquiring a record raises its count, so a delivery is the record's last one if the counts are equal. The last holder
+    must be `member_id`, because after a delivery was taken back, the next delivery has the same count. Ranges may
+    overlap.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
@@ -93,7 +94,7 @@ def undone_deliveries(
 
 
 def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The parts of `held` (ascending, disjoint) that lie outside of all ranges of `delivered`."""
+    """Return the parts of `held` (ascending, disjoint) that lie outside all ranges of `delivered`."""
     parts: list[OffsetRange] = []
     sent = sorted(delivered)
     position = 0
@@ -112,7 +113,7 @@ def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -
 
 
 def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
-    """Archive what was delivered but not finished below `below`; what never was delivered nobody misses."""
+    """Return the transitions that archive unfinished records below `below`; records never delivered have none."""
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):
         if not record.state.is_terminal and record.delivery_count > 0:
@@ -124,5 +125,5 @@ def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transiti
 
 
 def not_held(message: str) -> RequestError:
-    """The refusal of a request about records that its sender does not hold."""
+    """Return the rejection of a request for records that its sender does not hold."""
     return RequestError(ErrorCode.INVALID_RECORD_STATE, message)

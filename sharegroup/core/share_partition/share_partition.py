@@ -1,39 +1,41 @@
-"""The share-partition machine: the state of one topic-partition as one share group sees it (KIP-932).
+"""The share-partition machine: the state of one topic-partition in one share group (KIP-932).
 
 Theory of operation
 -------------------
-*One machine, three kinds of offsets.* Records below the start offset (SPSO) are finished and forgotten; those from the
-start to the end offset (SPEO, exclusive as in the KIP) are in flight, each in one of four states (`record_state`);
-those from the end offset on have not been looked at. Everything in between is kept as ranges (`in_flight`), so all
-costs follow the number of ranges, never of records.
+Offsets. Records below the start offset (SPSO) are finished, and nothing is stored about them. Records from the start
+offset to the end offset (SPEO, exclusive as in the KIP) are in flight: each has one of four states (`record_state`).
+Records from the end offset on have not been acquired yet. The window between the two (`in_flight`) is stored as ranges,
+so every cost depends on the number of ranges, not on the number of records.
 
-*Handlers decide, replay does.* Each handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `expire`,
-`log_start_moved`, `log_end_moved`, `reset`) reads the state and returns an `Outcome`; it changes nothing, and a refused
-request (RequestError) has changed nothing. `replay(outcome)` is the only mutator, and needs no clock and no
-configuration: what those decided is in the transitions. So a restart is: load or restore, then replay.
+Handlers and replay. A handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `expire`, `move_log_start`,
+`move_log_end`, `reset`) reads the state and returns an `Outcome`. It changes nothing, also when it rejects a request
+with a RequestError. `replay(outcome)` is the only mutator. It needs neither a clock nor a configuration, because the
+transitions contain what those decided. A restart is therefore a load or restore, followed by replays.
 
-*The start offset follows by itself.* `replay` moves it in the same step as the transition that finishes the head: over
-terminal records, up to the first one that is not. A fetch and a RENEW never move it; a move of the log start puts it
-exactly there, even among terminal records, where the next acknowledgement or expiry takes it on.
+Start offset. `replay` moves the start offset in the same step as the transition that finishes the head of the window.
+It moves over terminal records, up to the first record that is not terminal. A fetch and a RENEW never move it. A move
+of the log start sets it to exactly the log start, even among terminal records. The next acknowledgement or expiry then
+moves it over those.
 
-*Time is an argument.* Nothing expires by itself: the caller calls `expire(now_ms)` when `next_deadline_ms()` is past,
-and decides whether that comes before or after an acknowledgement that was in time. A lock is over strictly after its
-deadline.
+Time. Time is an argument, and nothing expires by itself. The caller calls `expire(now_ms)` after `next_deadline_ms()`,
+and decides whether an acknowledgement that was in time is applied first. A lock is over strictly after its deadline.
 
-*Loaded holes.* State written by others may leave out offsets between the start and the end offset: they were given out
-under an earlier leader, who did not store that. They count as never delivered. A cursor (`_hole_cursor`) starts at the
-first of them and follows each fetch; until a fetch reaches the end of what was loaded the start offset does not pass
-it. State written by this project has no holes: acquired ranges are stored with member and deadline.
+Loaded holes. A state that another implementation wrote may lack offsets between the start and the end offset. An
+earlier leader acquired them and did not store that. They count as never delivered. The hole cursor (`_hole_cursor`)
+starts at the first hole and follows each fetch. Until a fetch reaches the end of the loaded state, the start offset
+does not pass the cursor. A state that this project wrote has no holes, because acquired ranges are stored with member
+and deadline.
 
-*Lost records.* What the log start passes leaves the window at once, acquired or not (Kafka keeps the acquired ones
-until their locks are over, and lets them hold up the start offset; we do not). Two traces of Kafka's remain, because
-clients see them. When the last lock of lost records is over, the start offset is looked at again, as after any other
-expiry: so it leaves terminal records it was put among (`_lost_locks`). And while everything in flight is lost
-(`_all_lost`), an acknowledgement beyond it is INVALID_REQUEST, as one past the end of the window, and one record counts
-against the limit on record locks.
+Lost records. When the log start passes records, they leave the window immediately, acquired or not. Kafka keeps
+acquired ones until their locks are over, and they hold up the start offset. Two effects of Kafka's rule remain, because
+clients see them:
+- When the last lock of lost records is over, the start offset is advanced as after any other expiry. So it leaves the
+  terminal records that the log start was among (`_lost_locks`).
+- While every record in flight is lost (`_all_lost`), an acknowledgement beyond them is an INVALID_REQUEST, as past the
+  end of the window, and one record counts against the limit on record locks.
 
-What has to be edited together: a new cause or state goes into `record_state.TRANSITIONS`, a new field of a record into
-`InFlightRecord` and both directions of its dump.
+To extend the machine: a new cause or state goes into `record_state.TRANSITIONS`. A new field of a record goes into
+`InFlightRecord` and into both directions of the dump of a window piece.
 """
 
 from __future__ import annotations
@@ -75,18 +77,20 @@ from sharegroup.types import (
     Transition,
 )
 
-#: Of one fetch; a range takes up to 50 bytes of a row, and Kafka takes a megabyte in a message by default.
+#: Maximum ranges in one fetch. A range takes up to 50 bytes of a row, and Kafka accepts 1 MB per message by default.
 MAX_ACQUIRED_RANGES = 10_000
-#: After these a record knows whose it was: that member may still say that it never had it.
+#: After these causes a record keeps its previous member, which may still report that it never received the record.
 _MAY_BE_UNDONE = (Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT)
+#: Causes that never move the start offset.
 _NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED})
 
 
 class SharePartition:
-    """State of a share-partition. Read the module's theory of operation first.
+    """The state of a share-partition. Read the module's theory of operation first.
 
-    start_offset: the first offset not yet finished (SPSO).
-    log_start_offset, log_end_offset: the partition's log, end exclusive; the last stable offset for read_committed.
+    start_offset: the first offset that is not finished (SPSO).
+    log_start_offset, log_end_offset: the ends of the partition's log, the end exclusive. For read_committed, the end is
+    the last stable offset.
     """
 
     __slots__ = (
@@ -114,12 +118,12 @@ class SharePartition:
     def load(
         cls, start_offset: int, batches: Iterable[StateBatch], log_start_offset: int, log_end_offset: int
     ) -> SharePartition:
-        """The share-partition that the durable state describes (the leader's ReadShareGroupState).
+        """Return the share-partition of a durable state (the leader's ReadShareGroupState).
 
-        `batches` do not overlap. What they have below `start_offset` is ignored, offsets missing between them are
-        holes. An ACQUIRED batch keeps its member and lock deadline; one without them, which nobody could acknowledge,
-        is AVAILABLE. Terminal records at the head move the start offset. A log start above the start offset is noticed
-        by the first `acquire`, or by `log_start_moved`.
+        `batches` do not overlap. Their parts below `start_offset` are ignored, and offsets missing between them are
+        holes. An ACQUIRED batch keeps its member and lock deadline. One without them becomes AVAILABLE, because nobody
+        could acknowledge it. Terminal records at the head move the start offset. A log start above the start offset
+        takes effect with the first `acquire` or `move_log_start`.
         """
         partition = cls(start_offset, log_start_offset, log_end_offset)
         known = [batch for batch in sorted(batches, key=_first_offset) if batch.last_offset >= start_offset]
@@ -135,10 +139,10 @@ class SharePartition:
         return partition
 
     def dump(self) -> list[Any]:
-        """Everything the machine is, as a JSON-able list; its format may change between releases.
+        """Return the whole state as a JSON-able list. Its format may change between releases.
 
-        The last item is a list of texts of one line, pieces of the window. The item before tells of each piece, and
-        ends with None for one that is among the texts.
+        The last item is a list of one-line texts, the large pieces of the window. The item before it describes every
+        piece, and ends with None for a piece that is stored as a text.
         """
         return [
             self.start_offset,
@@ -152,7 +156,7 @@ class SharePartition:
 
     @classmethod
     def restore(cls, obj: list[Any]) -> SharePartition:
-        """The machine that `dump` wrote; it behaves the same from here on."""
+        """Return the machine that `dump` wrote. It behaves exactly like the dumped one."""
         start_offset, log_start_offset, log_end_offset, hole_cursor, lost_locks, all_lost, pieces, texts = obj
         partition = cls.__new__(cls)
         partition.start_offset = start_offset
@@ -164,37 +168,37 @@ class SharePartition:
         partition._window = InFlight.restore(pieces, texts, start_offset)
         return partition
 
-    # --- what there is to know -------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------
 
     @property
     def end_offset(self) -> int:
-        """One past the last record in flight (SPEO); the start offset when there is none."""
+        """The offset after the last record in flight (SPEO); the start offset if there is none."""
         last = self._window.last_offset
         return self.start_offset if last is None else last + 1
 
     @property
     def delivery_complete_count(self) -> int:
-        """Terminal records from the start to the end offset (KIP-1226)."""
+        """The number of terminal records from the start to the end offset (KIP-1226)."""
         return self._window.terminal_count
 
     @property
     def available_count(self) -> int:
-        """Records in flight that wait to be delivered again."""
+        """The number of records in flight that can be delivered again."""
         return self._window.available_count
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest lock deadline, or None when there is no lock."""
+        """Return the earliest lock deadline, or None if there is no lock."""
         deadline = self._window.next_deadline_ms()
         if self._lost_locks and (deadline is None or self._lost_locks[0][0] < deadline):
             return self._lost_locks[0][0]
         return deadline
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether an `expire` would do something: a lock was over before `now_ms`."""
+        """Return whether `expire` would do something, because a lock was over before `now_ms`."""
         return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
 
     def has_lock_before(self, now_ms: int, batch: AcknowledgementBatch) -> bool:
-        """Whether a lock of these records was over before `now_ms`, and `expire` has not ended it yet."""
+        """Return whether a lock on these records was over before `now_ms` and `expire` has not ended it yet."""
         first = max(batch.first_offset, self.start_offset)
         return any(
             record.lock_deadline_ms is not None and record.lock_deadline_ms < now_ms
@@ -202,15 +206,15 @@ class SharePartition:
         )
 
     def holds(self, member_id: str) -> bool:
-        """Whether `member_id` holds any record."""
+        """Return whether `member_id` holds a record."""
         return self._window.holds(member_id)
 
     def members(self) -> list[str]:
-        """The members that hold records, sorted."""
+        """Return the members that hold records, sorted."""
         return self._window.members()
 
     def next_fetch_offset(self) -> int:
-        """The lowest offset that a fetch would read: AVAILABLE again, or in a loaded hole, or the end offset."""
+        """Return the lowest offset that a fetch would acquire: AVAILABLE, in a loaded hole, or the end offset."""
         offset = self._window.first_available
         if offset is None:
             offset = self.end_offset
@@ -220,7 +224,7 @@ class SharePartition:
         return offset
 
     def has_available(self, config: SharePartitionConfig | None = None) -> bool:
-        """Whether an `acquire` would do something; without `config` the limit on record locks is left out."""
+        """Return whether `acquire` would do something; without `config` the limit on record locks is ignored."""
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
             return True
@@ -231,7 +235,7 @@ class SharePartition:
         return self._window_size() < config.max_record_locks
 
     def finished_in(self, first: int, last: int) -> list[StateBatch]:
-        """What of first..last is finished; below the start offset, where nobody knows how, it is ARCHIVED."""
+        """Return the finished records of first..last; those below the start offset are reported as ARCHIVED."""
         found: list[StateBatch] = []
         if first < self.start_offset:
             found.append(StateBatch(first, min(last, self.start_offset - 1), RecordState.ARCHIVED, 0))
@@ -239,13 +243,13 @@ class SharePartition:
         return [*found, *(batch for batch in in_flight if batch.delivery_state.is_terminal)]
 
     def state_batches(self) -> list[StateBatch]:
-        """All records in flight, terminal ones too, from the start offset up: the batches of a snapshot record."""
+        """Return all records in flight, including terminal ones: the batches of a snapshot record."""
         return self._window.state_batches()
 
     def state_batches_in(self, ranges: Iterable[OffsetRange]) -> list[StateBatch]:
-        """The records in flight that lie in any of `ranges`, each once: the batches of an update record.
+        """Return the records in flight that lie in any of `ranges`, each once: the batches of an update record.
 
-        Ranges may overlap and may reach below the start offset, where there is nothing to tell any more.
+        Ranges may overlap and may reach below the start offset, where they yield nothing.
         """
         batches: list[StateBatch] = []
         done = self.start_offset - 1
@@ -255,15 +259,15 @@ class SharePartition:
                 done = last
         return batches
 
-    # --- handlers: they decide, and change nothing -----------------------------------------------------------------
+    # --- handlers: they decide and change nothing ------------------------------------------------------------------
 
     def acquire(self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig) -> Outcome:
-        """Acquire at most `max_records` records for `member_id`, what was delivered before first.
+        """Acquire at most `max_records` records for `member_id`; records that were delivered before come first.
 
-        Locks run until `now_ms` + the lock duration. The response has at most `MAX_ACQUIRED_RANGES`, so that it fits
-        into a message however scattered the records are. It is empty when nothing is there, or the limit on record
-        locks is reached. A fetch that finds the log to start above what it would read moves the share-partition there
-        and acquires nothing; the next one does.
+        Locks run until `now_ms` + the lock duration. The response has at most `MAX_ACQUIRED_RANGES` ranges, so that it
+        fits into a message. It is empty if no record is available or the limit on record locks is reached. If the log
+        starts above the fetch offset, the outcome moves the share-partition to the log start and acquires nothing. The
+        next fetch acquires.
         """
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
@@ -296,90 +300,93 @@ class SharePartition:
         is_renew_ack: bool,
         grants: Sequence[AcquiredRange] = (),
     ) -> Outcome:
-        """Finish, release or renew records that `member_id` holds; all of `batches` or nothing.
+        """Finish, release or renew records that `member_id` holds: all of `batches` or nothing.
 
-        `grants` are what it answers: ranges with the delivery counts that they were granted with. Only what is still in
-        that delivery counts as held; without any, all that the member holds does. Offsets below the start offset are
-        skipped, whoever had them. RELEASE at the delivery count limit archives.
-        RENEW gives a new deadline of `now_ms` + the lock duration; the response is what got one. Raises RequestError:
-        INVALID_REQUEST for batches that fail the request check or reach past the records in flight,
-        INVALID_RECORD_STATE for a record that `member_id` does not hold (now), and for RENEW while it is switched off.
+        `grants` are the acquired ranges that the request refers to, with their delivery counts. A record counts as held
+        only in that delivery; without grants, any delivery counts. Offsets below the start offset are skipped, whoever
+        held them. RELEASE archives a record at the delivery count limit. RENEW sets a new deadline of `now_ms` + the
+        lock duration; the response holds the renewed ranges.
+
+        Raises AcknowledgementRejected or another RequestError: INVALID_REQUEST for batches that fail the request check
+        or reach past the records in flight; INVALID_RECORD_STATE for a record that `member_id` does not hold, and for
+        RENEW if the group does not allow it.
         """
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and asks_for_renewal(batches):
             raise RenewalsOff
         granted = grants_by_offset(grants)
         transitions: list[Transition] = []
-        settled = self.start_offset - 1  # the last offset that this request has finished or released
+        ended = self.start_offset - 1  # the last offset whose acquisition this request has ended
         try:
             for batch in batches:
                 if batch.last_offset >= self.start_offset:
                     self._check_in_flight(batch)
-                    settled = acknowledge_batch(
-                        self._window, self.start_offset, member_id, batch, settled, granted, now_ms, config, transitions
+                    ended = acknowledge_batch(
+                        self._window, self.start_offset, member_id, batch, ended, granted, now_ms, config, transitions
                     )
         except RequestError as error:
             raise AcknowledgementRefused(error, Outcome(tuple(_renewals(transitions)))) from error
         return Outcome(tuple(transitions), acquired_ranges(_renewals(transitions)))
 
     def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
-        """Release all that `member_id` holds: it left, or its session was closed. The delivery counts stay."""
+        """Release all records of a member that left or whose session was closed. Delivery counts stay."""
         over = tuple(lock for lock in self._lost_locks if lock[1] == member_id)
         transitions = release(self._window, self._window.held_by(member_id), Cause.MEMBER_LEFT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
-        """Release all records whose lock was over before `now_ms`; at `now_ms` exactly a lock still holds."""
+        """Release all records whose lock was over before `now_ms`; a lock with the deadline `now_ms` still holds."""
         over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
         transitions = release(self._window, self._window.due(now_ms), Cause.LOCK_TIMEOUT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
-        """Give `ranges` back undelivered: AVAILABLE, with the delivery attempt taken off the count; all or nothing.
+        """Make `ranges` AVAILABLE again and take the delivery off their counts: all of them or nothing.
 
-        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not
-        hold one of the others, or when ranges overlap.
+        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not
+        hold one of the others, or if ranges overlap.
         """
         return Outcome(unacquired(self._window, self.start_offset, member_id, ranges))
 
     def never_delivered(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
-        """Take back the delivery attempts of `acquired`, which `member_id` was granted and never was sent.
+        """Take back the deliveries `acquired`, which were granted to `member_id` but never sent to it.
 
-        Records that it still holds with that delivery count become AVAILABLE; those that are AVAILABLE with that count
-        already, as its locks on them have run out, stay so. A window that was loaded does not know whose those were,
-        and leaves them alone. All others were delivered to somebody since and are left alone.
+        A record that the member still holds with that delivery count becomes AVAILABLE. One that is AVAILABLE with that
+        count, because the member's lock expired, loses the delivery too. All other records were delivered again since
+        and do not change. A loaded window does not record previous holders, so its AVAILABLE records do not change
+        either.
         """
         return Outcome(undone_deliveries(self._window, self.start_offset, member_id, acquired))
 
     def undelivered(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """What `member_id` holds outside of `delivered`."""
+        """Return the ranges that `member_id` holds outside of `delivered`."""
         return outside(self._window.held_by(member_id), delivered)
 
     def log_start_moved(self, offset: int) -> Outcome:
-        """The log now starts at `offset`: what is in flight below it is lost, acquired or not, and leaves the window.
+        """Set the log start. Records in flight below it are lost, acquired or not, and leave the window.
 
-        Transitions are for records that were delivered at least once and not finished.
+        The outcome has transitions for the records that were delivered at least once and not finished.
         """
         transitions = archived_below(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
         return Outcome(transitions, log_start_offset=offset)
 
     def log_end_moved(self, offset: int) -> Outcome:
-        """The log now ends at `offset` (exclusive)."""
+        """Set the log end (exclusive)."""
         return Outcome(log_end_offset=offset)
 
     def reset(self, start_offset: int, cause: Cause = Cause.RESET) -> Outcome:
-        """Begin again at `start_offset`: all states and counts are forgotten.
+        """Start again at `start_offset` and discard all states and delivery counts.
 
-        The cause is RESET (AlterShareGroupOffsets), or TOPIC_DELETED: the log is another one, or none.
+        The cause is RESET (AlterShareGroupOffsets), or TOPIC_DELETED if the log was replaced or deleted.
         """
         return Outcome(archived_below(self._window, self.end_offset, cause), start_offset=start_offset)
 
     # --- the mutator -----------------------------------------------------------------------------------------------
 
     def replay(self, outcome: Outcome) -> None:
-        """Carry out what a handler decided, and move the start offset if that finished the head.
+        """Apply the decision of a handler, and move the start offset if the head of the window is finished.
 
-        Raises IllegalTransitionError, with nothing changed, when `outcome` does not fit the state.
+        Raises IllegalTransitionError, with nothing changed, if `outcome` does not fit the state.
         """
         for transition in outcome.transitions:
             self._window.check(transition, self.start_offset)
@@ -424,7 +431,7 @@ class SharePartition:
         return InFlightRecord(to_state, count, member_id, deadline, record.batch_first, record.batch_last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
-        """A record without owner. Terminal ones need their fetch batch only while there are loaded holes."""
+        """Return a record without a holder; a terminal one needs its fetch batch only while there are loaded holes."""
         if state.is_terminal and self._hole_cursor is None:
             return InFlightRecord(state, count)
         return InFlightRecord(state, count, None, None, batch_first, batch_last)
@@ -440,7 +447,7 @@ class SharePartition:
     def _advance(self) -> None:
         """Move the start offset over the terminal records at the head.
 
-        Past loaded holes it goes batch by batch and not beyond the cursor, as in Kafka.
+        With loaded holes it moves by whole batches and not beyond the cursor, as in Kafka.
         """
         if self._window.first_offset != self.start_offset:
             return
@@ -483,18 +490,18 @@ class SharePartition:
     # --- helpers of the handlers -----------------------------------------------------------------------------------
 
     def _window_size(self) -> int:
-        """What counts against the limit on record locks: all offsets from the start to the end offset."""
+        """Return the number of offsets that count against the limit on record locks."""
         return self.end_offset - self.start_offset if len(self._window) else int(self._all_lost)
 
     def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
-        """Refuse a batch that begins in front of all records in flight, or ends behind or between them."""
+        """Raise RequestError for a batch that begins before all records in flight, or ends outside of them."""
         first_known = self._window.first_offset
         if first_known is None:
             known_below = self._all_lost
         else:
             known_below = first_known <= max(batch.first_offset, self.start_offset)
         if not known_below:
-            raise not_held(f"nothing is in flight at {batch.first_offset}")
+            raise not_held(f"no record is in flight at offset {batch.first_offset}")
         if self._window.record_at(batch.last_offset) is None:
             message = f"{batch.first_offset}..{batch.last_offset} reaches past the records in flight"
             raise RequestError(ErrorCode.INVALID_REQUEST, message)

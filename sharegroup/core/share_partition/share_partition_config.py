@@ -1,4 +1,4 @@
-"""The group's configuration as far as one share-partition needs it."""
+"""The group configs that a share-partition uses."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class SharePartitionConfig:
-    """Values in force at the time of a call; a change acts on later calls only, never on locks already given.
+    """The values in force at the time of a call. A change affects later calls only, never existing locks.
 
-    delivery_count_limit: deliveries of a record at most (`share.delivery.count.limit`).
-    record_lock_duration_ms: length of an acquisition lock in milliseconds (`share.record.lock.duration.ms`).
-    max_record_locks: records between start and end offset, from which on no new data is given out
+    delivery_count_limit: maximum deliveries of a record (`share.delivery.count.limit`).
+    record_lock_duration_ms: duration of an acquisition lock in milliseconds (`share.record.lock.duration.ms`).
+    max_record_locks: number of records from the start to the end offset at which no new records are acquired
     (`share.partition.max.record.locks`).
     renew_enabled: whether RENEW acknowledgements are allowed (`share.renew.acknowledge.enable`, KIP-1222).
-    static_record_lock_duration_ms: the same of a lock that is to outlast a restart of its member, where that is longer
-    (`share.static.record.lock.duration.ms`).
+    static_record_lock_duration_ms: lock duration of static members, whose locks must outlast a restart; it applies if
+    it is longer (`share.static.record.lock.duration.ms`).
     """
 
     delivery_count_limit: int = 5
@@ -25,7 +25,7 @@ class SharePartitionConfig:
     static_record_lock_duration_ms: int = 300_000
 
     def for_member(self, is_static: bool) -> SharePartitionConfig:
-        """As it is for a request of a static member (KIP-345), or of a dynamic one."""
+        """Return the config for a request of a static member (KIP-345) or of a dynamic one."""
         if not is_static or self.static_record_lock_duration_ms <= self.record_lock_duration_ms:
             return self
         return replace(self, record_lock_duration_ms=self.static_record_lock_duration_ms)

@@ -1,8 +1,8 @@
-"""A piece of the in-flight window: neighbouring ranges, or what they were dumped to.
+"""A piece of the in-flight window: neighbouring ranges, or the form that they were dumped to.
 
-A piece that nobody touches stays closed: only its summary is read, which answers what is asked of every piece of a
-window. One `RangeMap` of records is the truth of a piece that is open. Beside it are two indexes, for what would else
-need a scan: the AVAILABLE ranges, and the acquisition locks. They are made when first asked for, and kept in step.
+A piece that is not touched stays closed. Only its summary is read, which answers the questions that are asked about
+every piece. The ranges of an open piece are one `RangeMap` of records. Two indexes beside it avoid scans: the AVAILABLE
+ranges and the acquisition locks. They are built when first used, and then updated with each change.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from sharegroup.protocol.json_text import pack_text, to_json, unpack_json
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import RecordState
 
-#: In a piece's content: offsets of which nothing is known, and a record that nobody holds.
+#: In a piece's content: offsets that are not in the window, and a record that no member holds.
 _HOLE = -1
 _NOBODY = -1
-#: So many ranges are no text of their own: reading and writing one takes longer than what they are.
+#: A piece of up to this many ranges is not stored as a text, because encoding a text would cost more than it saves.
 _FEW_RANGES = 32
 
 
 class PieceSummary(NamedTuple):
-    """What is asked of a piece without opening it; offsets are inclusive, None where there is nothing.
+    """What can be read of a closed piece without opening it. Offsets are inclusive.
 
-    `ranges`: how many it has. `most_delivered`: of its AVAILABLE records, as far as it is 2 or more, else 0.
-    `members`: who holds records, sorted.
+    `ranges` is the number of ranges. `most_delivered` is the highest delivery count of the AVAILABLE records, or 0 if
+    it is below 2. `members` are the members that hold records, sorted.
     """
 
     first_offset: int
@@ -44,7 +44,7 @@ class PieceSummary(NamedTuple):
     members: tuple[str, ...]
 
     def dump(self, base: int) -> list[Any]:
-        """JSON-able, offsets relative to `base`: see `restore`."""
+        """Return a JSON-able list with offsets relative to `base`."""
         first_available = None if self.first_available is None else self.first_available - base
         return [
             self.first_offset - base, self.last_offset - base, *self[2:6], first_available, self.most_delivered,
@@ -53,7 +53,7 @@ class PieceSummary(NamedTuple):
 
     @classmethod
     def restore(cls, dumped: Sequence[Any], base: int) -> PieceSummary:
-        """What `dump(base)` wrote."""
+        """Return the summary that `dump(base)` wrote."""
         first, last, ranges, terminal_count, deadline, available, first_available, most_delivered, members = dumped
         return cls(
             first + base, last + base, ranges, terminal_count, deadline, available,
@@ -61,26 +61,26 @@ class PieceSummary(NamedTuple):
         )  # fmt: skip
 
 
-#: The ranges of a piece: a list, JSON-able, or a text of one line.
+#: The ranges of a piece: a JSON-able list, or a one-line text.
 Content: TypeAlias = list[Any] | str
 
 
 class ClosedPiece(NamedTuple):
-    """A piece between two micro-batches."""
+    """A piece as it is stored between two micro-batches."""
 
     summary: PieceSummary
     content: Content
 
 
 class WindowPiece:
-    """Offset ranges to `InFlightRecord`. One that has become empty is nothing; its owner drops it."""
+    """Offset ranges with their `InFlightRecord`. The owner removes a piece that has become empty."""
 
-    __slots__ = ("_available", "_kept", "_locks", "_records", "_terminal_count")
+    __slots__ = ("_available", "_closed", "_locks", "_records", "_terminal_count")
 
     def __init__(
         self, firsts: Sequence[int] = (), lasts: Sequence[int] = (), records: Sequence[InFlightRecord] = ()
     ) -> None:
-        """Of parallel lists of first offsets, last offsets and records: sorted, disjoint, fused."""
+        """Create an open piece from parallel lists of first offsets, last offsets and records: sorted and fused."""
         self._records: RangeMap[InFlightRecord] | None = RangeMap.from_columns(list(firsts), list(lasts), list(records))
         self._terminal_count = sum(
             last - first + 1
@@ -89,38 +89,38 @@ class WindowPiece:
         )
         self._available: AvailableRecords[InFlightRecord] | None = None
         self._locks: AcquisitionLocks | None = None
-        #: While nothing has changed since it was made.
-        self._kept: ClosedPiece | None = None
+        #: The closed form, while nothing has changed since it was made.
+        self._closed: ClosedPiece | None = None
 
     @classmethod
     def closed(cls, summary: PieceSummary, content: Content) -> WindowPiece:
-        """The piece that `close` gave, to be opened when somebody touches it."""
+        """Return the piece of a closed form. It is opened when its ranges are used."""
         piece = cls.__new__(cls)
         piece._records = piece._available = piece._locks = None
-        piece._terminal_count, piece._kept = summary.terminal_count, ClosedPiece(summary, content)
+        piece._terminal_count, piece._closed = summary.terminal_count, ClosedPiece(summary, content)
         return piece
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is other than when it was closed last."""
-        return self._kept is None
+        """Whether the piece has changed since it was closed."""
+        return self._closed is None
 
     def close(self) -> ClosedPiece:
-        """What it is between two micro-batches; the same as before if nothing has changed."""
-        if self._kept is None:
+        """Return the closed form; the previous one if nothing has changed."""
+        if self._closed is None:
             summary = PieceSummary(
                 self.first_offset, self.last_offset, self.ranges, self._terminal_count, self.next_deadline_ms,
                 self.available_count, self.first_available, self.most_delivered, self.members,
             )  # fmt: skip
             content = _content(self._open(), summary)
-            self._kept = ClosedPiece(summary, content if self.ranges <= _FEW_RANGES else _text(content))
-        return self._kept
+            self._closed = ClosedPiece(summary, content if self.ranges <= _FEW_RANGES else _text(content))
+        return self._closed
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def assign(self, first: int, last: int, record: InFlightRecord) -> None:
-        """Set every record of first..last, whatever it was before."""
-        self._forget(first, last)
+        """Set the record of every offset of first..last."""
+        self._remove_from_indexes(first, last)
         self._open().assign(first, last, record)
         if record.state is ACQUIRED:
             if self._locks is not None:
@@ -132,26 +132,26 @@ class WindowPiece:
             self._terminal_count += last - first + 1
 
     def discard(self, first: int, last: int) -> None:
-        """Forget every record of first..last."""
-        self._forget(first, last)
+        """Remove every record of first..last."""
+        self._remove_from_indexes(first, last)
         self._open().discard(first, last)
 
     def taking_over(self, behind: WindowPiece) -> WindowPiece:
-        """One piece of this one and the next."""
+        """Return one piece with the ranges of this one and the next."""
         piece = WindowPiece(*self._open().columns())
         for first, last, record in behind.items():
             piece.assign(first, last, record)
         return piece
 
     def split(self, ranges: int) -> Iterator[WindowPiece]:
-        """The same in pieces of as many ranges."""
+        """Yield the same ranges in pieces of `ranges` each."""
         firsts, lasts, records = self._open().columns()
         for i in range(0, len(firsts), ranges):
             yield WindowPiece(firsts[i : i + ranges], lasts[i : i + ranges], records[i : i + ranges])
 
-    def _forget(self, first: int, last: int) -> None:
-        """Take records out of the indexes and the count; the map itself is changed by the caller."""
-        records, self._kept = self._open(), None
+    def _remove_from_indexes(self, first: int, last: int) -> None:
+        """Remove first..last from the indexes and the count; the caller changes the map itself."""
+        records, self._closed = self._open(), None
         for old_first, old_last, old in records.items(first, last):
             if old.state is ACQUIRED:
                 if self._locks is not None:
@@ -162,15 +162,15 @@ class WindowPiece:
             else:
                 self._terminal_count -= old_last - old_first + 1
 
-    # -- what is in it ---------------------------------------------------------------------------------------------
+    # -- ranges and indexes ----------------------------------------------------------------------------------------
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """The ranges in order, clipped to first..last where given."""
+        """Return the ranges in offset order, clipped to first..last where given."""
         return self._open().items(first, last)
 
     @property
     def available(self) -> AvailableRecords[InFlightRecord]:
-        """The AVAILABLE ranges only."""
+        """The index of the AVAILABLE ranges."""
         if self._available is None:
             self._available = AvailableRecords()
             for first, last, record in self._open():
@@ -180,7 +180,7 @@ class WindowPiece:
 
     @property
     def locks(self) -> AcquisitionLocks:
-        """The acquisition locks of the ACQUIRED ranges."""
+        """The index of the acquisition locks."""
         if self._locks is None:
             self._locks = AcquisitionLocks()
             for first, last, record in self._open():
@@ -188,22 +188,22 @@ class WindowPiece:
                     self._locks.add(first, last, *_owner(record))
         return self._locks
 
-    # -- what its summary tells, too -------------------------------------------------------------------------------
+    # -- values that the summary has too ---------------------------------------------------------------------------
 
     @property
     def first_offset(self) -> int:
         """The lowest offset."""
-        return self._kept.summary.first_offset if self._kept else _known(self._open().first_offset)
+        return self._closed.summary.first_offset if self._closed else _known(self._open().first_offset)
 
     @property
     def last_offset(self) -> int:
         """The highest offset."""
-        return self._kept.summary.last_offset if self._kept else _known(self._open().last_offset)
+        return self._closed.summary.last_offset if self._closed else _known(self._open().last_offset)
 
     @property
     def ranges(self) -> int:
         """The number of ranges."""
-        return self._kept.summary.ranges if self._kept else len(self._open())
+        return self._closed.summary.ranges if self._closed else len(self._open())
 
     @property
     def terminal_count(self) -> int:
@@ -212,42 +212,43 @@ class WindowPiece:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The earliest lock deadline, or None when nothing is locked."""
-        return self._kept.summary.next_deadline_ms if self._kept else self.locks.next_deadline_ms()
+        """The earliest lock deadline, or None if nothing is locked."""
+        return self._closed.summary.next_deadline_ms if self._closed else self.locks.next_deadline_ms()
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Who holds records, sorted."""
-        return self._kept.summary.members if self._kept else tuple(self.locks.members())
+        """The members that hold records, sorted."""
+        return self._closed.summary.members if self._closed else tuple(self.locks.members())
 
     @property
     def available_count(self) -> int:
         """The number of AVAILABLE records."""
-        return self._kept.summary.available_count if self._kept else self.available.count
+        return self._closed.summary.available_count if self._closed else self.available.count
 
     @property
     def first_available(self) -> int | None:
-        """The lowest AVAILABLE offset, or None."""
-        return self._kept.summary.first_available if self._kept else self.available.first_offset
+        """The lowest AVAILABLE offset, or None if there is none."""
+        return self._closed.summary.first_available if self._closed else self.available.first_offset
 
     @property
     def most_delivered(self) -> int:
-        """The highest delivery count of an AVAILABLE record, if it is 2 or more, else 0."""
-        return self._kept.summary.most_delivered if self._kept else self.available.most_delivered
+        """The highest delivery count of an AVAILABLE record, or 0 if it is below 2."""
+        return self._closed.summary.most_delivered if self._closed else self.available.most_delivered
 
     # -- open and closed -------------------------------------------------------------------------------------------
 
     def _open(self) -> RangeMap[InFlightRecord]:
         if self._records is None:
-            assert self._kept is not None
-            self._records = _read(*self._kept)
+            assert self._closed is not None
+            self._records = _read(*self._closed)
         return self._records
 
 
 def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[Any]:
-    """Ranges as two columns, lengths and indexes into a table of distinct records; offsets are relative to the first.
+    """Return the ranges as two columns, lengths and row numbers, and a table of the distinct records.
 
-    Members that hold records are told by their place in the summary, those that have held some by their ids.
+    Offsets are relative to the first one. A member that holds records is stored as its place in the summary, a previous
+    holder as its id.
     """
     base = summary.first_offset
     lengths: list[int] = []
@@ -276,12 +277,12 @@ def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[An
 
 
 def _text(content: list[Any]) -> str:
-    """One line; many small ranges cost less than a byte each."""
+    """Return the content as one line; many small ranges cost less than a byte each."""
     return pack_text(to_json(content))
 
 
 def _read(summary: PieceSummary, content: Content) -> RangeMap[InFlightRecord]:
-    """The inverse of `_content`, and of `_text`."""
+    """Return the ranges of a content that `_content` or `_text` wrote."""
     lengths, rows, packed = unpack_json(content) if isinstance(content, str) else content
     table = [_unpacked(row, summary) for row in packed]
     firsts = list(accumulate(lengths, initial=summary.first_offset))
@@ -307,13 +308,13 @@ def _unpacked(row: list[Any], summary: PieceSummary) -> InFlightRecord:
 
 
 def _owner(record: InFlightRecord) -> tuple[str, int]:
-    """Member and deadline of an ACQUIRED record, which always has both."""
+    """Return member and deadline of an ACQUIRED record, which always has both."""
     assert record.member_id is not None
     assert record.lock_deadline_ms is not None
     return record.member_id, record.lock_deadline_ms
 
 
 def _known(offset: int | None) -> int:
-    """Of a piece that is not empty."""
+    """Return an end of a piece, which is not empty."""
     assert offset is not None
     return offset

@@ -13,12 +13,11 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
-from sharegroup.core.operators.foreign_requests import ForeignRequests, Refusal
 from sharegroup.core.operators.operator import Operator
+from sharegroup.core.operators.refused_requests import ForeignRequests, Refusal, UnkeyedRequests
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.share_partition_shard import Shard
-from sharegroup.core.operators.unkeyed_requests import UnkeyedRequests
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.kafka_clients.job_clock import BrokersTime
 from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal

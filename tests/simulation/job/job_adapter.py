@@ -12,10 +12,10 @@ from kafka.errors import KafkaError
 
 from sharegroup.config import Config
 from sharegroup.core.operators.operator import Operator
+from sharegroup.core.operators.refused_requests import UnkeyedRequests
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.share_partition_shard import Shard
-from sharegroup.core.operators.unkeyed_requests import UnkeyedRequests
 from sharegroup.errors import FencedLeaderError
 from sharegroup.job.cells.static_configs import write_static_configs
 from sharegroup.job.commit.commit_steps import CommitSteps

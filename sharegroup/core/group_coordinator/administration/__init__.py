@@ -1,1 +1,1 @@
-"""Administrative requests: alter and delete offsets, configs, members and groups."""
+"""Administrators' requests: offsets, configs, members and the deletion of groups."""

@@ -1,6 +1,6 @@
-"""What an administrator's request about a group's offsets, or the group, is refused for (KIP-932, admin APIs).
+"""Checks of administrators' requests for a group or its offsets (KIP-932, admin APIs).
 
-Kafka has other codes and words for it than for a heartbeat (`heartbeat_rules`), also where the fault is the same.
+Kafka uses other codes and messages for them than for heartbeats (`heartbeat_rules`), even for the same fault.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from sharegroup.errors import ErrorCode, RequestError
 
 
 def check_alterable(group: GroupMetadata) -> None:
-    """Raise RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP for members, who would lose what they hold.
+    """Check a group whose offsets are altered. It need not exist, but must have no members, who could hold records.
 
-    The group need not exist.
+    Raises RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP.
     """
     _check_group_id(group)
     _check_empty(group)
 
 
 def check_deletable(group: GroupMetadata) -> None:
-    """The same of a group that has to exist. Raise RequestError: GROUP_ID_NOT_FOUND, also when it was deleted."""
+    """Check a group that must exist and have no members. Raises RequestError, also GROUP_ID_NOT_FOUND."""
     check_existing(group)
     _check_empty(group)
 
 
 def check_existing(group: GroupMetadata) -> None:
-    """Raise RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND, also when it was deleted."""
+    """Raise RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND for an unknown or deleted group."""
     _check_group_id(group)
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} not found.")

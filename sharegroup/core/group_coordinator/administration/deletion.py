@@ -1,19 +1,21 @@
-"""DeleteShareGroupOffsets, DeleteGroups (KIP-932) and deleted topics: states are forgotten, in two steps.
+"""DeleteShareGroupOffsets, DeleteGroups (KIP-932) and deleted topics.
+
+States are deleted in two steps:
 
     request                       share_partition query                     group coordinator
-    rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows go
+    rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows are removed
                                   and sends the notice
 
-The first step is the deletion as far as anybody can see. A job that dies in between finds the `deleting` row and does
-the second step again: a tombstone more, or a notice for a row that is gone, changes nothing. A topic that is subscribed
-to or altered while it is still being deleted becomes `initializing` under the next epoch, which leaves its old state
-behind too, and the notice of the deletion, which names the old epoch, comes to nothing.
+To clients, the first step is the deletion. A job that dies before the second finds the `deleting` row and repeats the
+second step. That is harmless, because an additional tombstone, or a notice for a removed row, changes nothing. A topic
+that is subscribed to or altered during its deletion becomes `initializing` under the next epoch. This discards its old
+state, too, and the notice of the deletion has no effect, because it contains the old epoch.
 
-A deleted group is dead at once, and its row goes with its last share-partition.
+A deleted group is dead immediately. Its row is removed with its last share-partition.
 
-A topic that is no more (the notice `topic_deleted`) goes the same way while the group has members: its share-partitions
-are not assignable any more, so each member's next heartbeat is answered with an assignment without them. Its id is
-remembered, as members may name it in their heartbeats until they have looked at the metadata again.
+A deleted topic (notice `topic_deleted`) takes the same two steps while the group has members. Its share-partitions are
+no longer assignable, so the response to each member's next heartbeat contains an assignment without them. Its id is
+kept for a while, because members send it in heartbeats until they refresh their metadata.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from sharegroup.protocol.rows.share_group_responses import DeleteGroupResponse, 
 
 
 def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> CoordinatorResult:
-    """Delete what the group has of some topics, and tell of each topic; one that is being deleted already is fine.
+    """Delete the group's state of some topics. The response reports each topic; a repeated deletion is no error.
 
     Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
@@ -47,14 +49,14 @@ def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> Coord
     for topic_id in (topic_ids[topic] for topic in request.topic_names if topic in topic_ids):
         for record in deleting(group, topic_id):
             change.add(record)
-    there = {record.topic for records in group.share_partitions.values() for record in records.values()}
-    errors = tuple(_topic_error(topic, topic in there) for topic in dict.fromkeys(request.topic_names))
+    known = {record.topic for records in group.share_partitions.values() for record in records.values()}
+    errors = tuple(_topic_error(topic, topic in known) for topic in dict.fromkeys(request.topic_names))
     response = DeleteOffsetsResponse(*named(request), topic_errors=errors)
     return CoordinatorResult(*change.records(), response=response)
 
 
 def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> CoordinatorResult:
-    """Delete the group; what was configured for it stays.
+    """Delete the group. Its configs stay.
 
     Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
@@ -68,9 +70,9 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
 
 
 def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-    """The tombstone of each (topic id, partition, state_epoch) is durable: its row goes.
+    """Remove the rows of share-partitions whose tombstone is durable: (topic id, partition, state_epoch).
 
-    A repeated notice, and one for a share-partition that was initialized anew since, change nothing.
+    A repeated notice, and one for a share-partition that was initialized again since, change nothing.
     """
     change = Change(group)
     for topic_id, partition, state_epoch in share_partitions:
@@ -83,7 +85,7 @@ def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int
 
 
 def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
-    """These topics are no more: their share-partitions go, and members are told with their next heartbeat.
+    """Begin the deletion of the share-partitions of deleted topics. Members notice it with their next heartbeats.
 
     A repeated notice changes nothing.
     """
@@ -100,20 +102,22 @@ def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -
 
 
 def deleting(group: GroupMetadata, topic_id: str) -> Iterator[SharePartitionRecord]:
-    """The records with which the deletion of a topic's share-partitions begins."""
+    """Yield the records that begin the deletion of a topic's share-partitions."""
     for record in group.known(topic_id).values():
         yield record._replace(status=SharePartitionStatus.DELETING)
 
 
-def _topic_error(topic: str, is_there: bool) -> TopicError:
-    if is_there:
+def _topic_error(topic: str, is_known: bool) -> TopicError:
+    if is_known:
         return TopicError(topic, int(ErrorCode.NONE), None)
     code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
     return TopicError(topic, int(code), message)
 
 
 def _bury(change: Change) -> None:
-    """The group is dead, and its row goes when nothing of it is left."""
+    """Mark the group as dead, and remove its row if it has no share-partitions left."""
     group = change.after
-    is_gone = not group.share_partitions
-    change.add(ShareGroupRecord(group.group_id, group.group_epoch, group.assignment_epoch, GroupState.DEAD, is_gone))
+    is_tombstone = not group.share_partitions
+    change.add(
+        ShareGroupRecord(group.group_id, group.group_epoch, group.assignment_epoch, GroupState.DEAD, is_tombstone)
+    )

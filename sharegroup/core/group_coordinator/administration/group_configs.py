@@ -1,10 +1,11 @@
-"""IncrementalAlterConfigs on a GROUP resource: values that a group has for itself, before it exists and after.
+"""IncrementalAlterConfigs on a GROUP resource: the values of one group, which need not exist yet.
 
-What was answered is in force for whatever happens after the answer. Two things see to it beside the configs' rows:
+A new value is in force for everything that happens after the response. Apart from the rows of the configs, this needs
+two steps:
 
-- each share-partition is sent the effective config (`Configure`), in its own order, before the answer;
-- a share-partition that is still to be initialized by share.auto.offset.reset begins again under the next epoch, with
-  the reset of now in its row: its state may be on its way already, by the values of before.
+- Each share-partition is sent the effective config (`Configure`) in its request order, before the response.
+- A share-partition that share.auto.offset.reset is still to initialize is initialized again under the next epoch, with
+  the new value in its row, because the initialization with the previous value may already be under way.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
 
 
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
-    """Set the named values, or take them away where they are None; all or nothing.
+    """Set the values in the request, or remove those that are None: all of them or nothing.
 
-    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG with every problem of the values.
+    Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG with all problems of the values.
     """
     if not group.group_id.strip():
         raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
-    given = {name: value for name, value in request.configs.items() if value is not None}
-    if given:
+    if any(value is not None for value in request.configs.values()):
         _check(group, request.configs, job)
     change = Change(group)
     if not request.validate_only:
@@ -45,13 +45,13 @@ def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Confi
     if change.after is group:
         return CoordinatorResult(response=response)
     config = job.effective(group.group_id, change.after.configs).config
-    _start_anew(change, config)
+    _reinitialize(change, config)
     configure = _configure(change.after, request, config)
     return CoordinatorResult(*change.records(), response=response, configure=configure)
 
 
-def _start_anew(change: Change, config: GroupConfig) -> None:
-    """Under the next epoch: those that are to be initialized by another share.auto.offset.reset than that of now."""
+def _reinitialize(change: Change, config: GroupConfig) -> None:
+    """Restart, under the next epoch, initializations that use another share.auto.offset.reset than the current one."""
     reset = str(config.auto_offset_reset)
     outdated = [record for record in _initializing(change.after) if record.auto_offset_reset != reset]
     if outdated:
@@ -73,7 +73,7 @@ def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: Group
 
 
 def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:
-    """Check what the group would have: the values of the file, those set before, and the new ones over them."""
+    """Check the resulting values of the group: the new ones over those set before, over those of the job's file."""
     stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
     of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()
     _, problems = check_group_overrides({**of_file, **stored}, job.group, group_id=group.group_id)

@@ -1,12 +1,14 @@
-"""What an administrator does to a group's members: have them rebalanced now (KIP-345), and remove some now (KIP-345,
-"removeMembersFromConsumerGroup"; both for share groups ours).
+"""Administration of members: an immediate rebalance (KIP-345) and the removal of members.
 
-A rebalance is for a worker that went and will not come back soon: static members that are away leave before their
-sessions are over, and the assignor runs at once. Away is who has left for a restart, and who has sent no heartbeat for
-as long as a dynamic member may. What a removed member held is released at once, but where a gateway may still answer
-for the member, because of the session deadline that it was told: then its locks run out.
+The removal follows KIP-345, "removeMembersFromConsumerGroup". Kafka has neither for share groups.
 
-A process of a removed member that lives is told UNKNOWN_MEMBER_ID, and may join again.
+A rebalance is for the loss of a worker that will not come back soon. Static members that are away leave before their
+sessions end, and the assignor runs immediately. A member is away if it has left for a restart, or has sent no heartbeat
+for the session timeout of a dynamic member.
+
+The records of a removed member are released immediately. If a gateway may still respond for the member, because of the
+session deadline that it received, the member's locks run out instead. A running process of a removed member gets
+UNKNOWN_MEMBER_ID, and may join again.
 """
 
 from __future__ import annotations
@@ -36,50 +38,50 @@ from sharegroup.protocol.rows.share_group_responses import (
 def invoke_consumer_rebalance(
     group: GroupMetadata, request: InvokeConsumerRebalanceRequest, append_ms: int, now_ms: int, config: GroupConfig
 ) -> CoordinatorResult:
-    """Static members that are away leave, and the assignor runs at once.
+    """Remove the static members that are away, and run the assignor immediately.
 
-    `append_ms` is the request's: all heartbeats that were appended before it have been read. Raises RequestError:
+    All heartbeats that were appended before `append_ms`, the request's time, have been read. Raises RequestError:
     INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
     """
     check_existing(group)
     if not group.members:
-        message = f"Group {group.group_id} is {group.group_state.value}: it has no members to be rebalanced."
+        message = f"Group {group.group_id} is {group.group_state.value}: it has no members to rebalance."
         raise RequestError(ErrorCode.INVALID_REQUEST, message)
     away = [m for _, m in sorted(group.members.items()) if m.is_static and _is_away(group, m, append_ms, config)]
     removed = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in away)
     response = InvokeConsumerRebalanceResponse(*named(request), removed=removed)
-    return _removed(group, away, now_ms)._replace(response=response)
+    return _remove(group, away, now_ms)._replace(response=response)
 
 
 def remove_members(group: GroupMetadata, request: RemoveMembersRequest, now_ms: int) -> CoordinatorResult:
-    """Remove the members that are named by id or by group instance id, and tell of each.
+    """Remove the members that the request names by member id or group instance id; the response reports each.
 
-    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a request that names nobody.
+    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a request without members.
     """
     check_existing(group)
     if not request.members:
         raise RequestError(ErrorCode.INVALID_REQUEST, "At least one member must be named.")
     errors, leaving = [], {}
     for identity in request.members:
-        member_id, error = _found(group, identity)
+        member_id, error = _find(group, identity)
         errors.append(error)
         if not error.error_code:
             leaving[member_id] = group.members[member_id]
     response = RemoveMembersResponse(*named(request), member_errors=tuple(errors))
     if not leaving:
         return CoordinatorResult(response=response)
-    return _removed(group, leaving.values(), now_ms)._replace(response=response)
+    return _remove(group, leaving.values(), now_ms)._replace(response=response)
 
 
 def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: int, config: GroupConfig) -> bool:
     if member.incarnation_id == GONE:
         return True
-    heard_ms = group.session_deadlines[member.member_id] - session_timeout_ms(member, config)
-    return append_ms >= heard_ms + config.session_timeout_ms
+    heartbeat_ms = group.session_deadlines[member.member_id] - session_timeout_ms(member, config)
+    return append_ms >= heartbeat_ms + config.session_timeout_ms
 
 
-def _found(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
-    """The id of the member that is meant, and what is wrong with what names it."""
+def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberError]:
+    """Return the id of the member, and the entry of the response, which may be an error."""
     given, name = identity
     member_id = group.static_members.get(name, "") if name is not None else given
     if member_id not in group.members:
@@ -87,13 +89,13 @@ def _found(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberE
         message = f"{what} is not in group {group.group_id}."
         return "", MemberError(*identity, int(ErrorCode.UNKNOWN_MEMBER_ID), message)
     if given not in ("", member_id):
-        message = f"Group instance id {name} is that of another member than {given}."
+        message = f"Group instance id {name} belongs to another member than {given}."
         return "", MemberError(*identity, int(ErrorCode.FENCED_INSTANCE_ID), message)
     return member_id, MemberError(member_id, group.members[member_id].group_instance_id, int(ErrorCode.NONE), None)
 
 
-def _removed(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now_ms: int) -> CoordinatorResult:
-    """They are gone, and the assignor's next run is due at once."""
+def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now_ms: int) -> CoordinatorResult:
+    """Remove members and make the assignor's next run due immediately."""
     change, assignable = Change(group), tuple(group.assignable().values())
     change.add(TargetAssignmentMetadataRecord(group.assignor, None))
     for member in leaving:
@@ -112,8 +114,10 @@ def _removed(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], no
 
 
 def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
-    """Whether a gateway may answer acknowledgements of the member, until the deadline that it was told; of a static one
-    it answers none by itself."""
+    """Return whether a gateway may respond to the member's acknowledgements until the deadline that it received.
+
+    For a static member, gateways never respond by themselves.
+    """
     if member.is_static:
         return False
     reply_to, others_until_ms = group.told[member.member_id]

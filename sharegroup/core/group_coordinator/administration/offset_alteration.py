@@ -1,10 +1,10 @@
-"""AlterShareGroupOffsets (KIP-932): share-partitions of an empty group start anew where the administrator says.
+"""AlterShareGroupOffsets (KIP-932): share-partitions of an empty group start again at given offsets.
 
-An altered share-partition becomes `initializing` under the next group epoch. Its start offset holds from the moment
-that row is durable: whoever loads the share-partition later finds a state of a lower epoch and begins again.
+An altered share-partition becomes `initializing` under the next group epoch. Its start offset is in force as soon as
+that row is durable, because a later load finds a state of a lower epoch and starts again.
 
-A topic that was made again under its name is another one. Unlike a member with old metadata, an administrator who names
-it means the new one: what the group has of the one before is deleted.
+A topic that was created again under its name is another topic. A member may have old metadata, but an administrator
+always means the new topic, so the group's state of the previous one is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sharegroup.protocol.rows.share_group_responses import AlterOffsetsResponse,
 
 
 def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
-    """Alter what can be altered, and tell of each share-partition; an unknown group is made, empty.
+    """Alter the valid offsets; the response reports each share-partition. An unknown group is created, empty.
 
     Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
     """
@@ -70,7 +70,7 @@ def _initializing(
 def _deleting(
     group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
-    """What there is of the topics that had these names before."""
+    """Yield the records that delete the state of previous topics with these names."""
     topic_ids = group.topic_ids()
     for topic in dict.fromkeys(offset.topic for offset in altered):
         if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:

@@ -1,7 +1,7 @@
-"""The assignor `all` (ours): every member reads every partition of its topics.
+"""The assignor `all` (not in Kafka): every member reads every partition of its topics.
 
-For few partitions with records that take long, where a reader more on each is worth more than the demands that wait:
-members x partitions of them. Nothing moves when a member comes or goes.
+It suits few partitions with records that take long to process. There, an additional reader is worth the cost of the
+waiting fetches, which number members x partitions. Nothing moves when members join or leave.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class AllAssignor:
     """A `ShareGroupPartitionAssignor`."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """All that each subscribes to; equal subscriptions share one assignment."""
+        """Assign to each member all partitions of its topics; equal subscriptions share one assignment."""
         subscriptions = dict.fromkeys(member.subscribed_topic_ids for member in group.members.values())
         assignments = {
             topic_ids: {

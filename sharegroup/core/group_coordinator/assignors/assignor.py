@@ -1,4 +1,4 @@
-"""What an assignor is given and what it returns, named as in Kafka's package `coordinator.group.api.assignor`."""
+"""Input and output of assignors, named as in Kafka's package `coordinator.group.api.assignor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GroupAssignment = Mapping[str, MemberAssignment]
 
 
 class MemberSpec(NamedTuple):
-    """What a member subscribes to, in the group's order of topics, its present target, and what it says of itself."""
+    """A member's subscription in the group's order of topics, its current target, and its own properties."""
 
     subscribed_topic_ids: tuple[str, ...]
     assignment: MemberAssignment
@@ -23,7 +23,7 @@ class MemberSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """The members by id."""
+    """The members of a group, by id."""
 
     members: Mapping[str, MemberSpec]
 
@@ -35,22 +35,22 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class SubscribedTopicDescriber:
-    """The partitions that may be assigned, by topic id: initialized ones. A topic that has none is left out."""
+    """The initialized partitions, by topic id. Topics without any are left out."""
 
     assignable: Mapping[str, tuple[int, ...]]
 
     def assignable_partitions(self, topic_id: str) -> tuple[int, ...]:
-        """Those of a topic, ascending."""
+        """Return the assignable partitions of a topic, ascending."""
         return self.assignable.get(topic_id, ())
 
 
 class ShareGroupPartitionAssignor(Protocol):
     """Decides which member reads which partitions.
 
-    The same arguments give the same assignment. Each assignable partition of a topic that somebody subscribes to has a
-    member, and no member has a partition of another topic than those that it subscribes to.
+    Equal arguments give equal assignments. Each assignable partition of a subscribed topic has a member. No member has
+    partitions of a topic to which it does not subscribe.
     """
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """The new target of every member."""
+        """Return the new target of every member."""
         ...

@@ -1,7 +1,6 @@
-"""Assignors by their names in `group.share.assignors`, and assignors of users: classes by their dotted names.
+"""Lookup of assignors by the names in `group.share.assignors`, including users' classes by their dotted names.
 
-A class of a user is not trusted with the job: its exception ends no query, and what it assigns that cannot be read is
-left out.
+A user's class must not harm the job: its exceptions end no query, and invalid parts of its assignments are ignored.
 """
 
 from __future__ import annotations
@@ -23,47 +22,47 @@ from sharegroup.errors import InvalidConfigError
 
 logger = logging.getLogger(__name__)
 
-#: Each by the name that `group.share.assignors` and `share.assignor` have for it.
+#: The built-in assignors by their names in `group.share.assignors` and `share.assignor`.
 BUILT_IN: Mapping[str, ShareGroupPartitionAssignor] = {"simple": SimpleAssignor(), "all": AllAssignor()}
 
 
 @functools.cache
 def assignor_of(name: str) -> ShareGroupPartitionAssignor:
-    """Return the assignor of a name: one that is part of this project, or an object of the class that is named.
+    """Return the assignor of a name: a built-in one, or an instance of the named class.
 
-    Raises InvalidConfigError where there is no such class, or it cannot be an assignor.
+    Raises InvalidConfigError if there is no such class, or it is not an assignor.
     """
-    return BUILT_IN.get(name) or AssignorClass(name, _object_of(name))
+    return BUILT_IN.get(name) or AssignorClass(name, _create(name))
 
 
 class AssignorClass:
-    """A `ShareGroupPartitionAssignor` that asks one of a user. Where that one raises, `simple` assigns."""
+    """A `ShareGroupPartitionAssignor` that calls a user's class. If it raises, `simple` is used."""
 
     def __init__(self, name: str, assignor: ShareGroupPartitionAssignor) -> None:
         self._name, self._assignor = name, assignor
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """What the user's assignor gives of what is there: partitions that can be assigned, of subscribed topics."""
+        """Return the user's assignment, reduced to assignable partitions of subscribed topics."""
         try:
             given = self._assignor.assign(group, topics)
             return {
                 member_id: {
                     topic_id: partitions
                     for topic_id in member.subscribed_topic_ids
-                    if (partitions := _there(topics, topic_id, given.get(member_id, {}).get(topic_id, ())))
+                    if (partitions := _assignable(topics, topic_id, given.get(member_id, {}).get(topic_id, ())))
                 }
                 for member_id, member in group.members.items()
             }
-        except Exception:  # whatever it is, other groups go on
-            logger.exception("assignor %s failed; simple assigns in its place", self._name)
+        except Exception:  # of any kind, so that other groups are not affected
+            logger.exception("assignor %s failed; using the assignor simple instead", self._name)
             return BUILT_IN["simple"].assign(group, topics)
 
 
-def _there(topics: SubscribedTopicDescriber, topic_id: str, partitions: tuple[int, ...]) -> tuple[int, ...]:
+def _assignable(topics: SubscribedTopicDescriber, topic_id: str, partitions: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(set(partitions).intersection(topics.assignable_partitions(topic_id))))
 
 
-def _object_of(name: str) -> ShareGroupPartitionAssignor:
+def _create(name: str) -> ShareGroupPartitionAssignor:
     module, _, kind = name.rpartition(".")
     try:
         found: ShareGroupPartitionAssignor = getattr(importlib.import_module(module), kind)()
@@ -75,4 +74,4 @@ def _object_of(name: str) -> ShareGroupPartitionAssignor:
 
 
 def _no_assignor(name: str, reason: str) -> InvalidConfigError:
-    return InvalidConfigError("group.share.assignors", [f"Class {name} is not an assignor here: {reason}"])
+    return InvalidConfigError("group.share.assignors", [f"class {name} cannot be used as an assignor: {reason}"])

@@ -1,17 +1,18 @@
-"""Partitions among members that may all read all of them: evenly, and with as little moved as that allows.
+"""Balanced assignment of partitions to members that may all read all of them, with as few moves as possible.
 
-M members, P partitions. Each partition is to have s = ceil(M / P) members, its *sharing*, so that nobody is idle. That
-makes s * P places, which members fill by their *quotas*: s * P / M, rounded up for some and down for others.
+With M members and P partitions, each partition should have s = ceil(M / P) members, its *sharing*, so that no member is
+idle. That makes s * P places. Each member fills s * P / M of them, its *quota*, rounded up for some members and down
+for others.
 
-    1. what is no target any more is dropped
-    2. who has more than its quota gives some back, those partitions first that most others have, too
+    1. partitions that are no longer assignable are dropped
+    2. a member above its quota gives up partitions, first those that most other members have, too
     3. a partition with more members than its sharing loses some
-    4. the partitions go round the members below their quotas, until each has its sharing, or nobody is left who lacks
-       it; the little that may be missing then is accepted, as in Kafka
+    4. partitions are given in turn to the members below their quotas, until each has its sharing or no other member
+       can take it; the few places that may stay empty are accepted, as in Kafka
 
-Kafka gives the larger quotas to members as its hash maps have them. Here those get them who have most already: a member
+Kafka gives the larger quotas in the order of its hash maps. Here the members that have most already get them. A member
 that joins takes no more than its own quota from the others, and one that leaves takes nothing from them, as long as the
-sharing stays the same. All orders are of ids and of numbers: the same members give the same assignment anywhere.
+sharing stays the same. Every order is by ids and numbers, so equal members give equal assignments everywhere.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ TopicPartition = tuple[str, int]
 def balanced(
     current: Mapping[str, Iterable[TopicPartition]], partitions: Sequence[TopicPartition], loads: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """The partitions of each member in `current`, which has what each holds now.
+    """Return the partitions of each member in `current`, which holds their present partitions.
 
-    `loads` tells who goes first among those that hold the same number: who has the least.
+    Of two members with equally many partitions, the one with the smaller load in `loads` comes first.
     """
     if not current:
         return {}
@@ -37,12 +38,12 @@ def balanced(
     balancing.revoke_above_quota()
     balancing.revoke_overshared()
     while balancing.walk():
-        pass  # what was given may have changed whose the larger quotas are
+        pass  # a step may have changed which members have the larger quotas
     return {member_id: list(held) for member_id, held in balancing.held.items()}
 
 
 class _Balancing:
-    """`held` is who has what, in the order of when it was given; it changes with each step."""
+    """The steps. `held` is each member's partitions, in the order in which they were given."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class _Balancing:
                     self._give(partition, member_id)
 
     def revoke_above_quota(self) -> None:
-        """Step 2."""
+        """Take partitions from members above their quotas (step 2)."""
         for member_id, quota in self._with_quotas():
             excess = len(self.held[member_id]) - quota
             if excess > 0:
@@ -70,14 +71,14 @@ class _Balancing:
                     self._revoke(partition, member_id)
 
     def revoke_overshared(self) -> None:
-        """Step 3."""
+        """Take partitions with too many members from some of them (step 3)."""
         for partition, holders in self._holders.items():
             if len(holders) > self._sharing:
                 for member_id in sorted(holders)[self._sharing :]:
                     self._revoke(partition, member_id)
 
     def walk(self) -> bool:
-        """Step 4. Whether something was given while something else was left over."""
+        """Give partitions to members below their quotas (step 4); return whether another walk may give more."""
         unfilled = deque(
             (member_id, quota - len(self.held[member_id]))
             for member_id, quota in self._with_quotas()
@@ -99,7 +100,7 @@ class _Balancing:
         return was_given and bool(unfilled)
 
     def _with_quotas(self) -> Iterator[tuple[str, int]]:
-        """Members with their quotas of now, the larger ones first."""
+        """Return the members with their current quotas, the larger quotas first."""
         by_held = sorted(self.held, key=lambda m: (-len(self.held[m]), self._loads[m], m))
         return zip(by_held, self._quotas, strict=True)
 
@@ -113,12 +114,12 @@ class _Balancing:
 
 
 def sharing(members: int, partitions: int) -> int:
-    """How many members each of the partitions is to have."""
+    """Return how many members each partition should have."""
     return -(-members // partitions) if partitions else 0
 
 
 def quotas(members: int, partitions: int) -> list[int]:
-    """How many partitions each of the members is to have: they add up to the places, and differ by one at most."""
+    """Return how many partitions each member should have; they add up to the places and differ by at most 1."""
     places = sharing(members, partitions) * partitions
     ends = [-(-places * number // members) for number in range(members + 1)]
     return [end - start for start, end in pairwise(ends)]

@@ -1,8 +1,8 @@
-"""The assignor `simple`, Kafka's only one for share groups: balance first, then stickiness; it knows no racks.
+"""The assignor `simple`, Kafka's only one for share groups: balance first, then stickiness, without racks.
 
-Members with the same subscription share all of its partitions evenly, so that their loads differ by one at most. Where
-subscriptions differ, each topic is shared by itself among those that subscribe to it: the loads of two members may then
-differ by one for each topic.
+Members with the same subscription share all of its partitions evenly, so their loads differ by at most one. If
+subscriptions differ, each topic is shared by itself among its subscribers. The loads of two members may then differ by
+one per topic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class SimpleAssignor:
     """A `ShareGroupPartitionAssignor`."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
-        """As even as can be, with as little moved as that allows."""
+        """Assign as evenly as possible, with as few moves as possible."""
         current = {
             member_id: [(topic_id, p) for topic_id, partitions in member.assignment.items() for p in partitions]
             for member_id, member in sorted(group.members.items())
@@ -33,7 +33,7 @@ class SimpleAssignor:
 def _topic_by_topic(
     group: GroupSpec, topics: SubscribedTopicDescriber, current: Mapping[str, Sequence[TopicPartition]]
 ) -> dict[str, list[TopicPartition]]:
-    """Each topic among its subscribers; who has less of the topics before goes first where it makes no difference."""
+    """Assign each topic among its subscribers; of equal members, those with less of the previous topics come first."""
     subscribers: dict[str, list[str]] = {}
     for member_id in current:
         for topic_id in group.members[member_id].subscribed_topic_ids:

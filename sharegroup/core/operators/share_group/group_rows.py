@@ -1,4 +1,4 @@
-"""Records of a group as rows of the tables, and back."""
+"""Conversion between the records of a group and rows of the tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sharegroup.core.group_coordinator.records import (
 from sharegroup.types import LAST_ALTERED, ConfigSource
 
 _DYNAMIC = ConfigSource.DYNAMIC_GROUP_CONFIG.value
-#: A row with this key set removes the row of its key.
+#: A row that has this field removes the row with its key.
 _DELETED = "_deleted"
 
 
 def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
-    """(table, row) of a record, in the form of the table's columns."""
+    """Return (table, row) of a record."""
     if isinstance(record, ShareGroupConfigRecord):
         row = {**record._asdict(), "config_source": _DYNAMIC}
         return "share_group_configs", row if record.config_value is not None else {**row, _DELETED: True}
@@ -40,13 +40,13 @@ def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
 
 
 def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
-    """(table, row): when a request altered the group's configs last. It stays when all values are taken away."""
+    """Return (table, row) with the time of the group's last config change. It stays when all values are removed."""
     row = {"group_id": group_id, "config_name": "", "config_value": str(altered_ms), "config_source": LAST_ALTERED}
     return "share_group_configs", row
 
 
 def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
-    """The records of a group's table rows: the inverse of `table_row`. What the job's file says is no record."""
+    """Return the records of a group's table rows: the inverse of `table_row`. Rows of static configs have no record."""
     records: list[TableRecord] = [
         ShareGroupRecord(row["group_id"], row["group_epoch"], row["assignment_epoch"], GroupState(row["group_state"]))
         for row in tables.get("share_groups", ())

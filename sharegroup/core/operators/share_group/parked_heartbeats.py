@@ -1,6 +1,7 @@
-"""Heartbeats of members that wait for their share-partitions or for the assignor, to be answered with the assignment.
+"""Heartbeats whose response waits until share-partitions are initialized or the assignor has run.
 
-An answer without one would cost the member two more micro-batches: its next heartbeat, and that one's answer.
+The response then contains the assignment. Responding earlier would cost the member two more micro-batches: its next
+heartbeat and the response to that one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, decode_share_group_request
 
-#: How long a heartbeat waits; a client has far more patience, and hears something when initializing takes longer.
+#: How long a heartbeat waits. Clients wait far longer, but a slow initialization should not delay every response.
 PARKED_MS = 2_000
 
 
@@ -20,30 +21,30 @@ class _ParkedHeartbeat(NamedTuple):
 
 
 class ParkedHeartbeats:
-    """At most one of each member, its newest; `dumped` is what `dump` returned."""
+    """At most one heartbeat per member, the newest. `dumped` is what `dump` returned."""
 
     def __init__(self, dumped: Mapping[str, tuple[str, int]]) -> None:
         self._parked = {member_id: _ParkedHeartbeat(*parked) for member_id, parked in dumped.items()}
 
     def dump(self) -> dict[str, _ParkedHeartbeat]:
-        """What is parked, JSON-able; the constructor reads it back."""
+        """Return the pending heartbeats for JSON; the constructor reads them."""
         return self._parked
 
     def park(self, member_id: str, value: str, append_ms: int) -> None:
-        """Let the member's heartbeat wait; `value` is its row."""
+        """Add the member's heartbeat; `value` is its row."""
         self._parked[member_id] = _ParkedHeartbeat(value, append_ms + PARKED_MS)
 
     def drop(self, member_id: str) -> None:
-        """The member has sent another request, so nobody waits for this one's answer any more."""
+        """Discard the member's heartbeat, because the member has sent another one."""
         self._parked.pop(member_id, None)
 
     def take(self, member_id: str) -> str | None:
-        """Remove the member's parked heartbeat and return its row; None if it has none."""
+        """Remove the member's heartbeat and return its row, or None if there is none."""
         parked = self._parked.pop(member_id, None)
         return None if parked is None else parked.value
 
     def take_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
-        """Hand out those that have waited long enough, or whose member does not wait (`waits`) any more."""
+        """Remove and return the heartbeats whose time is over, or whose member no longer has to wait (`waits`)."""
         ready = [
             member_id for member_id, parked in self._parked.items() if parked.until_ms <= now_ms or not waits(member_id)
         ]
@@ -51,5 +52,5 @@ class ParkedHeartbeats:
         return [request for request in requests if isinstance(request, HeartbeatRequest)]
 
     def next_deadline_ms(self) -> int | None:
-        """When the first has waited long enough; None when there is none."""
+        """Return when the first heartbeat has waited long enough, or None if there is none."""
         return min((parked.until_ms for parked in self._parked.values()), default=None)

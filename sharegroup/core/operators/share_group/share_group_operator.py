@@ -1,7 +1,8 @@
 """The operator of the group_coordinator query: one share group.
 
-Restored from the operator's state (one JSON text), fed the rows of a micro-batch in their order, dumped again. Sessions
-expire at ticks only, whose clock is a time before which all heartbeats have been read: a busy job times nobody out.
+It is restored from its state (one JSON text), processes the rows of a micro-batch in order, and is dumped again.
+Sessions expire only at ticks. All heartbeats that were appended before a tick's time have been read by then, so a busy
+job expires no session.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from sharegroup.protocol.rows.share_group_requests import (
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.rows.share_partition_requests import ConfigureRequest, FenceMemberRequest, ReleaseMemberRequest
 
-#: The epochs of a deleted group are remembered for so long: requests of its time may still come.
+#: How long the epochs of a deleted group are kept, because delayed requests of its members may still arrive.
 FORGET_MS = 3_600_000
 
 
 class ShareGroupOperator:
-    """One run of one key (`core.operators.operator`); the key is the group id. `job` is the configuration file."""
+    """One run of one key (`core.operators.operator`). The key is the group id; `job` is the job's configuration."""
 
     def __init__(self, group_id: str, job: Config, state: str | None) -> None:
         self._group_id, self._job = group_id, job
@@ -56,12 +57,12 @@ class ShareGroupOperator:
         self._config = self._config_in_force(self._group.metadata.configs)
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
-        """Take in the rows of a micro-batch and return its effects."""
-        taken = rows.in_order(lines)
-        self._now_ms = rows.latest_ms(taken, now_ms)
+        """Process the rows of a micro-batch and return the effects."""
+        batch = rows.in_order(lines)
+        self._now_ms = rows.latest_ms(batch, now_ms)
         self._output = Output(self._group_id, self._now_ms)
-        for row in taken:
-            self._take(row)
+        for row in batch:
+            self._process(row)
         self._apply(self._group.update_assignment(self._now_ms, self._config))
         for request in self._parked.take_ready(self._now_ms, self._group.awaits_assignment):
             self._apply(self._group.heartbeat(request, self._now_ms, self._config))
@@ -69,7 +70,7 @@ class ShareGroupOperator:
         return self._output
 
     def dump(self) -> str | None:
-        """The state to keep; None: the group is not known."""
+        """Return the state to keep, or None if the group is unknown."""
         if not (self._group.metadata.group_epoch or self._group.metadata.configs):
             return None
         content = {"now_ms": self._now_ms, "group": self._group.dump(), "parked": self._parked.dump()}
@@ -85,12 +86,12 @@ class ShareGroupOperator:
         )
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
-    def _take(self, row: InputRow) -> None:
+    def _process(self, row: InputRow) -> None:
         """Apply an input row: a request, the group's rows from the tables, or a tick."""
         if row.request is not None:
             self._output.read(row.request)
             if row.request.value != PROBE:
-                self._take_request(row.request)
+                self._handle_request(row.request)
         elif row.kind == rows.LOAD and self._restored is None:
             self._group = self._loaded(table_records(from_json(row.body)))
         elif row.kind == rows.TICK:
@@ -114,12 +115,12 @@ class ShareGroupOperator:
         return ShareGroup.load(self._group_id, records, self._now_ms, self._config)
 
     def _config_in_force(self, configs: Mapping[str, str]) -> GroupConfig:
-        """The file's values, with those that requests have set over them."""
+        """Return the configured values, overridden by the values that requests have set."""
         return (
             self._job.effective(self._group_id, configs).config if configs else self._job.group_config(self._group_id)
         )
 
-    def _take_request(self, row: RequestRow) -> None:
+    def _handle_request(self, row: RequestRow) -> None:
         try:
             request = decode_share_group_request(row.value)
         except AnswerableError as error:
@@ -132,11 +133,11 @@ class ShareGroupOperator:
         if isinstance(request, HeartbeatRequest):
             self._heartbeat(request, row)
         else:
-            self._apply(self._handled(request, row.append_ms), row.append_ms)
+            self._apply(self._handle(request, row.append_ms), row.append_ms)
             if isinstance(request, AlterConfigsRequest):
                 self._config = self._config_in_force(self._group.metadata.configs)
 
-    def _handled(self, request: ShareGroupRequest, append_ms: int) -> CoordinatorResult:
+    def _handle(self, request: ShareGroupRequest, append_ms: int) -> CoordinatorResult:
         match request:
             case HeartbeatRequest():
                 return self._group.heartbeat(request, self._now_ms, self._config, append_ms)
@@ -150,13 +151,13 @@ class ShareGroupOperator:
                 return self._group.administer(request, self._job, append_ms, self._now_ms)
 
     def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
-        """Answered at once, or parked until its assignment is what it should be; what it changes is changed now."""
-        result = self._handled(request, row.append_ms)
+        """Apply a heartbeat now, and respond now or when its assignment is complete."""
+        result = self._handle(request, row.append_ms)
         self._change(result, row.append_ms)
         assert result.response is not None
         if not result.response.error_code:
             assert isinstance(result.response, HeartbeatResponse)
-            member_id = result.response.member_id  # of a static member, which need not know it
+            member_id = result.response.member_id  # a static member need not send its id
             self._parked.drop(member_id)
             if self._group.awaits_assignment(member_id) and request.member_epoch >= JOIN_GROUP_EPOCH:
                 self._parked.park(member_id, row.value, row.append_ms)
@@ -169,13 +170,15 @@ class ShareGroupOperator:
             self._output.respond(result.response)
 
     def _change(self, result: CoordinatorResult, append_ms: int) -> None:
-        """Make the changes of a request that was appended at `append_ms`: whichever leader sends them on, and when,
-        share-partitions know by that time which is the later one."""
+        """Apply the changes of a request that was appended at `append_ms`.
+
+        Share-partitions order changes by that time, whichever leader sends them on, and whenever.
+        """
         self._group.apply(result)
         for record in result.records:
             self._output.append(*table_row(record))
             if isinstance(record, ShareGroupMemberRecord) and record.is_tombstone:
-                self._reject_parked(record.member_id)
+                self._reject_pending(record.member_id)
         if any(isinstance(record, ShareGroupConfigRecord) for record in result.records):
             self._output.append(*altered_row(self._group_id, append_ms))
         for release in result.releases:
@@ -189,8 +192,8 @@ class ShareGroupOperator:
             for configuring in _configures(result.configure, append_ms):
                 self._output.send(configuring)
 
-    def _reject_parked(self, member_id: str) -> None:
-        """Answer the parked heartbeat of a member that has been removed; processing it would join the member again."""
+    def _reject_pending(self, member_id: str) -> None:
+        """Reject the pending heartbeat of a removed member; processing it would join the member again."""
         row = self._parked.take(member_id)
         if row is not None:
             message = f"Member {member_id} was removed from the group {self._group_id} before its assignment was ready."
@@ -198,14 +201,14 @@ class ShareGroupOperator:
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
-    """One for each share-partition; the same release gives the same ids."""
+    """Yield a request per share-partition; the same release gives the same ids."""
     id_ = f"release-{release.member_id}-{release.member_epoch}"
     for share_partition in _share_partitions(release):
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
 def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
-    """One for each share-partition; the same join gives the same ids."""
+    """Yield a request per share-partition; the same join gives the same ids."""
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
         yield FenceMemberRequest(
@@ -214,14 +217,14 @@ def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
 
 
 def _configures(configure: Configure, altered_ms: int) -> Iterator[ConfigureRequest]:
-    """One for each share-partition; the same alteration gives the same ids."""
+    """Yield a request per share-partition; the same alteration gives the same ids."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
     for share_partition in _share_partitions(configure):
         yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)
 
 
 def _share_partitions(about: ReleaseMember | FenceMember | Configure) -> Iterator[tuple[str, str, str, int]]:
-    """Group, topic, topic id and partition of each that it is about."""
+    """Yield group, topic, topic id and partition of each affected share-partition."""
     for topic, topic_id, partitions in about.topics:
         for partition in partitions:
             yield about.group_id, topic, topic_id, partition

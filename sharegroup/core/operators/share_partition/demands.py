@@ -1,17 +1,19 @@
-"""Demands: fetches that stand at a share-partition until a record is there for them (KIP-932, ShareFetch MaxWaitMs)."""
+"""Demands: fetches that wait at a share-partition for a record (KIP-932, ShareFetch MaxWaitMs)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: A fetch this much older than it wanted to wait belongs to a requester that gave up (Kafka's request.timeout.ms).
+#: The requester of a fetch has given up this long after the fetch's deadline (Kafka's request.timeout.ms).
 REQUEST_TIMEOUT_MS = 30_000
 
 
 class Demand(NamedTuple):
-    """A standing fetch: `deadline_ms` is when it is answered with nothing. `incarnation_id` is the process that asked,
-    None if it did not say; `is_first`: it is met before all others."""
+    """A waiting fetch, which gets an empty response at `deadline_ms`.
+
+    `incarnation_id` is the process that sent it, None if not given. `is_first`: it is served before all others.
+    """
 
     id: str
     reply_to: str
@@ -24,39 +26,39 @@ class Demand(NamedTuple):
     is_first: bool = False
 
     def is_abandoned(self, now_ms: int) -> bool:
-        """Whether nobody waits for the answer any more: what it acquired would only wait for its locks to run out."""
+        """Return whether the requester has given up; acquired records would only wait for their locks to end."""
         return self.deadline_ms + REQUEST_TIMEOUT_MS < now_ms
 
 
 class Demands:
-    """The standing demands of some share-partitions, by partition, in the order in which they came."""
+    """The demands of some share-partitions, by partition and in the order of their arrival."""
 
     def __init__(self, dumped: Mapping[str, Sequence[Sequence[Any]]]) -> None:
         self._demands = {int(p): [Demand(*demand) for demand in demands] for p, demands in dumped.items()}
 
     def dump(self) -> dict[str, list[Demand]]:
-        """JSON-able; the constructor reads it back."""
+        """Return the demands for JSON; the constructor reads them."""
         return {str(partition): demands for partition, demands in self._demands.items() if demands}
 
     def __iter__(self) -> Iterator[Demand]:
         return (demand for demands in self._demands.values() for demand in demands)
 
     def partitions(self) -> list[int]:
-        """Where demands stand, ascending."""
+        """Return the partitions that have demands, ascending."""
         return sorted(partition for partition, demands in self._demands.items() if demands)
 
     def at(self, partition: int) -> tuple[Demand, ...]:
-        """Those of a share-partition."""
+        """Return the demands of a share-partition."""
         return tuple(self._demands.get(partition, ()))
 
     def replace(self, partition: int, demands: Sequence[Demand]) -> None:
-        """Put `demands` in place of those of a share-partition."""
+        """Replace the demands of a share-partition."""
         self._demands[partition] = list(demands)
 
     def add(self, partition: int, demand: Demand) -> tuple[Demand, ...]:
-        """Let a demand stand; one stands for each member, so return those whose place it takes.
+        """Add a demand and return the member's previous one, which it replaces.
 
-        The same demand once more (a row that was produced twice) changes nothing.
+        Adding the same demand again (a row that was produced twice) changes nothing.
         """
         if any(old[:3] == demand[:3] for old in self.at(partition)):
             return ()
@@ -66,13 +68,13 @@ class Demands:
         return replaced
 
     def drop_member(self, partition: int, member_id: str) -> tuple[Demand, ...]:
-        """Forget what a member demands of a share-partition, and return it."""
+        """Remove and return the demands of a member."""
         standing = self.at(partition)
         self.replace(partition, [demand for demand in standing if demand.member_id != member_id])
         return tuple(demand for demand in standing if demand.member_id == member_id)
 
     def drop_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
-        """Forget what other processes of a member demand, and return it."""
+        """Remove and return the demands of other processes of a member."""
         fenced = tuple(
             demand
             for demand in self.at(partition)
@@ -82,5 +84,5 @@ class Demands:
         return fenced
 
     def drop(self, partition: int) -> tuple[Demand, ...]:
-        """Forget a share-partition, and return the demands that stood there."""
+        """Remove and return all demands of a share-partition."""
         return tuple(self._demands.pop(partition, ()))

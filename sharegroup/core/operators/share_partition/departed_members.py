@@ -1,4 +1,4 @@
-"""Members that left: their epochs are remembered for a while, to refuse what their old sessions still send."""
+"""Members that left. Their epochs are kept for a while, to reject requests that their old sessions still send."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _NEVER = (-1, 0)
 
 
 class DepartedMembers:
-    """(share-partition, member) to the highest epoch that has left and when; bounded, the oldest entry goes first."""
+    """(share-partition, member) to the highest departed epoch and its time. The number of entries is bounded."""
 
     def __init__(self, dumped: Mapping[str, Sequence[int]]) -> None:
         self._entries = {key: (entry[0], entry[1]) for key, entry in dumped.items()}
 
     def dump(self) -> dict[str, tuple[int, int]]:
-        """JSON-able; the constructor reads it back."""
+        """Return the entries for JSON; the constructor reads them."""
         return dict(self._entries)
 
     def __bool__(self) -> bool:
-        """Whether anybody is remembered."""
+        """Return whether there are entries."""
         return bool(self._entries)
 
     def has_left(self, partition: int, member_id: str, member_epoch: int) -> bool:
-        """Whether the member left with this epoch or a later one; never for epoch -1, which is not known."""
+        """Return whether the member left with this epoch or a later one; False for the unknown epoch -1."""
         return 0 <= member_epoch <= self._entries.get(_key(partition, member_id), _NEVER)[0]
 
     def add(self, partition: int, member_id: str, member_epoch: int, left_ms: int) -> None:
-        """The member left with this epoch, higher than any before."""
+        """Record that the member left with this epoch, which is higher than any before."""
         key = _key(partition, member_id)
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_DEPARTED:
@@ -37,11 +37,11 @@ class DepartedMembers:
         self._entries[key] = member_epoch, left_ms
 
     def forget(self, clock_ms: int) -> None:
-        """Forget those who left long before `clock_ms`."""
+        """Evict the members that left more than `DEPARTED_MS` before `clock_ms`."""
         self._entries = {key: entry for key, entry in self._entries.items() if entry[1] + DEPARTED_MS >= clock_ms}
 
     def deadlines_ms(self) -> Iterator[int]:
-        """When there is something to forget."""
+        """Return the times at which entries can be evicted."""
         return (left_ms + DEPARTED_MS for _, left_ms in self._entries.values())
 
 

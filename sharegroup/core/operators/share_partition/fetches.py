@@ -1,4 +1,4 @@
-"""The fetches that stand at a share-partition get what is available, after all rows of a batch were seen."""
+"""Serving of waiting fetches, after all rows of a batch have been processed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sharegroup.types import AcquiredRange
 
 
 def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
-    """Give what is available to the waiting demands, first come first served, in even shares of what is new.
+    """Acquire records for the demands of a share-partition, in order, and return the responses.
 
-    Those that get nothing and whose time is not over stay.
+    Several demands share new records evenly. A demand that gets nothing and whose time is not over stays.
     """
-    led = state.led(partition)
-    if led is None:
+    managed = state.led(partition)
+    if managed is None:
         return []
     config, demands = state.config(partition), state.demands.at(partition)
     responses: list[FetchResponse | WantedNotice] = []
@@ -25,9 +25,9 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
     for index, demand in enumerate(demands):
         acquired: tuple[AcquiredRange, ...] = ()
         own = config.for_member(demand.is_static)
-        if led.window.has_available(config) and not demand.is_abandoned(state.earliest_ms):
-            share = demand.max_records if demand.is_first else led.fair_share(len(demands) - index, config)
-            acquired = led.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
+        if managed.window.has_available(config) and not demand.is_abandoned(state.earliest_ms):
+            share = demand.max_records if demand.is_first else managed.fair_share(len(demands) - index, config)
+            acquired = managed.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
         if acquired:
             state.requesters.acquired(partition, demand.member_id, demand.reply_to, demand.asked_ms)
             deadline_ms = state.now_ms + own.record_lock_duration_ms
@@ -37,12 +37,14 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
         else:
             left.append(demand)
     state.demands.replace(partition, left)
-    return [*responses, *_wanted(state, partition, led, left)]
+    return [*responses, *_wanted(state, partition, managed, left)]
 
 
-def _wanted(state: ShardState, partition: int, led: LedPartition, waiting: Sequence[Demand]) -> Iterator[WantedNotice]:
-    """A gateway whose members hold records cannot know of those of another one who wait."""
+def _wanted(
+    state: ShardState, partition: int, managed: LedPartition, waiting: Sequence[Demand]
+) -> Iterator[WantedNotice]:
+    """Yield a notice to each gateway whose members hold records, because it cannot know that others wait."""
     if waiting:
         requesters = {demand.reply_to for demand in waiting}
-        for requester in state.requesters.to_tell(partition, requesters, led.window.holds, state.now_ms):
+        for requester in state.requesters.to_tell(partition, requesters, managed.window.holds, state.now_ms):
             yield WantedNotice("", requester, *state.key(partition), "")

@@ -1,4 +1,4 @@
-"""Which process is each member now: what another one sends, whose place it has taken, is refused."""
+"""The current process of each member. Requests of the processes that it replaced are rejected."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ MAX_REMEMBERED = 1_000
 
 
 class Incarnations:
-    """(share-partition, member) to the process that joined as it last, and when; of members whose process was another
-    before. What is loaded from the tables is for all share-partitions of the shard (partition None).
+    """(share-partition, member) to the process that joined as the member last, and when it joined.
 
-    Bounded, the oldest entry goes first: its member's older process is then fenced by its heartbeats alone.
+    Only members that had another process before have an entry. Entries that are loaded from the tables apply to all
+    share-partitions of the shard (partition None). Bounded: the oldest entry is evicted first. The older process of its
+    member is then fenced only by its heartbeats.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
         self._entries: dict[str, tuple[str, int]] = {key: (entry[0], entry[1]) for key, entry in dumped.items()}
 
     def dump(self) -> dict[str, tuple[str, int]]:
-        """JSON-able; the constructor reads it back."""
+        """Return the entries for JSON; the constructor reads them."""
         return dict(self._entries)
 
     def joined(self, partition: int | None, member_id: str, incarnation_id: str, joined_ms: int) -> bool:
-        """The process joined as the member at this time; False if a later one is known."""
+        """Record that the process joined as the member at this time; return False if a later join is known."""
         key = _key(partition, member_id)
         known = (self._entries.get(key), self._entries.get(_key(None, member_id)))
         if any(joined_ms < entry[1] for entry in known if entry is not None):
@@ -35,11 +36,10 @@ class Incarnations:
         return True
 
     def is_fenced(self, partition: int, member_id: str, incarnation_id: str | None, append_ms: int) -> bool:
-        """Whether another process was the member when the request was appended; never for a process that does not say
-        which it is.
+        """Return whether another process was the member when the request was appended; False without an incarnation id.
 
-        The `fence_member` row of a share-partition stands in front of what is refused. What is loaded has no place
-        among the requests: it refuses what was appended from the join on.
+        In a share-partition, the `fence_member` row precedes the requests that it fences. A loaded entry has no
+        position among the requests, so it fences those that were appended at or after the join.
         """
         known, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
         if loaded is not None and (known is None or known[1] < loaded[1]):
@@ -48,7 +48,7 @@ class Incarnations:
         return known is not None and incarnation_id not in (None, known[0])
 
     def forget(self, partition: int, member_id: str) -> None:
-        """The member has left its group."""
+        """Remove a member that has left its group."""
         self._entries.pop(_key(partition, member_id), None)
         self._entries.pop(_key(None, member_id), None)
 

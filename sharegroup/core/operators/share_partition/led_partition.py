@@ -1,4 +1,4 @@
-"""One share-partition while its shard runs: its window, the header of its durable state, what this batch changed."""
+"""A share-partition while its shard runs: its window, the header of its durable state, and this batch's changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sharegroup.types import (
 class DumpedPartition(NamedTuple):
     """A share-partition between two micro-batches: JSON-able `values`, and `texts`, the large pieces of its window.
 
-    These are of one line, and most of them nobody reads in a batch. So they stand beside the JSON, not in it.
+    Each text is one line. Most are not read in a batch, so they are stored beside the JSON and not inside it.
     """
 
     values: list[Any]
@@ -36,17 +36,17 @@ class DumpedPartition(NamedTuple):
 
     @classmethod
     def taken(cls, values: list[Any], lines: Iterator[str]) -> DumpedPartition:
-        """Of its values and as many of `lines` as it has texts."""
+        """Return the dumped partition of these values; it consumes one of `lines` per text."""
         pieces = values[2][-1]
         return cls(values, [next(lines) for piece in pieces if piece[-1] is None])
 
 
 class LedPartition:
-    """One share-partition that this job serves. `transitions` are this batch's, in order; `header` is the durable
-    state's before this batch.
+    """A share-partition that this job manages.
 
-    `log` is None while nobody has told how far the log reaches: what is in flight can be acknowledged, and nothing is
-    given out.
+    `transitions` are those of this batch, in order. `header` is the header of the durable state before this batch.
+    `log` is None until the source has read the log's offsets. Until then, records in flight can be acknowledged, but
+    none can be acquired.
     """
 
     __slots__ = ("_must_snapshot", "header", "log", "transitions", "window")
@@ -60,55 +60,56 @@ class LedPartition:
 
     @classmethod
     def load(cls, load: dict[str, Any], now_ms: int) -> LedPartition:
-        """From a `load` row: from the table's state where there is one, else from its start offset."""
+        """Return the partition of a `load` row, with the state from the table or else at its start offset."""
         header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
         if header is not None and header.state_epoch >= load["state_epoch"]:
             batches = [_state_batch(batch) for batch in load["batches"]]
             return cls(SharePartition.load(header.start_offset, batches, 0, 0), header)
-        led = cls(SharePartition(load["start_offset"], 0, 0), cls._initialized(header, load, now_ms))
-        led._must_snapshot = True
-        return led
+        managed = cls(SharePartition(load["start_offset"], 0, 0), cls._initialized(header, load, now_ms))
+        managed._must_snapshot = True
+        return managed
 
     @staticmethod
     def _initialized(
         header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
     ) -> ShareGroupOffsetHeader:
-        """The header before the initial snapshot: `record` writes the snapshot itself, with the batch's last state."""
+        """Return the header before the initial snapshot, which `make_record` writes with the batch's last state."""
         key = SharePartitionKey("", "", "", load["partition"])
         record = initial_record(key, header, load["state_epoch"], load["start_offset"])
         after = ShareGroupOffsetHeader.of(record, now_ms) if header is None else header.after(record, now_ms)
         return after._replace(snapshot_epoch=after.snapshot_epoch - 1)
 
     def reset(self, load: dict[str, Any], now_ms: int, cause: Cause = Cause.RESET) -> None:
-        """Initialised anew, with a higher state epoch (an offset reset) or on another log: states and counts vanish."""
+        """Initialise again with a higher state epoch (an offset reset) or on a new log. States are discarded."""
         self._replay(self.window.reset(load["start_offset"], cause))
         self.header = self._initialized(self.header, load, now_ms)
         self._must_snapshot = True
 
     def forget(self, cause: Cause = Cause.RESET) -> None:
-        """Its state is deleted: what was in flight is in flight no more."""
+        """End the deliveries of all records in flight, because the state is deleted."""
         self._replay(self.window.reset(self.window.end_offset, cause))
 
     # -- transitions -----------------------------------------------------------------------------------------------
 
     def is_of_another_topic(self, log: LogOffsets) -> bool:
-        """Whether the log is that of another topic under the name, as it ends below what was acquired.
+        """Return whether the topic was replaced under its name, because the log ends below acquired offsets.
 
-        Topic ids tell without it. What begins in this batch begins where it was told to.
+        With topic ids this check is not needed. A share-partition that starts in this batch is not checked, because its
+        start offset is given.
         """
         has_fallen = self.log is None or log.log_end_offset < self.log.log_end_offset
         is_below = log.log_end_offset < self.window.end_offset
         return not log.has_topic_id and has_fallen and is_below and not self._must_snapshot
 
     def is_outdated(self, log: LogOffsets) -> bool:
-        """Whether the log's ends are those of an earlier leader than the one that was heard last."""
+        """Return whether the offsets come from an earlier leader than the known ones."""
         return self.log is not None and log.has_topic_id and 0 <= log.leader_epoch < self.log.leader_epoch
 
     def cut_by_election(self, log: LogOffsets) -> OffsetRange | None:
-        """The offsets that were delivered of records which the log no longer has: an unclean election took them.
+        """Return the delivered offsets that an unclean leader election removed from the log, or None.
 
-        What stands there now, or will, are other records. As in Kafka, what is finished stays finished: an
-        acknowledgement, or a row in a sink, names an offset and cannot tell one record from the other.
+        These offsets now belong, or will belong, to other records. As in Kafka, finished offsets stay finished: an
+        acknowledgement or a row in a sink names an offset and cannot distinguish the two records.
         """
         cut, known = log.log_end_offset, self.log
         if known is not None:
@@ -120,7 +121,7 @@ class LedPartition:
         return OffsetRange(cut, end - 1) if log.has_topic_id and cut < end else None
 
     def move_log(self, log: LogOffsets, config: PartitionConfig) -> None:
-        """The log's ends as the source saw them; of committed records, nothing new is there until it saw their end."""
+        """Set the log's ends. With read_committed, there are no new records until the last stable offset is known."""
         self.log = log
         end_offset = log.log_end_offset
         if config.read_committed:
@@ -131,55 +132,57 @@ class LedPartition:
     def acquire(
         self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
-        """Acquire up to `max_records` for a member."""
+        """Acquire up to `max_records` for a member and return the ranges."""
         return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
 
     def acknowledge(
         self, request: AcknowledgeRequest, append_ms: int, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
-        """Apply an acknowledgement; what it renewed, which may be less than it names. Raises RequestError.
+        """Apply an acknowledgement and return the renewed ranges. Raises RequestError.
 
-        Records below the start offset are passed over, as they are finished, whoever did it: which is no answer to who
-        comes after the lock's end.
+        The renewed ranges may be less than the request names. Records below the start offset are skipped, because they
+        are finished, whoever finished them. A request appended after the end of its lock is rejected if it names such
+        records, because they may have been finished by another member.
         """
         member_id, batches, grants = request.member_id, request.batches, request.acquired
         is_late = 0 <= request.lock_deadline_ms < append_ms
         if is_late and any(batch.first_offset < self.window.start_offset for batch in batches):
-            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the records were finished after the lock's end")
+            message = "the acknowledgement came after its lock expired, and the records were finished since"
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, message)
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
     def refuse_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
-        """Raise RequestError for an acknowledgement that was appended after its lock's end, before a tick ends it."""
+        """Raise RequestError for an acknowledgement appended after its lock's end, even before a tick ends the lock."""
         if self.window.is_due(append_ms) and any(
             self.window.has_lock_before(append_ms, batch) for batch in request.batches
         ):
-            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the lock was over")
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the acknowledgement came after its lock expired")
 
     def unacquire(self, request: UnacquireRequest) -> None:
-        """Give back ranges that never left the gateway. Raises RequestError."""
+        """Release ranges that never left the gateway, as never delivered. Raises RequestError."""
         self._replay(self.window.unacquire(request.member_id, request.ranges))
         self._replay(self.window.never_delivered(request.member_id, request.acquired))
 
     def release_member(
         self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None = None
     ) -> None:
-        """Release what a departed member holds; what is not `delivered` (None: all is) never was delivered to it."""
+        """Release the records of a departed member; those outside `delivered` (None: all) count as never delivered."""
         if delivered is not None:
             self._replay(self.window.unacquire(member_id, self.window.undelivered(member_id, delivered)))
         self._replay(self.window.release_member(member_id, config))
 
     def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
-        """Expire the locks whose deadline is before the safe clock."""
+        """Expire the locks whose deadline is before the expiry clock."""
         if self.window.is_due(clock_ms):
             self._replay(self.window.expire(clock_ms, config))
 
     @property
     def has_more(self) -> bool:
-        """Whether records are there that nobody holds and that are not finished."""
+        """Whether there are unfinished records that no member holds."""
         return self.window.log_end_offset > self.window.end_offset or self.window.available_count > 0
 
     def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
-        """How many records one of `waiting` demands may take, at least one."""
+        """Return how many records one of `waiting` demands may acquire, at least one."""
         window = self.window
         if waiting == 1:
             return config.max_record_locks
@@ -195,12 +198,12 @@ class LedPartition:
 
     # -- the durable record ----------------------------------------------------------------------------------------
 
-    def snapshot_when_cold(self, now_ms: int, records: SnapshotRules) -> None:
-        """Ask for a snapshot when the last one is older than share.coordinator.cold.partition.snapshot.interval.ms."""
-        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(records.cold_snapshot_interval_ms)
+    def snapshot_when_cold(self, now_ms: int, rules: SnapshotRules) -> None:
+        """Request a snapshot if the last one is older than share.coordinator.cold.partition.snapshot.interval.ms."""
+        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
 
-    def record(self, key: SharePartitionKey, records: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
-        """The batch's durable record as a row of `share_group_state`, None if nothing changed; moves the header on."""
+    def record(self, key: SharePartitionKey, rules: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
+        """Return the batch's record as a row of `share_group_state`, or None without changes; the header follows it."""
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset
         if not (changed or self._must_snapshot):
@@ -213,14 +216,14 @@ class LedPartition:
             window.delivery_complete_count,
             self._changed_batches(),
         )
-        updates_per_snapshot = 0 if self._must_snapshot else records.updates_per_snapshot
+        updates_per_snapshot = 0 if self._must_snapshot else rules.updates_per_snapshot
         record = next_record(self.header, write, updates_per_snapshot, window.state_batches)
         self.header = self.header.after(record, now_ms)
         self.transitions, self._must_snapshot = [], False
         return state_row(record, window.end_offset)
 
     def _changed_batches(self) -> list[StateBatch]:
-        """Where the changed offsets ended up; what fell below the start offset is not in flight any more."""
+        """Return the changed offsets in their final state; those below the start offset are no longer in flight."""
         ranges: list[OffsetRange] = []
         for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
             if ranges and first <= ranges[-1].last_offset + 1:
@@ -230,7 +233,7 @@ class LedPartition:
         return self.window.state_batches_in(ranges)
 
     def sizes(self, key: SharePartitionKey) -> WindowSizes:
-        """How large the window is, for metrics."""
+        """Return the sizes of the window, for metrics."""
         window = self.window
         return WindowSizes(
             *key,
@@ -244,31 +247,31 @@ class LedPartition:
     # -- the operator's state --------------------------------------------------------------------------------------
 
     def dump(self) -> DumpedPartition:
-        """For the operator's state; the earliest lock deadline stands outside, to be read without a restore."""
+        """Return the state; the earliest lock deadline comes first, so that it can be read without a restore."""
         *window, texts = self.window.dump()
         log = None if self.log is None else self.log.dump()
         return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, log], texts)
 
     @classmethod
     def restore(cls, dumped: DumpedPartition) -> LedPartition:
-        """The inverse of `dump`."""
+        """Return the partition that `dump` wrote."""
         (_, header, window, log), texts = dumped
         known = None if log is None else LogOffsets(*log)
         return cls(SharePartition.restore([*window, texts]), ShareGroupOffsetHeader.restore(header), known)
 
-    def next_deadline_ms(self, records: SnapshotRules) -> int:
-        """When this share-partition wants a tick."""
-        return _deadline_ms(self.window.next_deadline_ms(), self.header, records)
+    def next_deadline_ms(self, rules: SnapshotRules) -> int:
+        """Return when this share-partition needs a tick."""
+        return _deadline_ms(self.window.next_deadline_ms(), self.header, rules)
 
     @staticmethod
-    def dumped_deadline_ms(dumped: DumpedPartition, records: SnapshotRules) -> int:
-        """`next_deadline_ms` of a dumped one."""
+    def dumped_deadline_ms(dumped: DumpedPartition, rules: SnapshotRules) -> int:
+        """Return `next_deadline_ms` of a dumped partition."""
         lock_deadline_ms, header, *_ = dumped.values
-        return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), records)
+        return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), rules)
 
 
-def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: SnapshotRules) -> int:
-    due_ms = header.snapshot_due_ms(records.cold_snapshot_interval_ms)
+def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, rules: SnapshotRules) -> int:
+    due_ms = header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
     return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
 
 

@@ -1,6 +1,6 @@
-"""What a shard tells its group's coordinator, once its batch has made durable what the notice says.
+"""Notices of a shard to its group's coordinator, and the responses to requests for share-partitions.
 
-Responses to requests for share-partitions.
+Notices are sent after the batch that makes their content durable.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ from sharegroup.types import SharePartitionKey
 
 
 def tell_initialized(output: Output, key: SharePartitionKey, state_epoch: int) -> None:
-    """The share-partition's first state, of this epoch, is there."""
+    """Notify the coordinator that the initial state of this epoch is durable."""
     named = ((key.topic_id, key.partition, state_epoch),)
     notice_id = f"{InitializedNotice.type}-{key.topic_id}-{key.partition}-{state_epoch}"
     output.send(InitializedNotice(notice_id, key.group_id, initialized=named))
 
 
 def tell_deleted(output: Output, key: SharePartitionKey, state_epoch: int) -> None:
-    """The share-partition's state, of this epoch, is deleted."""
+    """Notify the coordinator that the state of this epoch is deleted."""
     named = ((key.topic_id, key.partition, state_epoch),)
     notice_id = f"{DeletedNotice.type}-{key.topic_id}-{key.partition}-{state_epoch}"
     output.send(DeletedNotice(notice_id, key.group_id, deleted=named))
 
 
 def tell_topic_deleted(output: Output, group_id: str, topic_id: str) -> None:
-    """The topic is no more; gateways and members are told as well."""
+    """Notify the coordinator, the gateways and the members that the topic was deleted."""
     output.send(TopicDeletedNotice(f"{TopicDeletedNotice.type}-{topic_id}", group_id, topic_ids=(topic_id,)))
     output.tell(TopicDeletedBroadcast(group_id, topic_id))
 
 
-#: What a response begins with: whom it is for and what it is about.
+#: The first fields of a response: the request it answers, its receiver, its share-partition and its member.
 Named = tuple[str, str, str, str, str, int, str]
 
 
 def request_named(request: SharePartitionRequest) -> Named:
-    """What a response to the request begins with."""
+    """Return the first fields of the response to a request."""
     share_partition = request.group_id, request.topic, request.topic_id, request.partition
     return request.id, request.reply_to, *share_partition, request.member_id
 
 
 def demand_refusal(key: SharePartitionKey, demand: Demand, error: RequestError) -> FetchResponse:
-    """A fetch that stood cannot be met any more."""
+    """Return the error response to a waiting fetch."""
     return FetchResponse(demand.id, demand.reply_to, *key, demand.member_id, int(error.code), error.message)
 
 
 def refusal(request: SharePartitionRequest, error: RequestError) -> SharePartitionResponse:
-    """The request was not carried out."""
+    """Return the error response to a request."""
     named = (*request_named(request), int(error.code), error.message)
     match request:
         case FetchRequest():

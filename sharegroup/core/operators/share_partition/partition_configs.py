@@ -1,10 +1,8 @@
-"""The group's config in each share-partition of a shard.
+"""The group's config in each share-partition of a shard, and the rules for snapshots.
 
-The source says it for the whole shard. A change comes as a `configure` request to each share-partition, in the order of
-its other requests: what is appended after the change was answered comes behind it, and two share-partitions of a shard
-may have read up to different points for a moment.
-
-When durable records are snapshots, not updates.
+The source reads the config for the whole shard. A change arrives as a `configure` request for each share-partition, in
+the order of its other requests. A request that is appended after the response to the change is therefore processed
+under the new config. Two share-partitions of a shard may have different configs for a moment.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from sharegroup.errors import ErrorCode, RequestError
 
 
 class PartitionConfig(NamedTuple):
-    """What a share-partition goes by.
+    """The configs of a share-partition.
 
-    `read_committed`: it gives out nothing at or above the last stable offset. `starts_at_end`: a new log is begun at
+    `read_committed`: no record at or above the last stable offset is acquired. `starts_at_end`: a new log is read from
     its end (share.auto.offset.reset is latest).
     """
 
@@ -32,7 +30,7 @@ class PartitionConfig(NamedTuple):
 
     @classmethod
     def of(cls, config: GroupConfig) -> PartitionConfig:
-        """From the values in force for the group."""
+        """Return the configs of the group's effective values."""
         machine = SharePartitionConfig(
             delivery_count_limit=config.delivery_count_limit,
             record_lock_duration_ms=config.record_lock_duration_ms,
@@ -45,24 +43,24 @@ class PartitionConfig(NamedTuple):
 
     @classmethod
     def of_request(cls, values: Mapping[str, Any]) -> PartitionConfig:
-        """From a `configure` request, which anybody may have written. Raises RequestError (INVALID_REQUEST)."""
+        """Return the configs of a `configure` request, whose content is not trusted. Raises RequestError."""
         try:
             config = GroupConfig.from_json(values)
         except (ValueError, TypeError, AttributeError) as error:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"not a group's config: {error}") from error
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid group config: {error}") from error
         for field in dataclasses.fields(config):
             value, default = getattr(config, field.name), getattr(_DEFAULTS, field.name)
             if type(value) is not type(default) or (isinstance(value, int) and value < 0):
-                raise RequestError(ErrorCode.INVALID_REQUEST, f"not a group's config: {field.name}")
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid value in the group config: {field.name}")
         return cls.of(config)
 
     def dump(self) -> list[Any]:
-        """JSON-able; `restore` reads it back."""
+        """Return a JSON-able list; `restore` reads it."""
         return [list(vars(self.machine).values()), self.read_committed, self.starts_at_end]
 
     @classmethod
     def restore(cls, dumped: Sequence[Any]) -> PartitionConfig:
-        """The inverse of `dump`."""
+        """Return the configs that `dump` wrote."""
         machine, read_committed, starts_at_end = dumped
         return cls(SharePartitionConfig(*machine), read_committed, starts_at_end)
 
@@ -71,8 +69,10 @@ _DEFAULTS = GroupConfig.from_json({})
 
 
 class PartitionConfigs:
-    """The shard's config, those of share-partitions that have another one, and when the newest change that each knows
-    was altered: a leader that was paused may send an older one afterwards."""
+    """The shard's configs, those of share-partitions that differ, and the time of the newest change that each received.
+
+    The times are needed because a leader that was paused may send an older change later.
+    """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]], altered: Mapping[str, int]) -> None:
         self._altered_ms = {int(p): altered_ms for p, altered_ms in altered.items() if p}
@@ -81,26 +81,29 @@ class PartitionConfigs:
         self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.of(_DEFAULTS)
 
     def dump(self) -> dict[str, list[Any]]:
-        """JSON-able; the constructor reads it back."""
+        """Return the configs for JSON; the constructor reads them."""
         return {"": self._shards.dump()} | {str(p): config.dump() for p, config in self._own.items()}
 
     def dump_altered(self) -> dict[str, int]:
-        """When the newest change of each share-partition was altered, JSON-able."""
+        """Return the time of the newest change of each share-partition, for JSON."""
         of_shard = {"": self._shards_altered_ms} if self._shards_altered_ms else {}
         return of_shard | {str(p): altered_ms for p, altered_ms in self._altered_ms.items()}
 
     def of(self, partition: int) -> PartitionConfig:
-        """What is in force for a share-partition."""
+        """Return the configs of a share-partition."""
         return self._own.get(partition, self._shards)
 
     def set_all(self, config: PartitionConfig, altered_ms: int) -> None:
-        """What the source says, for it reads it when all requests before are read. It holds all changes up to
-        `altered_ms`, so that an older one is known also by a shard that has lost its state."""
+        """Set the configs of all share-partitions, as the source read them.
+
+        They contain all changes up to `altered_ms`, because the source reads them when all earlier requests are read.
+        So a shard that has lost its state recognises older changes, too.
+        """
         self._shards, self._shards_altered_ms = config, altered_ms
         self._own.clear()
 
     def set(self, partition: int, config: PartitionConfig, altered_ms: int) -> None:
-        """A change has come to a share-partition; one that is older than another that has come is passed over."""
+        """Apply a change to a share-partition; a change that is older than an applied one is ignored."""
         if altered_ms < max(self._shards_altered_ms, self._altered_ms.get(partition, 0)):
             return
         self._altered_ms[partition] = altered_ms
@@ -110,13 +113,13 @@ class PartitionConfigs:
             self._own[partition] = config
 
     def drop(self, partition: int) -> None:
-        """The share-partition is not here any more."""
+        """Remove a share-partition."""
         self._own.pop(partition, None)
         self._altered_ms.pop(partition, None)
 
 
 class SnapshotRules(NamedTuple):
-    """The keys share.coordinator.* of the job."""
+    """The job's configs share.coordinator.*: they decide between update and snapshot records."""
 
     updates_per_snapshot: int = 500
     cold_snapshot_interval_ms: int = 300_000

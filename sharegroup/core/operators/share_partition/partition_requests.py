@@ -1,4 +1,4 @@
-"""Requests for the share-partitions of a shard: what each does to the state, and the responses to it."""
+"""Handling of the requests for the share-partitions of a shard."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Responses = Sequence[SharePartitionResponse]
 
 
 class PartitionRequests:
-    """Carries requests out, one after the other."""
+    """Handles requests one after the other."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
-    def take(self, row: RequestRow) -> tuple[Responses, str]:
-        """The responses to a row, and to others that it ends; and what is wrong with it, if nobody can be told ("")."""
+    def take(self, row: RequestRow) -> tuple[Responses, str | None]:
+        """Handle a row. Return the responses to it and to others that it ends, and a problem that has no response."""
         try:
             request = decode_share_partition_request(row.value)
         except AnswerableError as error:
@@ -51,17 +51,17 @@ class PartitionRequests:
             return (), str(error)
         try:
             self._check_keys(request)
-            return self._responses(row, request), ""
+            return self._responses(row, request), None
         except RequestError as error:
-            return (refusal(request, error),), "" if request.reply_to else str(error)
+            return (refusal(request, error),), None if request.reply_to else str(error)
 
     def _check_keys(self, request: SharePartitionRequest) -> None:
-        """A request may name another group or topic than its key: ids that no topic has, such as ones with tabs."""
+        """Raise RequestError if a request names another group or topic than its key, for example with tabs in an id."""
         if (request.group_id, request.topic_id) != (self._state.group_id, self._state.topic_id):
             raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic id {request.topic_id!r}")
 
     def _responses(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
-        """Carry a request out. Raises RequestError."""
+        """Handle a request. Raises RequestError."""
         state = self._state
         if isinstance(request, ConfigureRequest):
             state.configs.set(request.partition, PartitionConfig.of_request(request.config), request.altered_ms)
@@ -69,49 +69,49 @@ class PartitionRequests:
             return ()
         if isinstance(request, FenceMemberRequest):
             return self._fence_member(request)
-        led = state.led(request.partition)
-        if led is None:
-            return self._park(row, request)
-        self._check_process(request, row.append_ms)
+        managed = state.led(request.partition)
+        if managed is None:
+            return self._add_pending(row, request)
+        self._check_incarnation(request, row.append_ms)
         if isinstance(request, ReleaseMemberRequest):
-            return self._release_member(row, request, led)
+            return self._release_member(row, request, managed)
         self._check_member(request)
         match request:
             case FetchRequest():
-                return self._demand(row, request, led)
+                return self._add_demand(row, request, managed)
             case AcknowledgeRequest():
-                led.refuse_late(request, row.append_ms)
-                return (self._acknowledge(row, request, led),)
+                managed.refuse_late(request, row.append_ms)
+                return (self._acknowledge(row, request, managed),)
             case UnacquireRequest():
-                led.unacquire(request)
+                managed.unacquire(request)
                 return (UnacquireResponse(*request_named(request)),)
             case _:
                 assert_never(request)
 
     def _check_member(self, request: SharePartitionRequest) -> None:
-        """A request that was on its way when its member left comes too late."""
+        """Raise RequestError for a request that was in transit when its member left."""
         if self._state.departed.has_left(request.partition, request.member_id, request.member_epoch):
             message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
-    def _check_process(self, request: SharePartitionRequest, append_ms: int) -> None:
-        """A request of a process whose place as the member another one has taken (KIP-345)."""
-        process = request.incarnation_id
-        if self._state.incarnations.is_fenced(request.partition, request.member_id, process, append_ms):
+    def _check_incarnation(self, request: SharePartitionRequest, append_ms: int) -> None:
+        """Raise RequestError for a request of a process that was replaced as the member (KIP-345)."""
+        incarnation_id = request.incarnation_id
+        if self._state.incarnations.is_fenced(request.partition, request.member_id, incarnation_id, append_ms):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
     def _fence_member(self, request: FenceMemberRequest) -> Responses:
-        """What other processes of the member have asked for they do not get any more."""
-        state, partition, process = self._state, request.partition, request.incarnation_id
-        assert process is not None
-        if not state.incarnations.joined(partition, request.member_id, process, request.joined_ms):
+        """End the waiting fetches of the member's other processes."""
+        state, partition, incarnation_id = self._state, request.partition, request.incarnation_id
+        assert incarnation_id is not None
+        if not state.incarnations.joined(partition, request.member_id, incarnation_id, request.joined_ms):
             return ()
-        fenced = state.demands.drop_fenced(partition, request.member_id, process)
+        fenced = state.demands.drop_fenced(partition, request.member_id, incarnation_id)
         return [state.demand_response(partition, demand) for demand in fenced]
 
-    def _park(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
-        """The share-partition is not here: it may come, it may be gone, or there is none."""
+    def _add_pending(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
+        """Keep a request for a share-partition that is not loaded yet. Raise RequestError if it cannot be loaded."""
         state = self._state
         if state.gone_ms is not None:
             if not isinstance(request, ReleaseMemberRequest):
@@ -125,17 +125,17 @@ class PartitionRequests:
         message = f"group {request.group_id} has no share-partition of topic {request.topic} with id {request.topic_id}"
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
-    def _acknowledge(self, row: RequestRow, request: AcknowledgeRequest, led: LedPartition) -> AcknowledgeResponse:
+    def _acknowledge(self, row: RequestRow, request: AcknowledgeRequest, managed: LedPartition) -> AcknowledgeResponse:
         now_ms, config = self._state.now_ms, self._state.config(request.partition).for_member(request.is_static)
-        renewed = led.acknowledge(request, row.append_ms, now_ms, config)
+        renewed = managed.acknowledge(request, row.append_ms, now_ms, config)
         deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
         return AcknowledgeResponse(*request_named(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
-    def _demand(self, row: RequestRow, request: FetchRequest, led: LedPartition) -> list[FetchResponse]:
-        """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
+    def _add_demand(self, row: RequestRow, request: FetchRequest, managed: LedPartition) -> list[FetchResponse]:
+        """Add a demand. It replaces the member's previous one, which gets an empty response."""
         deadline_ms = row.append_ms + request.max_wait_ms
-        is_first = request.opened_ms >= 0 and self._reopened(request, led)
-        asked_ms = max(row.append_ms, request.opened_ms)  # a gateway knows the brokers' time but roughly
+        is_first = request.opened_ms >= 0 and self._reopened(request, managed)
+        asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
         demand = Demand(
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
             request.is_static, request.incarnation_id, is_first,
@@ -143,20 +143,22 @@ class PartitionRequests:
         replaced = self._state.demands.add(request.partition, demand)
         return [self._state.demand_response(request.partition, old) for old in replaced]
 
-    def _reopened(self, request: FetchRequest, led: LedPartition) -> bool:
-        """Release what the member holds, for its next process to be given it again; whether there was anything.
+    def _reopened(self, request: FetchRequest, managed: LedPartition) -> bool:
+        """Release the member's records, so that its next process gets them; return whether there were any.
 
-        Said twice, it does nothing.
+        Repeating it does nothing.
         """
         state, partition, member_id = self._state, request.partition, request.member_id
-        if not led.window.holds(member_id) or state.requesters.has_asked_since(partition, member_id, request.opened_ms):
+        if not managed.window.holds(member_id) or state.requesters.has_asked_since(
+            partition, member_id, request.opened_ms
+        ):
             return False
-        led.release_member(member_id, state.config(partition))
+        managed.release_member(member_id, state.config(partition))
         state.requesters.forget(partition, member_id)
         return True
 
-    def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, led: LedPartition) -> Responses:
-        """Said twice, or after the member came back, it does nothing."""
+    def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, managed: LedPartition) -> Responses:
+        """Release a member. Repeating it, or doing it after the member came back, does nothing."""
         state, partition, member_id = self._state, request.partition, request.member_id
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)
         is_old = state.requesters.has_asked_since(partition, member_id, request.opened_ms)
@@ -168,6 +170,6 @@ class PartitionRequests:
                 state.incarnations.forget(partition, member_id)
             given_up = state.demands.drop_member(partition, member_id)
             responses += [state.demand_response(partition, demand) for demand in given_up]
-            led.release_member(member_id, state.config(partition), request.delivered)
+            managed.release_member(member_id, state.config(partition), request.delivered)
             state.requesters.forget(partition, member_id)
         return [*responses, ReleaseMemberResponse(*request_named(request))]

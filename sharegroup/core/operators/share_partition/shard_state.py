@@ -1,6 +1,6 @@
-"""What a shard knows between two micro-batches: its share-partitions, and who waits for them.
+"""The state of a shard between two micro-batches: its share-partitions and the requests that wait for them.
 
-One text: a line of JSON, and behind it a line for each large piece of their windows, in the order of these.
+The state is one text: a line of JSON, followed by one line for each large piece of a window, in the same order.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 FORMAT_VERSION = 1
-#: For how long it is remembered that a topic is no more: requests of its time may still come.
+#: How long the deletion of a topic is kept, because requests from before may still arrive.
 GONE_MS = 600_000
 
 
 class ShardState:
-    """Restored from what `dump` returned, None for a shard without a state.
+    """Restored from the text of `dump`; None for a shard without state.
 
-    `topic` is the topic's name, as the source says it; `gone_ms` is since when it is no more, None while it is there.
-    `now_ms` and `earliest_ms` are the present batch's: see `share_partition_shard`.
+    `topic` is the topic's name, as the source read it. `deleted_ms` is when the topic was deleted, None if it exists.
+    `now_ms` and `earliest_ms` are those of the current batch: see `share_partition_operator`.
 
     Raises ValueError for a state of another format.
     """
@@ -38,6 +38,7 @@ class ShardState:
         first_line, *texts = state.split("\n") if state else ("{}",)
         dumped = from_json(first_line)
         if dumped and dumped["version"] != FORMAT_VERSION:
+            # the supervisor recognises this message
             raise ValueError(
                 f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
                 "of the query share_partition (below checkpoint.path), and the job comes back from the tables"
@@ -52,13 +53,13 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
-        #: Dumped windows, restored when a row touches them.
+        #: Dumped windows, which are restored when a row touches them.
         self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
-        self._live: dict[int, LedPartition] = {}
+        self._touched: dict[int, LedPartition] = {}
 
     def dump(self) -> str | None:
-        """The whole state, None when there is nothing to keep."""
-        partitions = {p: self._live[p].dump() if p in self._live else self._idle[p] for p in self.here()}
+        """Return the whole state, or None if there is nothing to keep."""
+        partitions = {p: self._touched[p].dump() if p in self._touched else self._idle[p] for p in self.here()}
         if not (partitions or self.parked or self.departed or self.gone_ms is not None):
             return None
         known = {
@@ -80,60 +81,60 @@ class ShardState:
     # -- share-partitions ------------------------------------------------------------------------------------------
 
     def here(self) -> list[int]:
-        """The share-partitions that this key leads, ascending."""
-        return sorted({*self._idle, *self._live})
+        """Return the share-partitions of this shard, ascending."""
+        return sorted({*self._idle, *self._touched})
 
     def live(self) -> list[tuple[int, LedPartition]]:
-        """Those of them that this batch has touched, ascending."""
-        return sorted(self._live.items())
+        """Return the share-partitions that this batch has touched, ascending."""
+        return sorted(self._touched.items())
 
     def led(self, partition: int) -> LedPartition | None:
-        """The share-partition, restored if it was idle so far; None if this key does not lead it."""
-        if partition not in self._live and partition in self._idle:
-            self._live[partition] = LedPartition.restore(self._idle.pop(partition))
-        return self._live.get(partition)
+        """Return the share-partition, restored if necessary, or None if this shard does not have it."""
+        if partition not in self._touched and partition in self._idle:
+            self._touched[partition] = LedPartition.restore(self._idle.pop(partition))
+        return self._touched.get(partition)
 
-    def lead(self, partition: int, led: LedPartition) -> None:
-        """Lead it from now on."""
-        self._live[partition] = led
+    def lead(self, partition: int, managed: LedPartition) -> None:
+        """Add a share-partition."""
+        self._touched[partition] = managed
 
     def forget(self, partition: int) -> list[FetchResponse]:
-        """Lead it no more; the answers to the fetches that stood, which got nothing."""
+        """Remove a share-partition, and return the empty responses to its waiting fetches."""
         self._idle.pop(partition, None)
-        self._live.pop(partition, None)
+        self._touched.pop(partition, None)
         self.requesters.drop(partition)
         self.configs.drop(partition)
         return self.give_up_demands(partition)
 
     def look_again(self, partition: int) -> None:
-        """Another config may show another end of the log."""
-        led = self.led(partition)
-        if led is not None and led.log is not None:
-            led.move_log(led.log, self.configs.of(partition))
+        """Apply the log's offsets again, because another isolation level may have another end of the log."""
+        managed = self.led(partition)
+        if managed is not None and managed.log is not None:
+            managed.move_log(managed.log, self.configs.of(partition))
 
     def key(self, partition: int) -> SharePartitionKey:
-        """How rows name it."""
+        """Return the key of a share-partition, as rows contain it."""
         return SharePartitionKey(self.group_id, self.topic, self.topic_id, partition)
 
     def config(self, partition: int) -> SharePartitionConfig:
-        """The group's config in force at it."""
+        """Return the config of a share-partition."""
         return self.configs.of(partition).machine
 
     def topic_is_gone(self) -> RequestError:
-        """What requests are refused with when the topic is no more."""
+        """Return the error for requests to a deleted topic."""
         message = f"topic {self.topic} with id {self.topic_id} was deleted"
         return RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
     # -- demands ---------------------------------------------------------------------------------------------------
 
     def give_up_demands(self, partition: int) -> list[FetchResponse]:
-        """The share-partition is not here any more, or not the same: answers to the fetches that stood."""
+        """Remove the waiting fetches of a share-partition, and return their empty responses."""
         return [self.demand_response(partition, demand) for demand in self.demands.drop(partition)]
 
     def demand_response(
         self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
     ) -> FetchResponse:
-        """What a fetch that stood got, which may be nothing."""
+        """Return the response to a waiting fetch with the acquired ranges, which may be none."""
         config = self.configs.of(partition)
         was_delivered = any(delivery_count > 1 for _, _, delivery_count in acquired)
         return FetchResponse(
@@ -144,15 +145,15 @@ class ShardState:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    def next_deadline_ms(self, records: SnapshotRules) -> int | None:
-        """When the next of all these wants a tick, None: never."""
-        deadlines = [led.next_deadline_ms(records) for led in self._live.values()]
-        deadlines += [LedPartition.dumped_deadline_ms(dumped, records) for dumped in self._idle.values()]
+    def next_deadline_ms(self, rules: SnapshotRules) -> int | None:
+        """Return when the shard needs its next tick, or None for never."""
+        deadlines = [managed.next_deadline_ms(rules) for managed in self._touched.values()]
+        deadlines += [LedPartition.dumped_deadline_ms(dumped, rules) for dumped in self._idle.values()]
         deadlines += [demand.deadline_ms for demand in self.demands]
         deadlines += [] if self.gone_ms is None else [self.gone_ms + GONE_MS]
         return min([*deadlines, *self.parked.deadlines_ms(), *self.departed.deadlines_ms()], default=None)
 
 
 def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> dict[int, DumpedPartition]:
-    """The share-partitions of the state's JSON, with their lines behind it."""
+    """Return the share-partitions of the state's JSON, with the lines that follow it."""
     return {int(partition): DumpedPartition.taken(values, lines) for partition, values in dumped.items()}

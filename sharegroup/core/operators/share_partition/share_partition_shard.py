@@ -2,29 +2,31 @@
 
 Theory of operation
 -------------------
-A `Shard` lives for one run of one key: restored from the operator's state (one JSON text), fed the rows of a
-micro-batch in their fixed order, dumped again. For each share-partition it holds the window (`share_partition`) and the
-header of its durable state (`share_coordinator`); the window is the merged state batches, so nothing is held twice.
-Beside them stand the *demands*: fetches that wait for a record.
+Lifetime. A `SharePartitionOperator` exists for one run of one key. It is restored from its state (one text), processes
+the rows of a micro-batch in a fixed order, and is dumped again. For each share-partition it holds the window
+(`share_partition`) and the header of the durable state (`share_coordinator`). The window is the merged state batches,
+so nothing is stored twice. *Demands* are fetches that wait for a record.
 
-Time. All times are the brokers' (`kafka_clients.job_clock`), and none is read here:
-- `now_ms` starts new locks: the time of the broker that is ahead of the others when the batch begins, or the append
-  time of the newest request in the batch, if that is later.
-- `earliest_ms` is the time of the broker that is behind the others. It decides how long a request has waited.
-- The *safe clock* ends locks. It is the time of a tick: all requests appended before it have been read, in every
-  partition of the request topic. So an acknowledgement counts from its append: one that was in time is applied before
-  its lock can expire, and one that was late is refused, even if no tick has ended its lock yet. The append time of a
-  request ends no lock: earlier rows may be unread in another partition of the topic, which may have grown.
-No time is kept as a maximum, so a wrong one has no effect on later batches.
+Clocks. All times are broker times (`kafka_clients.job_clock`), and all are passed in.
+- `now_ms` starts new locks. It is the time of the broker whose clock is ahead of the others at the start of the batch,
+  or the append time of the newest request in the batch, if that is later.
+- `earliest_ms` is the time of the broker whose clock is behind. It decides how long a request has waited.
+- The *expiry clock* ends locks. It is the time of a tick. By then, all requests that were appended before that time
+  have been read, in every partition of the request topic. An acknowledgement that was appended in time is therefore
+  applied before its lock can expire. One that was appended too late is rejected, even if no tick has ended its lock
+  yet. The append time of a request ends no lock, because earlier rows may be unread in another partition of the topic,
+  whose number of partitions may have grown.
+No time is kept as a maximum, so a wrong time has no effect on later batches.
 
-Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
-records are shared out evenly, so that one big demand does not starve the others.
+Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
+demands share new records evenly, so that a large one does not starve the others.
 
-What is there. Whatever has a durable state is loaded in front of the first requests, though nobody may know yet how far
-its log reaches. So a request finds its share-partition, or one that has nothing to acknowledge yet: it is parked for a
-while, for the two queries have no common clock. Of a topic that is no more, everything is refused, and soon forgotten.
+Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
+of the log is not known yet. A request for a share-partition that is not loaded has nothing to acknowledge. It is kept
+for a limited time, because the two queries are not synchronised. All requests for a deleted topic are rejected, and its
+state is removed soon.
 
-Every share-partition writes at most one durable record in a batch, made from where its window ends up.
+Records. Each share-partition writes at most one durable record per batch, made from the final state of its window.
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartition
 
 
 class Shard:
-    """One run of one key (`core.operators.operator`); `key` is (group_id, topic_id, shard) as text.
+    """One run of one key (`core.operators.operator`). `key` is (group_id, topic_id, shard) as text.
 
-    Raises ValueError for a state of another format. `counts`: the sizes of the windows are told, for metrics.
+    With `counts`, the effects include the sizes of the windows, for metrics. Raises ValueError for a state of another
+    format.
     """
 
     def __init__(
@@ -65,15 +68,15 @@ class Shard:
         key: str,
         group_id: str,
         topic_id: str,
-        records: SnapshotRules,
+        snapshot_rules: SnapshotRules,
         state: str | None,
         counts: bool = False,
     ) -> None:
-        self._key, self._records, self._counts = key, records, counts
+        self._key, self._snapshot_rules, self._counts = key, snapshot_rules, counts
         self._state = ShardState(group_id, topic_id, state)
         self._output = Output(key, 0)
         self._requests = PartitionRequests(self._state)
-        self._of_source: dict[str, Callable[[Any], None]] = {
+        self._handlers: dict[str, Callable[[Any], None]] = {
             rows.CONFIG: self._configure,
             rows.FENCES: self._fence,
             rows.GONE: self._lose_topic,
@@ -85,54 +88,53 @@ class Shard:
         }
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
-        """Take in the rows of a micro-batch and return its effects."""
+        """Process the rows of a micro-batch and return the effects."""
         state = self._state
         before = state.here() if self._counts else []
-        taken = rows.in_order(lines)
-        state.now_ms = rows.latest_ms(taken, now_ms)
+        batch = rows.in_order(lines)
+        state.now_ms = rows.latest_ms(batch, now_ms)
         state.earliest_ms = now_ms if earliest_ms is None else earliest_ms
         self._output = Output(self._key, state.now_ms)
-        for row in taken:
-            self._take(row)
+        for row in batch:
+            self._process(row)
         for partition in state.demands.partitions():
             self._output.respond(*meet_demands(state, partition))
-        for partition, led in state.live():
-            self._write_record(partition, led)
-        self._output.deadline_ms = state.next_deadline_ms(self._records)
+        for partition, managed in state.live():
+            self._write_record(partition, managed)
+        self._output.deadline_ms = state.next_deadline_ms(self._snapshot_rules)
         self._output.waiting = self._waiting()
         if self._counts:
-            self._tell_sizes(set(before).difference(state.here()))
+            self._report_sizes(set(before).difference(state.here()))
         return self._output
 
     def _waiting(self) -> WaitsFor:
         places = self._state.demands.partitions()
-        if any(led.has_more for led in map(self._state.led, places) if led is not None):
+        if any(managed.has_more for managed in map(self._state.led, places) if managed is not None):
             return WaitsFor.ROOM
         return WaitsFor.RECORDS if places else WaitsFor.NOTHING
 
     def dump(self) -> str | None:
-        """The operator's state, None when there is nothing to keep."""
+        """Return the operator's state, or None if there is nothing to keep."""
         return self._state.dump()
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def _take(self, row: InputRow) -> None:
+    def _process(self, row: InputRow) -> None:
         if row.request is not None:
             self._output.read(row.request)
-            self._take_request(row.request)
+            self._handle_request(row.request)
         else:
-            take = self._of_source[row.kind]
-            take(from_json(row.body))
+            self._handlers[row.kind](from_json(row.body))
 
-    def _take_request(self, row: RequestRow) -> None:
+    def _handle_request(self, row: RequestRow) -> None:
         responses, problem = self._requests.take(row)
-        if problem:
+        if problem is not None:
             self._output.reject(row, problem)
         self._output.respond(*responses)
 
-    def _take_parked(self) -> None:
+    def _retry_pending(self) -> None:
         for row in self._state.parked.take_all():
-            self._take_request(row)
+            self._handle_request(row)
 
     # -- rows of the source ----------------------------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class Shard:
             state.look_again(partition)
 
     def _fence(self, fences: list[tuple[str, str, int]]) -> None:
-        """What the tables say of processes that have taken the place of others: this state may know of none."""
+        """Load the processes that have replaced others, from the tables; this state may not contain them."""
         for member_id, incarnation_id, joined_ms in fences:
             self._state.incarnations.joined(None, member_id, incarnation_id, joined_ms)
 
@@ -157,17 +159,17 @@ class Shard:
         state.gone_ms = None
         for load in loads:
             state.topic, partition = load["topic"], load["partition"]
-            led = state.led(partition)
-            if led is None:
+            managed = state.led(partition)
+            if managed is None:
                 state.lead(partition, LedPartition.load(load, state.now_ms))
-            elif load["state_epoch"] > led.header.state_epoch:
-                led.reset(load, state.now_ms)
+            elif load["state_epoch"] > managed.header.state_epoch:
+                managed.reset(load, state.now_ms)
                 self._output.respond(*state.give_up_demands(partition))
             if load["log"] is not None:
                 self._move_log(partition, LogOffsets(*load["log"]))
             if load["initializing"]:
                 tell_initialized(self._output, state.key(partition), load["state_epoch"])
-        self._take_parked()
+        self._retry_pending()
 
     def _move_logs(self, logs: list[list[Any]]) -> None:
         for partition, *log in logs:
@@ -175,100 +177,100 @@ class Shard:
 
     def _move_log(self, partition: int, log: LogOffsets) -> None:
         state = self._state
-        led, config = state.led(partition), state.configs.of(partition)
-        if led is None or led.is_outdated(log):
+        managed, config = state.led(partition), state.configs.of(partition)
+        if managed is None or managed.is_outdated(log):
             return
-        cut = led.cut_by_election(log)
+        cut = managed.cut_by_election(log)
         if cut is not None:
-            self._tell_cut(partition, led, cut)
-        if led.is_of_another_topic(log):
+            self._report_election_cut(partition, managed, cut)
+        if managed.is_of_another_topic(log):
             start_offset = log.log_end_offset if config.starts_at_end else log.log_start_offset
             self._output.notes.append(
-                f"{state.topic}-{partition} in group {state.group_id}: the log ends at {log.log_end_offset}, below "
-                f"{led.window.end_offset}, up to which it was acquired: it is taken for the log of a new topic under "
-                f"the name, and read from {start_offset}"
+                f"share-partition {state.topic}-{partition} of group {state.group_id}: the log ends at "
+                f"{log.log_end_offset}, below the acquired offset {managed.window.end_offset}; it is treated as the "
+                f"log of a new topic under the same name and read from {start_offset}"
             )
-            state_epoch = led.header.state_epoch
+            state_epoch = managed.header.state_epoch
             begin = {"partition": partition, "state_epoch": state_epoch, "start_offset": start_offset}
-            led.reset(begin, state.now_ms, Cause.TOPIC_DELETED)
+            managed.reset(begin, state.now_ms, Cause.TOPIC_DELETED)
             self._output.respond(*state.give_up_demands(partition))
-        led.move_log(log, config)
+        managed.move_log(log, config)
 
-    def _tell_cut(self, partition: int, led: LedPartition, cut: OffsetRange) -> None:
-        """Say in the log, and in `delivery_log` of what is finished, which records an unclean election has replaced."""
+    def _report_election_cut(self, partition: int, managed: LedPartition, cut: OffsetRange) -> None:
+        """Report records that an unclean election replaced: in the job's log, and finished ones in `delivery_log`."""
         state, (first, last) = self._state, cut
         self._output.notes.append(
-            f"{state.topic}-{partition} in group {state.group_id}: an unclean leader election cut the log at {first}; "
-            f"offsets {first}..{last} had been delivered, and stand for other records from now on. Those of them that "
-            f"were finished are not delivered again (unclean_election in delivery_log): to read them, reset the "
+            f"share-partition {state.topic}-{partition} of group {state.group_id}: an unclean leader election "
+            f"truncated the log at {first}; the delivered offsets {first}..{last} now belong to other records. "
+            "Finished ones are not delivered again (cause unclean_election in delivery_log); to read them, reset the "
             f"group's offsets to {first}"
         )
-        for batch in led.window.finished_in(first, last):
+        for batch in managed.window.finished_in(first, last):
             state_of = batch.delivery_state
             unchanged = Transition(*batch[:2], state_of, state_of, Cause.UNCLEAN_ELECTION, None, batch.delivery_count)
             self._output.append("delivery_log", log_row(state.key(partition), unchanged))
 
     def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
-        """Forget the states of (partition, state epoch), whether they are led here or not, and tell once it is durable.
+        """Delete the states of (partition, state epoch), loaded or not; the notice is sent once that is durable.
 
-        Said again after a start, it does no harm: whoever is initialized anew is not said to be deleted any more.
+        Repeating it after a restart does no harm, because the coordinator ignores the notice of an older state epoch.
         """
         state = self._state
         for partition, state_epoch, topic in deletions:
             state.topic = topic
-            key, led = state.key(partition), state.led(partition)
-            if led is not None:
-                led.forget()
-                self._write_transitions(key, led)
+            key, managed = state.key(partition), state.led(partition)
+            if managed is not None:
+                managed.forget()
+                self._write_transitions(key, managed)
             self._output.respond(*state.forget(partition))
             self._output.append("share_group_state", tombstone_row(key))
             tell_deleted(self._output, key, state_epoch)
 
     def _lose_topic(self, topic: str) -> None:
-        """The topic is no more: what was in flight is finished, and whoever asks for it is told so."""
+        """Finish all records in flight of a deleted topic, and reject the requests for it."""
         state = self._state
         state.topic, state.gone_ms = topic, state.now_ms
         self._output.notes.append(f"topic {topic} with id {state.topic_id}, of group {state.group_id}, was deleted")
         for partition in state.here():
-            led = state.led(partition)
-            assert led is not None
-            led.forget(Cause.TOPIC_DELETED)
-            self._write_record(partition, led)
+            managed = state.led(partition)
+            assert managed is not None
+            managed.forget(Cause.TOPIC_DELETED)
+            self._write_record(partition, managed)
             for demand in state.demands.drop(partition):
                 self._output.respond(demand_refusal(state.key(partition), demand, state.topic_is_gone()))
             state.forget(partition)
-        self._take_parked()
+        self._retry_pending()
         tell_topic_deleted(self._output, state.group_id, state.topic_id)
 
     def _tick(self, clock_ms: int) -> None:
         state = self._state
         for partition in state.here():
-            led = state.led(partition)
-            assert led is not None
-            led.expire(clock_ms, state.config(partition))
-            led.snapshot_when_cold(state.now_ms, self._records)
-        self._take_parked()
+            managed = state.led(partition)
+            assert managed is not None
+            managed.expire(clock_ms, state.config(partition))
+            managed.snapshot_when_cold(state.now_ms, self._snapshot_rules)
+        self._retry_pending()
         state.departed.forget(clock_ms)
         if state.gone_ms is not None and clock_ms >= state.gone_ms + GONE_MS:
             state.gone_ms = None
 
     # -- rows of the tables ----------------------------------------------------------------------------------------
 
-    def _write_record(self, partition: int, led: LedPartition) -> None:
+    def _write_record(self, partition: int, managed: LedPartition) -> None:
         key = self._state.key(partition)
-        self._write_transitions(key, led)
-        record = led.record(key, self._records, self._state.now_ms)
+        self._write_transitions(key, managed)
+        record = managed.record(key, self._snapshot_rules, self._state.now_ms)
         if record is not None:
             self._output.append("share_group_state", key._asdict() | record)
 
-    def _write_transitions(self, key: SharePartitionKey, led: LedPartition) -> None:
-        for transition in led.transitions:
+    def _write_transitions(self, key: SharePartitionKey, managed: LedPartition) -> None:
+        for transition in managed.transitions:
             self._output.append("delivery_log", log_row(key, transition))
 
     # -- metrics ---------------------------------------------------------------------------------------------------
 
-    def _tell_sizes(self, gone: Iterable[int]) -> None:
-        for partition in gone:
+    def _report_sizes(self, removed: Iterable[int]) -> None:
+        for partition in removed:
             self._output.windows.append(list(WindowSizes(*self._state.key(partition), is_led=False)))
-        for partition, led in self._state.live():
-            self._output.windows.append(list(led.sizes(self._state.key(partition))))
+        for partition, managed in self._state.live():
+            self._output.windows.append(list(managed.sizes(self._state.key(partition))))

@@ -1,4 +1,4 @@
-"""Drives a ShareGroup as the operator does: call a handler, apply its result, run the assignor, keep the table rows."""
+"""A driver that calls a ShareGroup as the operator does: handler, apply, assignor, and it keeps the table rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse, Sh
 from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES
 
 GROUP = "orders-readers"
-#: Everybody reads everything, at once: when and to whom share-partitions are assigned is for other tests to show.
+#: Every member reads every partition immediately, because other tests cover the assignment.
 CONFIG = dataclasses.replace(Config().group_config(GROUP), max_size=3, assignment_interval_ms=0, assignor="all")
 ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 ORDERS_AND_BILLS = {**ORDERS, "bills": TopicMetadata("id-bills", 1)}
@@ -34,7 +34,7 @@ def request(
     incarnation: str | None = None,
     id_: str | None = None,
 ) -> HeartbeatRequest:
-    """A heartbeat; `topics` is None when the subscription is not repeated."""
+    """Return a heartbeat; `topics` is None if the subscription is not repeated."""
     return HeartbeatRequest(
         id_ or f"request-{member_id}",
         group_id,
@@ -52,7 +52,7 @@ def request(
 
 
 class Driver:
-    """A group with a clock that only the test moves; `records` are all so far, in order."""
+    """A group with a clock that the test moves. `records` are all records so far, in order."""
 
     def __init__(self, config: GroupConfig = CONFIG, group_id: str = GROUP) -> None:
         self.config = config
@@ -77,7 +77,7 @@ class Driver:
 
     @property
     def rows(self) -> list[TableRecord]:
-        """What the tables would hold."""
+        """The rows that the tables would have."""
         return [record for record in self.records if not isinstance(record, SoftRecord)]
 
     def send(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
@@ -93,7 +93,7 @@ class Driver:
         return response
 
     def group_tables(self) -> list[TableRecord]:
-        """The records that the tables would give back: through their rows, the last one of each key, no tombstones."""
+        """Return the records of the tables: converted to rows and back, the last one of each key, no tombstones."""
         keys = {spec.name: spec.key for spec in GROUP_COORDINATOR_TABLES}
         tables: dict[str, dict[tuple[object, ...], dict[str, Any]]] = {name: {} for name in keys}
         for record in self.rows:
@@ -110,30 +110,30 @@ class Driver:
         return self.send(request(member_id, 0, topics, metadata))
 
     def beat(self, member_id: str) -> HeartbeatResponse:
-        """A heartbeat with the epoch the group has for the member."""
+        """Apply a heartbeat with the member's current epoch."""
         return self.send(request(member_id, self.group.metadata.members[member_id].member_epoch))
 
     def leave(self, member_id: str) -> HeartbeatResponse:
         return self.send(request(member_id, -1))
 
     def initialize_all(self) -> CoordinatorResult:
-        """The notice of the share_partition query for every share-partition."""
+        """Apply the share_partition query's notice for every share-partition."""
         known = self.group.metadata.share_partitions.values()
         notices = [(r.topic_id, r.partition, r.state_epoch) for records in known for r in records.values()]
         return self.apply(self.group.initialized(notices, self.now_ms))
 
     def topics_deleted(self, *topic_ids: str) -> CoordinatorResult:
-        """The notice of the share_partition query that these topics are no more."""
+        """Apply the share_partition query's notice that these topics were deleted."""
         return self.apply(self.group.topic_deleted(topic_ids, self.now_ms))
 
     def expire(self) -> CoordinatorResult:
         return self.apply(self.group.expire(self.now_ms))
 
     def through_json(self) -> ShareGroup:
-        """The group as the state store would give it back."""
+        """Restore the group from its state."""
         return ShareGroup.restore(GROUP, json.loads(json.dumps(self.group.dump())))
 
     def epochs(self) -> tuple[int, int, dict[str, int]]:
-        """Group epoch, assignment epoch, and each member's epoch."""
+        """Return the group epoch, the assignment epoch, and each member's epoch."""
         group = self.group.metadata
         return group.group_epoch, group.assignment_epoch, {m.member_id: m.member_epoch for m in group.members.values()}

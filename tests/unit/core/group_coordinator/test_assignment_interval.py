@@ -1,4 +1,4 @@
-"""When the assignor runs: at once or after share.assignment.interval.ms, and what members hear meanwhile (KIP-1263)."""
+"""When the assignor runs: immediately or after share.assignment.interval.ms, and responses until then (KIP-1263)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL_FOUR = {"orders": ["id-orders", [0, 1, 2, 3]]}
 
 
 def reading(*members: str) -> Driver:
-    """A group whose members read four partitions; the assignor has run just now."""
+    """Return a group whose members read four partitions, just after a run of the assignor."""
     driver = Driver(SIMPLE)
     for member in members:
         driver.join(member, metadata=FOUR)
@@ -39,7 +39,7 @@ def partitions_of(driver: Driver, member: str) -> tuple[int, ...]:
 
 
 def tick(driver: Driver) -> None:
-    """What the operator does when the deadline has come."""
+    """Do what the operator does at the deadline."""
     deadline_ms = driver.group.assignment_deadline_ms(driver.config)
     assert deadline_ms is not None
     driver.now_ms = deadline_ms
@@ -47,7 +47,7 @@ def tick(driver: Driver) -> None:
 
 
 def test_a_lone_consumer_waits_for_nothing() -> None:
-    """A run that had nothing to assign does not count."""
+    """A run that had nothing to assign starts no interval."""
     driver = Driver(SIMPLE)
     driver.join("a", metadata=FOUR)
     driver.now_ms += 1
@@ -68,7 +68,7 @@ def test_fifty_joins_are_one_run() -> None:
     assert all(assignment and assignment["orders"][1] for assignment in told)
 
 
-def test_who_joins_meanwhile_has_nothing_until_the_assignor_has_run_and_is_told_when_that_is() -> None:
+def test_member_that_joins_in_the_interval_waits_for_the_next_run() -> None:
     driver = reading("a")
     driver.now_ms += 400
     joined = driver.join("b", metadata=FOUR)
@@ -95,14 +95,14 @@ def test_the_next_heartbeat_after_the_interval_runs_it_as_well() -> None:
     assert ShareGroupRecord(GROUP, 4, 4, driver.group.metadata.group_state) in driver.last.records
 
 
-def test_after_the_interval_a_join_is_assigned_at_once() -> None:
+def test_join_after_the_interval_is_assigned_immediately() -> None:
     driver = reading("a")
     driver.now_ms += INTERVAL_MS
     assert driver.join("b", metadata=FOUR).assignment is not None
     assert driver.group.metadata.assignment_timestamp_ms == driver.now_ms
 
 
-def test_share_partitions_that_are_initialized_meanwhile_wait_for_the_run_too() -> None:
+def test_share_partitions_initialized_in_the_interval_wait_for_the_run() -> None:
     driver = reading("a")
     driver.send(request("a", 3, None, {"orders": TopicMetadata("id-orders", 5)}))
     driver.initialize_all()
@@ -111,7 +111,7 @@ def test_share_partitions_that_are_initialized_meanwhile_wait_for_the_run_too() 
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 2, 3, 4]]}
 
 
-def test_what_a_member_that_leaves_held_is_released_at_once_and_assigned_to_others_by_the_next_run() -> None:
+def test_departed_members_records_are_released_before_the_next_run() -> None:
     driver = reading("a", "b")
     epoch = driver.group.metadata.members["b"].member_epoch
     driver.leave("b")
@@ -122,8 +122,8 @@ def test_what_a_member_that_leaves_held_is_released_at_once_and_assigned_to_othe
     assert driver.beat("a").assignment == ALL_FOUR
 
 
-def test_who_comes_back_at_once_gets_a_higher_epoch_than_it_left_with() -> None:
-    """Its releases, and what refuses requests of its old epoch, must not reach it."""
+def test_immediate_rejoin_gets_a_higher_epoch() -> None:
+    """The releases and rejections of its old epoch must not affect it."""
     driver = reading("a", "b")
     left_with = driver.group.metadata.members["b"].member_epoch
     driver.leave("b")
@@ -139,7 +139,7 @@ def test_a_group_that_was_empty_waits_for_nothing() -> None:
     assert driver.join("b", metadata=FOUR).assignment == ALL_FOUR
 
 
-def test_what_is_not_subscribed_to_any_more_is_given_up_at_once() -> None:
+def test_unsubscribed_topics_are_removed_immediately() -> None:
     driver = Driver(SIMPLE)
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.initialize_all()
@@ -183,7 +183,7 @@ def test_after_a_start_without_a_checkpoint_nothing_moves(who: str) -> None:
         assert set(before[member]) <= set(partitions_of(driver, member))
 
 
-def test_a_start_without_a_checkpoint_makes_up_for_a_run_that_not_all_were_told_of() -> None:
+def test_recovery_repeats_a_run_that_not_all_members_received() -> None:
     driver = reading("a", "b")
     driver.join("c", metadata=FOUR)
     tick(driver)

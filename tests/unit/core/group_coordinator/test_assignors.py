@@ -1,4 +1,4 @@
-"""Assignors by themselves: coverage, balance, sharing, stickiness and determinism of `simple`; `all`."""
+"""Assignors alone: coverage, balance, sharing, stickiness and determinism of `simple`; `all`; users' classes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def assign(
     current: Mapping[str, MemberAssignment] | None = None,
     name: str = "simple",
 ) -> GroupAssignment:
-    """`subscriptions` are topic ids by member; `current` is what each has, nothing for those that are not in it."""
+    """Return a group. `subscriptions` are topic ids by member; `current` are present assignments, if any."""
     members = {m: MemberSpec(tuple(ids), (current or {}).get(m, {})) for m, ids in subscriptions.items()}
     return assignor_of(name).assign(GroupSpec(members), describer(topics))
 
@@ -47,7 +47,7 @@ def held(assignment: MemberAssignment) -> Held:
 
 
 def members_of(assignment: GroupAssignment) -> Counter[tuple[str, int]]:
-    """How many members each partition has."""
+    """Return the number of members of each partition."""
     return Counter(partition for of_member in assignment.values() for partition in held(of_member))
 
 
@@ -125,7 +125,7 @@ def test_loads_differ_by_one_at_most(group: tuple[dict[str, list[str]], dict[str
 
 
 @given(homogeneous(), CURRENT)
-def test_whatever_members_have_nobody_has_more_than_its_quota_nor_a_partition_more_than_its_sharing(
+def test_quota_and_sharing_are_never_exceeded(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group
@@ -139,7 +139,7 @@ def test_whatever_members_have_nobody_has_more_than_its_quota_nor_a_partition_mo
 
 
 @given(any_group(), CURRENT)
-def test_of_subscriptions_that_differ_each_topic_is_balanced_among_its_subscribers(
+def test_topics_of_mixed_subscriptions_are_balanced_separately(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group
@@ -151,7 +151,7 @@ def test_of_subscriptions_that_differ_each_topic_is_balanced_among_its_subscribe
             assert all(len(found[member].get(topic, ())) <= most for member in subscribers)
 
 
-def test_the_rest_of_each_topic_goes_to_who_has_less_of_the_others() -> None:
+def test_remainder_of_a_topic_goes_to_the_least_loaded() -> None:
     topics = {f"t{number}": 3 for number in range(10)}
     found = assign({"a": topics, "b": topics, "c": ["t0", "unheard-of"], "d": ["t1"]}, topics)
     loads = {member: len(held(of_member)) for member, of_member in found.items()}
@@ -167,10 +167,10 @@ def test_a_group_that_did_not_change_keeps_its_assignment(
 
 
 @given(homogeneous(), st.sampled_from(NAMES))
-def test_who_leaves_takes_nothing_from_the_others_and_who_joins_no_more_than_its_own_part(
+def test_joins_and_departures_move_as_little_as_possible(
     group: tuple[dict[str, list[str]], dict[str, int]], member: str
 ) -> None:
-    """As long as each partition has as many members as before."""
+    """This holds while the sharing stays the same."""
     with_it, topics = group
     with_it = {**with_it, member: [*topics, "unheard-of"]}
     without = {other: topic_ids for other, topic_ids in with_it.items() if other != member}
@@ -203,7 +203,7 @@ def test_the_order_of_members_means_nothing(
     assert assign(backwards, topics, dict(reversed(current.items()))) == assign(subscriptions, topics, current)
 
 
-def test_a_partition_that_is_new_goes_to_who_has_least_and_nothing_else_moves() -> None:
+def test_new_partition_goes_to_the_least_loaded_member() -> None:
     subscriptions = {"a": ["orders"], "b": ["orders"]}
     before = assign(subscriptions, {"orders": 3})
     after = assign(subscriptions, {"orders": 4}, before)
@@ -218,7 +218,7 @@ def test_a_member_that_subscribes_to_nothing_that_there_is_has_nothing() -> None
 
 
 @given(any_group(), CURRENT)
-def test_with_all_everybody_reads_everything(
+def test_all_assigns_every_partition_to_every_member(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group
@@ -228,7 +228,7 @@ def test_with_all_everybody_reads_everything(
     }
 
 
-def test_from_all_to_simple_each_partition_keeps_as_many_members_as_it_is_to_have() -> None:
+def test_change_from_all_to_simple_keeps_the_sharing() -> None:
     subscriptions, topics = {name: ["orders"] for name in "abcd"}, {"orders": 8}
     of_all = assign(subscriptions, topics, name="all")
     found = assign(subscriptions, topics, of_all)
@@ -241,7 +241,7 @@ def test_every_name_has_its_assignor() -> None:
 
 
 class ByRack:
-    """Members read the partitions whose number is that of their rack, and two that are not there."""
+    """An assignor by rack number, which also assigns two partitions that do not exist."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
         return {
@@ -253,7 +253,7 @@ class ByRack:
 
 
 class Broken:
-    """Its author has forgotten a case."""
+    """An assignor that raises."""
 
     def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
         raise ZeroDivisionError
@@ -272,7 +272,7 @@ def test_a_class_of_a_user_assigns_by_rack() -> None:
 def test_a_class_that_fails_is_replaced_by_simple(caplog: pytest.LogCaptureFixture) -> None:
     subscriptions, topics = {name: ["orders"] for name in "ab"}, {"orders": 4}
     assert assign(subscriptions, topics, name=f"{__name__}.Broken") == assign(subscriptions, topics)
-    assert "Broken failed; simple assigns in its place" in caplog.text
+    assert "Broken failed; using the assignor simple instead" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -284,5 +284,5 @@ def test_a_class_that_fails_is_replaced_by_simple(caplog: pytest.LogCaptureFixtu
     ],
 )
 def test_a_class_that_cannot_assign_is_a_wrong_configuration(name: str, reason: str) -> None:
-    with pytest.raises(InvalidConfigError, match=f"Class {name} is not an assignor here: {reason}"):
+    with pytest.raises(InvalidConfigError, match=f"class {name} cannot be used as an assignor: {reason}"):
         assignor_of(name)

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made again under a group: who is told, what comes back and what does not."""
+"""Topics that are deleted and created again: notifications, and the effect of old metadata."""
 
 from sharegroup.core.group_coordinator import (
     CoordinatorResult,
@@ -24,7 +24,7 @@ BILLS = {"bills": ["id-bills", [0]]}
 
 
 def reading() -> Driver:
-    """A group whose member reads orders and bills, at epoch 3."""
+    """Return a group whose member reads orders and bills, at epoch 3."""
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.initialize_all()
@@ -39,7 +39,7 @@ def share_partition(
     return SharePartitionRecord(GROUP, "orders", topic_id, partition, status, epoch, offset, reset)
 
 
-def test_its_share_partitions_are_deleted_and_members_are_told() -> None:
+def test_deleted_topic_leaves_the_members_assignments() -> None:
     driver = reading()
     result = driver.topics_deleted("id-orders")
     assert result == CoordinatorResult(
@@ -93,7 +93,7 @@ def test_the_topic_that_is_made_again_is_a_new_one() -> None:
     assert added == share_partition(3, INITIALIZING, 7, 0, "id-again")
 
 
-def test_another_id_is_left_alone_until_the_old_one_is_known_to_be_no_more() -> None:
+def test_new_topic_id_is_ignored_until_the_old_one_is_deleted() -> None:
     driver = reading()
     driver.send(request("a", 3, None, AGAIN))
     assert driver.last.records == ()
@@ -102,7 +102,7 @@ def test_another_id_is_left_alone_until_the_old_one_is_known_to_be_no_more() -> 
     assert driver.group.metadata.topic_ids() == {"bills": "id-bills", "orders": "id-again"}
 
 
-def test_a_topic_that_was_still_being_initialized_keeps_nobody_waiting() -> None:
+def test_deleted_initializing_topic_keeps_no_member_waiting() -> None:
     driver = Driver()
     driver.join("a")
     assert driver.group.awaits_assignment("a")
@@ -113,14 +113,14 @@ def test_a_topic_that_was_still_being_initialized_keeps_nobody_waiting() -> None
     assert driver.group.metadata.partitions("id-orders", DELETING) == (0, 1)
 
 
-def test_who_leaves_is_released_where_topics_are_left() -> None:
+def test_departed_member_is_released_in_the_remaining_topics() -> None:
     driver = reading()
     driver.topics_deleted("id-orders")
     driver.leave("a")
     assert driver.last.releases == (ReleaseMember(GROUP, "a", 3, (TopicPartitions("bills", "id-bills", (0,)),)),)
 
 
-def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
+def test_recovery_keeps_empty_and_dead_groups() -> None:
     driver = reading()
     driver.leave("a")
     driver.topics_deleted("id-orders")
@@ -154,7 +154,7 @@ def test_the_tables_tell_of_a_topic_that_another_one_has_replaced() -> None:
     assert loaded.metadata.topic_ids() == {"bills": "id-bills", "orders": "id-again"}
 
 
-def test_offsets_that_are_being_deleted_are_not_taken_for_a_deleted_topic() -> None:
+def test_offset_deletion_does_not_imply_a_deleted_topic() -> None:
     driver = reading()
     driver.leave("a")
     driver.administer(DeleteOffsetsRequest("x", GROUP, topic_names=("orders",)))

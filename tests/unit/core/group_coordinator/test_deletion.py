@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets and DeleteGroups: deleting, deleted, made anew in between, and from the tables."""
+"""DeleteShareGroupOffsets and DeleteGroups: both steps, recreation in between, and recovery from the tables."""
 
 import pytest
 
@@ -25,7 +25,7 @@ NOTHING = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "There is no offset inform
 
 
 def left() -> Driver:
-    """A group with two topics that everybody has left: group epoch 4, states of epoch 2."""
+    """Return a group with two topics and no members: group epoch 4, states of epoch 2."""
     driver = Driver()
     driver.join("a", ("orders", "bills"), ORDERS_AND_BILLS)
     driver.initialize_all()
@@ -66,7 +66,7 @@ def test_offsets_are_deleted_in_two_steps() -> None:
     assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
 
 
-def test_a_deleted_topic_that_is_subscribed_to_later_starts_by_the_config_under_a_higher_epoch() -> None:
+def test_resubscribed_deleted_topic_starts_under_a_higher_epoch() -> None:
     driver = left()
     delete_offsets(driver, "orders")
     notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2))
@@ -76,7 +76,7 @@ def test_a_deleted_topic_that_is_subscribed_to_later_starts_by_the_config_under_
 
 
 @pytest.mark.parametrize("is_altered", [True, False])
-def test_a_topic_that_is_made_anew_while_it_is_being_deleted_stays(is_altered: bool) -> None:
+def test_topic_recreated_during_its_deletion_stays(is_altered: bool) -> None:
     driver = left()
     delete_offsets(driver, "orders")
     if is_altered:
@@ -90,7 +90,7 @@ def test_a_topic_that_is_made_anew_while_it_is_being_deleted_stays(is_altered: b
     assert [(record.status, record.state_epoch, record.start_offset) for record in made] == [expected] * 2
 
 
-def test_offsets_are_deleted_by_name_whatever_ids_the_topic_has_had() -> None:
+def test_offsets_are_deleted_by_name_for_all_topic_ids() -> None:
     driver = left()
     driver.administer(
         AlterOffsetsRequest(
@@ -112,13 +112,13 @@ def test_offsets_are_deleted_by_name_whatever_ids_the_topic_has_had() -> None:
     assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
 
 
-def test_a_notice_for_what_is_not_deleting_changes_nothing() -> None:
+def test_notice_for_a_share_partition_not_in_deletion_is_ignored() -> None:
     driver = left()
     notice(driver, ("id-orders", 0, 2), ("id-orders", 7, 2), ("unknown", 0, 2))
     assert driver.last.records == ()
 
 
-def test_a_group_is_dead_at_once_and_gone_with_its_last_share_partition() -> None:
+def test_group_is_dead_immediately_and_removed_with_its_last_state() -> None:
     driver = left()
     assert delete_group(driver).error_code == 0
     assert statuses(driver) == {"id-orders": [DELETING] * 2, "id-bills": [DELETING]}
@@ -133,7 +133,7 @@ def test_a_group_is_dead_at_once_and_gone_with_its_last_share_partition() -> Non
     assert driver.group.metadata.group_state is GroupState.STABLE
 
 
-def test_a_group_without_share_partitions_is_gone_at_once() -> None:
+def test_group_without_share_partitions_is_removed_immediately() -> None:
     driver = Driver()
     driver.join("a", metadata={})
     driver.leave("a")
@@ -141,7 +141,7 @@ def test_a_group_without_share_partitions_is_gone_at_once() -> None:
     assert driver.last.records == (ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD, is_tombstone=True),)
 
 
-def test_a_dead_group_that_is_joined_again_keeps_its_row_and_finishes_the_deletion() -> None:
+def test_dead_group_joined_again_keeps_its_row_and_finishes_deletion() -> None:
     driver = left()
     delete_group(driver)
     driver.join("a")
@@ -161,7 +161,7 @@ def test_a_half_deleted_group_comes_back_from_the_tables_and_from_its_dump() -> 
     assert driver.group.is_deleted
 
 
-def test_groups_that_are_not_empty_or_not_there_are_refused() -> None:
+def test_deletion_of_nonempty_or_unknown_groups_is_rejected() -> None:
     driver = Driver()
     driver.join("a")
     before = driver.group.dump()

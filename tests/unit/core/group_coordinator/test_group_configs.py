@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs on a group: set, taken away, checked against the file's frames, and outliving the group."""
+"""IncrementalAlterConfigs on a group: values that are set, removed, checked, and that outlive the group."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def alter(driver: Driver, configs: dict[str, str | None], validate_only: bool = 
     return driver.administer(request, FILE)
 
 
-def test_values_are_set_and_taken_away_before_the_group_exists() -> None:
+def test_values_can_be_set_and_removed_before_the_group_exists() -> None:
     driver = Driver()
     assert alter(driver, {LOCK: "40000", "share.isolation.level": "read_committed"}).error_code == 0
     assert driver.last.records == (
@@ -43,8 +43,8 @@ def reset_of(driver: Driver) -> list[tuple[str, int, int, int, str | None]]:
     return [(r.status.value, r.partition, r.state_epoch, r.start_offset, r.auto_offset_reset) for r in rows]
 
 
-def test_what_is_still_to_be_initialized_begins_again_by_the_reset_of_now() -> None:
-    """Also what is on its way already: the notice of a state by the values of before comes to nothing."""
+def test_initialization_restarts_with_the_new_auto_offset_reset() -> None:
+    """A notice of the initialization with the previous value has no effect."""
     driver = Driver()
     driver.join("a")
     driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
@@ -69,7 +69,7 @@ def test_a_reset_that_is_in_force_already_changes_no_share_partition() -> None:
     assert driver.last.records == (ShareGroupConfigRecord(GROUP, RESET, "latest"),)
 
 
-def test_every_share_partition_that_is_not_deleting_is_told_the_effective_config() -> None:
+def test_effective_config_is_sent_to_all_but_deleting_share_partitions() -> None:
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
@@ -86,7 +86,7 @@ def test_every_share_partition_that_is_not_deleting_is_told_the_effective_config
 @pytest.mark.parametrize(
     ("configs", "validate_only"), [({SESSION: "60000"}, True), ({SESSION: None}, False), ({SESSION: "1"}, False)]
 )
-def test_nobody_is_told_what_did_not_change(configs: dict[str, str | None], validate_only: bool) -> None:
+def test_unchanged_values_send_nothing(configs: dict[str, str | None], validate_only: bool) -> None:
     driver = Driver()
     driver.join("a")
     alter(driver, configs, validate_only)
@@ -143,5 +143,5 @@ def test_validate_only_sets_nothing() -> None:
     assert alter(driver, {LOCK: "1"}, validate_only=True).error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_a_blank_group_id_is_refused() -> None:
+def test_blank_group_id_is_rejected() -> None:
     assert alter(Driver(group_id=""), {LOCK: "40000"}).error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Every refusal of a heartbeat, with its message; a refusal changes nothing."""
+"""Every rejection of a heartbeat, with its message. A rejection changes nothing."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_an_invalid_request(heartbeat: ShareGroupRequest, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["two words", "..", "größe", "x" * 250])
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_a_topic_that_cannot_be_is_refused(name: str, epoch: int) -> None:
+def test_illegal_topic_name_is_rejected(name: str, epoch: int) -> None:
     driver = Driver()
     driver.join("a")
     told = f"The request attempted to perform an operation on an invalid topic: {name!r}."
@@ -79,7 +79,7 @@ def test_only_a_join_makes_a_member(epoch: int, is_empty: bool) -> None:
     assert refusal(driver, request("b", epoch)) == told
 
 
-def test_a_full_group_takes_no_new_member_but_keeps_those_it_has() -> None:
+def test_full_group_rejects_new_members_and_keeps_present_ones() -> None:
     driver = Driver()
     for member in "abc":
         driver.join(member)
@@ -106,7 +106,7 @@ def test_a_full_group_takes_no_new_member_but_keeps_those_it_has() -> None:
         ),
     ],
 )
-def test_an_epoch_that_is_neither_the_members_nor_the_one_before_is_fenced(epoch: int, message: str) -> None:
+def test_other_epochs_than_current_and_previous_are_fenced(epoch: int, message: str) -> None:
     driver = Driver()
     driver.join("a")
     driver.initialize_all()
@@ -117,7 +117,7 @@ def test_an_epoch_that_is_neither_the_members_nor_the_one_before_is_fenced(epoch
     assert refusal(driver, request("a", epoch)) == (ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def test_the_previous_epoch_is_accepted_and_told_the_assignment_again() -> None:
+def test_previous_epoch_gets_the_assignment_again() -> None:
     driver = Driver()
     driver.join("a")
     driver.initialize_all()

@@ -1,4 +1,4 @@
-"""The first group epoch, and when share-partitions are assigned that are initialized one after the other."""
+"""The first group epoch, and the assignment of share-partitions that are initialized one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_FOUR = {"orders": ["id-orders", [0, 1, 2, 3]]}
 
 
 def joined(*members: str) -> Driver:
-    """A group that subscribes to four share-partitions, which are still to be initialized."""
+    """Return a group that subscribes to four share-partitions, none of which is initialized."""
     driver = Driver()
     for member in members:
         driver.join(member, metadata=FOUR)
@@ -30,14 +30,14 @@ def joined(*members: str) -> Driver:
 
 
 def initialize(driver: Driver, *partitions: int, topic_id: str = "id-orders") -> None:
-    """One notice of the share_partition query."""
+    """Apply one notice of the share_partition query."""
     known = driver.group.metadata.share_partitions[topic_id]
     notices = [(topic_id, partition, known[partition].state_epoch) for partition in partitions]
     driver.apply(driver.group.initialized(notices, driver.now_ms))
 
 
 def reach_deadline(driver: Driver) -> None:
-    """Run the assignor when the group asks for it, as the operator does at a tick."""
+    """Run the assignor at its deadline, as the operator does at a tick."""
     deadline_ms = driver.group.assignment_deadline_ms(driver.config)
     assert deadline_ms is not None
     driver.now_ms = deadline_ms
@@ -103,7 +103,7 @@ def test_a_slow_share_partition_does_not_hold_up_the_others() -> None:
     assert driver.epochs() == (epoch + 1, epoch + 1, {"a": epoch + 1})
 
 
-def test_the_wait_begins_again_for_what_is_initialized_after_the_deadline() -> None:
+def test_wait_restarts_for_later_initializations() -> None:
     driver = joined("a")
     initialize(driver, 0)
     reach_deadline(driver)
@@ -114,7 +114,7 @@ def test_the_wait_begins_again_for_what_is_initialized_after_the_deadline() -> N
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1]]}
 
 
-def test_a_run_for_another_reason_assigns_what_is_initialized() -> None:
+def test_run_for_another_reason_assigns_initialized_share_partitions() -> None:
     driver = joined("a")
     initialize(driver, 0, 1)
     assert driver.join("b", metadata=FOUR).assignment == {"orders": ["id-orders", [0, 1]]}
@@ -155,7 +155,7 @@ def test_a_topic_does_not_wait_for_a_topic_of_a_later_notice() -> None:
 
 
 def test_a_topic_does_not_wait_for_a_topic_of_the_same_notice() -> None:
-    """A member that reads only the complete topic would be told nothing until its next regular heartbeat."""
+    """Otherwise a member that reads only the complete topic would wait until its next regular heartbeat."""
     driver = Driver()
     driver.join("a", ["bills"], ORDERS_AND_BILLS)
     driver.join("b", ["orders"], ORDERS_AND_BILLS)
@@ -169,7 +169,7 @@ def test_a_topic_does_not_wait_for_a_topic_of_the_same_notice() -> None:
     assert driver.epochs() == (5, 5, {"a": 4, "b": 5})
 
 
-def test_a_topic_that_is_deleted_meanwhile_ends_the_wait() -> None:
+def test_deletion_of_the_topic_ends_the_wait() -> None:
     driver = joined("a")
     initialize(driver, 0)
     driver.topics_deleted("id-orders")
@@ -177,7 +177,7 @@ def test_a_topic_that_is_deleted_meanwhile_ends_the_wait() -> None:
     assert driver.epochs() == (3, 3, {"a": 2})
 
 
-def test_a_group_that_is_deleted_meanwhile_does_not_wait() -> None:
+def test_deletion_of_the_group_ends_the_wait() -> None:
     driver = Driver()
     offsets = tuple(StartOffset("orders", partition, 9) for partition in range(4))
     driver.administer(AlterOffsetsRequest("x", GROUP, offsets=offsets, topics=FOUR))
@@ -201,8 +201,8 @@ def test_a_dump_keeps_since_when_a_topic_is_being_initialized() -> None:
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0]]}
 
 
-def test_after_a_start_without_a_checkpoint_nobody_waits() -> None:
-    """When the first share-partitions were initialized is not in the tables."""
+def test_recovery_ends_the_wait() -> None:
+    """The tables do not contain when the first share-partitions were initialized."""
     driver = joined("a")
     initialize(driver, 0)
     waits: list[Record] = [record for record in driver.records if isinstance(record, InitializationRecord)]

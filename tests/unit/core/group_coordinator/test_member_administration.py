@@ -25,7 +25,7 @@ GONE, ALIVE, QUIET = "gone", "alive", "quiet"
 
 
 def join(driver: Driver, name: str, reply_to: str = "") -> str:
-    """A static member that speaks for itself (or through a requester); its id is its name."""
+    """Join a static member, itself or through a requester. Its member id is its instance id."""
     row = request(name, 0, ["orders"], ORDERS, instance=name, incarnation=f"p-{name}")
     return driver.send(dataclasses.replace(row, reply_to=reply_to or name)).member_id
 
@@ -59,7 +59,7 @@ def remove(driver: Driver, *members: MemberIdentity) -> RemoveMembersResponse:
     return response
 
 
-def test_static_members_that_are_away_leave_and_the_assignor_runs_at_once() -> None:
+def test_rebalance_removes_absent_static_members_and_runs_the_assignor() -> None:
     driver = stable(GONE, ALIVE, QUIET)
     assert beat(driver, GONE, -2) == 0
     driver.now_ms += CONFIG.session_timeout_ms - 1
@@ -94,7 +94,7 @@ def test_dynamic_members_are_left_to_their_sessions() -> None:
     assert list(driver.group.metadata.members) == ["dynamic"]
 
 
-def test_what_a_rebalance_is_refused_for() -> None:
+def test_rebalance_is_rejected_for_unknown_and_empty_groups() -> None:
     unknown = Driver()
     assert rebalance(unknown).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     blank = Driver(group_id=" ")
@@ -103,14 +103,14 @@ def test_what_a_rebalance_is_refused_for() -> None:
     beat(empty, ALIVE, -1)
     before = empty.group.dump()
     refused = rebalance(empty)
-    told = f"Group {GROUP} is Empty: it has no members to be rebalanced."
+    told = f"Group {GROUP} is Empty: it has no members to rebalance."
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, told)
     assert empty.group.dump() == before
     empty.administer(DeleteGroupRequest("d", GROUP))
     assert rebalance(empty).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
+def test_members_are_removed_by_id_or_instance_id_and_reported() -> None:
     driver = stable("a", "b")
     driver.join("c")
     response = remove(
@@ -129,7 +129,7 @@ def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
             f"A member with the group instance id nobody is not in group {GROUP}.",
         ),
         MemberError(
-            "other", "b", ErrorCode.FENCED_INSTANCE_ID, "Group instance id b is that of another member than other."
+            "other", "b", ErrorCode.FENCED_INSTANCE_ID, "Group instance id b belongs to another member than other."
         ),
         MemberError("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID, f"Member nobody is not in group {GROUP}."),
     )  # fmt: skip
@@ -139,18 +139,18 @@ def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
     assert driver.send(row).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_what_a_gateway_may_still_answer_for_is_not_released_before_its_locks_run_out() -> None:
+def test_removed_members_records_stay_locked_while_a_gateway_may_respond() -> None:
     driver = stable("a")
     driver.join("by-gateway")  # its requester is gateway-1
     join(driver, "moved", reply_to="gateway-1")
     beat(driver, "moved")
     remove(driver, MemberIdentity("a", None), MemberIdentity("by-gateway", None), MemberIdentity("moved", None))
     released = {release.member_id: bool(release.topics) for release in driver.last.releases}
-    assert released == {"a": True, "by-gateway": False, "moved": True}  # a static member is answered by the job alone
+    assert released == {"a": True, "by-gateway": False, "moved": True}  # gateways never respond for static members
 
 
 @pytest.mark.parametrize("members", [(), (MemberIdentity("nobody", None),)])
-def test_nothing_changes_where_nobody_is_removed(members: tuple[MemberIdentity, ...]) -> None:
+def test_removal_of_no_member_changes_nothing(members: tuple[MemberIdentity, ...]) -> None:
     driver = stable("a")
     before = driver.group.dump()
     response = remove(driver, *members)

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: what is altered, under which epoch, and what is refused."""
+"""AlterShareGroupOffsets: alterations, their epochs, and rejections."""
 
 from sharegroup.core.group_coordinator import GroupState, SharePartitionRecord, SharePartitionStatus
 from sharegroup.errors import ErrorCode
@@ -19,7 +19,7 @@ def alter(driver: Driver, *offsets: tuple[str, int, int], topic_id: str = "id-or
 
 
 def left(driver: Driver) -> Driver:
-    """A group that was joined, initialized and left: group epoch 4."""
+    """Return a group that was joined, initialized and left, at group epoch 4."""
     driver.join("a")
     driver.initialize_all()
     driver.leave("a")
@@ -33,7 +33,7 @@ def partition(
     return SharePartitionRecord(GROUP, "orders", topic_id, number, status, epoch, start_offset, reset)
 
 
-def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -> None:
+def test_altered_share_partition_is_initialized_under_the_next_epoch() -> None:
     driver = left(Driver())
     response = alter(driver, ("orders", 0, 17))
     assert (response.error_code, response.partition_errors) == (0, (("orders", 0, 0, None),))
@@ -83,7 +83,7 @@ def test_nothing_that_can_be_altered_makes_no_group() -> None:
     assert (driver.group.metadata.exists, driver.last.records) == (False, ())
 
 
-def test_a_group_with_members_and_a_blank_id_are_refused() -> None:
+def test_alteration_rejects_groups_with_members_and_blank_ids() -> None:
     driver = Driver()
     driver.join("a")
     before = driver.group.dump()
@@ -93,7 +93,7 @@ def test_a_group_with_members_and_a_blank_id_are_refused() -> None:
     assert alter(Driver(group_id=" "), ("orders", 0, 5)).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_the_topic_of_now_is_meant_and_what_there_is_of_the_one_before_is_deleted() -> None:
+def test_alteration_names_the_new_topic_and_deletes_the_previous_one() -> None:
     driver = left(Driver())
     alter(driver, ("orders", 1, 5), topic_id="id-new")
     assert driver.group.metadata.share_partitions == {
@@ -107,7 +107,7 @@ def test_the_topic_of_now_is_meant_and_what_there_is_of_the_one_before_is_delete
     assert driver.beat("a").assignment == {"orders": ["id-new", [1]]}
 
 
-def test_a_topic_that_is_known_to_be_no_more_is_not_altered() -> None:
+def test_deleted_topic_is_not_altered() -> None:
     driver = left(Driver())
     driver.topics_deleted("id-orders")
     assert alter(driver, ("orders", 0, 5)).partition_errors == (("orders", 0, *UNKNOWN),)
@@ -119,6 +119,6 @@ def test_a_member_discovers_the_partitions_that_were_not_altered() -> None:
     alter(driver, ("orders", 1, 5))
     driver.join("a", metadata=ORDERS)
     assert driver.group.metadata.share_partitions["id-orders"] == {
-        0: partition(0, INITIALIZING, 3, -1),  # it has always been there: by share.auto.offset.reset
+        0: partition(0, INITIALIZING, 3, -1),  # it existed before, so share.auto.offset.reset decides
         1: partition(1, INITIALIZING, 2, 5),
     }

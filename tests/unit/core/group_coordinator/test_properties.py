@@ -1,4 +1,4 @@
-"""Random lives of a group: whatever members do, and wherever the operator stops and starts, the invariants hold."""
+"""Random sequences of events of a group, with restarts: the invariants hold after each."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @property
     def is_initializing(self) -> bool:
-        """Whether the assignor waits for the other share-partitions of a topic."""
+        """Return whether the assignor waits for the other share-partitions of a topic."""
         return self.metadata.initialized_since_ms is not None and not self.is_pending
 
     def note_releases(self) -> None:
@@ -126,7 +126,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(name=NAMES, process=PROCESSES, epoch=st.sampled_from([None, 1, -1, -2]), member=st.none() | MEMBERS)
     def speak_by_name(self, name: str, process: str, epoch: int | None, member: str | None) -> None:
-        """Stay, leave, and leave for a restart, by the process that is the member and by one that is not."""
+        """Stay, leave, or leave for a restart, as the current process or as a previous one."""
         stored = self.metadata.members.get(self.metadata.static_members.get(name, ""))
         member_id = member or (stored.member_id if stored else "nobody")
         sent = epoch or (stored.member_epoch if stored else 1)
@@ -307,7 +307,7 @@ class GroupLife(RuleBasedStateMachine):
         assert partitions(*group.targets.values()) == partitions(*every.values())
 
     def check_targets_of_complete_topics(self, group: GroupMetadata) -> None:
-        """Only topics of which some share-partitions are still to be initialized have some that nobody is assigned."""
+        """Only topics that are still being initialized have unassigned share-partitions."""
         names = {name for member in group.members.values() for name in member.subscribed_topic_names}
         topics = [item for name, item in group.assignable().items() if name in names]
         complete = [item for item in topics if not group.partitions(item.topic_id, SharePartitionStatus.INITIALIZING)]
@@ -356,7 +356,7 @@ class GroupLife(RuleBasedStateMachine):
             rows = [row for row in rows if not isinstance(row, ShareGroupConfigRecord)]
             assert (rows, loaded) == ([], GroupMetadata(GROUP, configs=self.metadata.configs))
             return
-        for member_id, member in self.metadata.members.items():  # the epoch before is not in the tables
+        for member_id, member in self.metadata.members.items():  # the previous epoch is not in the tables
             previous = member.previous_member_epoch
             loaded.members[member_id] = loaded.members[member_id]._replace(previous_member_epoch=previous)
         loaded.session_deadlines = dict(self.metadata.session_deadlines)
@@ -374,7 +374,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @property
     def all_are_told(self) -> bool:
-        """Whether the tables tell the targets. Those of `all` can be told from the rest."""
+        """Return whether the targets follow from the tables, which is the case for `all`."""
         group = self.metadata
         return self.driver.config.assignor == "all" or all(
             member.assignment == group.targets[member_id] for member_id, member in group.members.items()

@@ -1,4 +1,4 @@
-"""A group from the tables alone, also from tables that a job left half written, and the dump for the state store."""
+"""Recovery from the tables, also from incomplete commits, and the dump for the state store."""
 
 import json
 
@@ -56,7 +56,7 @@ def test_members_go_on_after_a_reload_as_if_nothing_had_been() -> None:
     assert (driver.beat("a").error_code, driver.last.records) == (0, ())
 
 
-def test_a_member_that_was_not_told_yet_is_told_after_a_reload() -> None:
+def test_reloaded_member_still_gets_its_new_assignment() -> None:
     driver = Driver()
     driver.join("a")
     driver.initialize_all()
@@ -64,13 +64,13 @@ def test_a_member_that_was_not_told_yet_is_told_after_a_reload() -> None:
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1]]}
 
 
-def test_no_rows_are_a_group_that_nobody_has_joined() -> None:
+def test_no_rows_give_an_empty_group() -> None:
     group = ShareGroup.load(GROUP, [], LATER_MS, CONFIG)
     assert not group.metadata.exists
     assert group.next_deadline_ms is None
 
 
-def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
+def test_recovery_keeps_empty_and_dead_groups() -> None:
     driver = stable()
     driver.leave("a")
     driver.leave("b")
@@ -83,7 +83,7 @@ def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize("lost", [ShareGroupRecord, ShareGroupMemberRecord, SharePartitionRecord])
 def test_tables_that_were_not_committed_together_give_a_group_that_goes_on(lost: type[TableRecord]) -> None:
-    """Everything up to the assignment is there; of what came with the last commit, one table's rows are lost."""
+    """The tables are complete up to the assignment. Of the last commit, one table's rows are missing."""
     driver = stable()
     complete = len(driver.rows)
     driver.send(request("a", 4, ["orders"], {"orders": TopicMetadata("id-orders", 3)}))
@@ -120,8 +120,8 @@ def member(epoch: int, *partitions: int) -> ShareGroupMemberRecord:
     ("group", "of_member", "loaded"),
     [
         (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4, 0), (4, 4)),
-        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(3), (4, 4)),  # behind: its next heartbeat tells it
-        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4), (5, 4)),  # up to date, yet told something else
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(3), (4, 4)),  # behind; its next heartbeat updates it
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4), (5, 4)),  # current epoch, but another assignment
         (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(6, 0), (7, 4)),  # ahead of its group
         (ShareGroupRecord(GROUP, 4, 4, GroupState.EMPTY), member(3, 0), (5, 4)),  # in a group without members
         (ShareGroupRecord(GROUP, 1, 1, GroupState.STABLE), member(1, 0), (3, 1)),  # its partition is ahead (epoch 2)
@@ -152,7 +152,7 @@ def test_a_dump_holds_ranges_and_each_assignment_once() -> None:
     assert driver.through_json().metadata == driver.group.metadata
 
 
-def test_a_dump_of_another_format_is_refused() -> None:
+def test_dump_of_another_format_is_rejected() -> None:
     content = stable().group.dump()
     told = (
         "group orders-readers: the checkpoint of the query group_coordinator has state of format 99, this job reads 1: "

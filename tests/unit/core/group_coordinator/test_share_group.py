@@ -1,4 +1,4 @@
-"""A group's life: epochs, share-partitions, assignments, sessions and releases."""
+"""A group's lifecycle: epochs, share-partitions, assignments, sessions and releases."""
 
 import dataclasses
 from dataclasses import replace
@@ -27,7 +27,7 @@ ALL_ORDERS = {"orders": ["id-orders", [0, 1]]}
 
 
 def stable(*members: str) -> Driver:
-    """A group whose members all know their assignment."""
+    """Return a group whose members have all received their assignment."""
     driver = Driver()
     for member in members:
         driver.join(member)
@@ -42,7 +42,7 @@ def share_partition(partition: int, status: SharePartitionStatus, epoch: int, of
     return SharePartitionRecord(GROUP, "orders", "id-orders", partition, status, epoch, offset, reset)
 
 
-def test_the_first_join_makes_the_group_its_member_and_its_share_partitions() -> None:
+def test_first_join_creates_group_member_and_share_partitions() -> None:
     driver = Driver()
     response = driver.join("a")
     assert response == HeartbeatResponse(
@@ -81,7 +81,7 @@ def test_initialized_share_partitions_are_assigned_with_the_next_heartbeat() -> 
     )
 
 
-def test_only_initialized_share_partitions_are_assigned_and_the_rest_is_awaited_in_short_intervals() -> None:
+def test_only_initialized_share_partitions_are_assigned() -> None:
     driver = Driver()
     driver.join("a")
     driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
@@ -99,7 +99,7 @@ def test_a_heartbeat_interval_below_the_short_one_stays() -> None:
     assert driver.join("a").heartbeat_interval_ms == 50
 
 
-def test_a_notice_that_is_repeated_or_old_or_of_something_unknown_changes_nothing() -> None:
+def test_repeated_old_and_unknown_notices_change_nothing() -> None:
     driver = Driver()
     driver.join("a")
     for notice in (("id-orders", 0, 1), ("id-orders", 2, 2), ("id-bills", 0, 2)):
@@ -108,7 +108,7 @@ def test_a_notice_that_is_repeated_or_old_or_of_something_unknown_changes_nothin
     assert driver.initialize_all() == CoordinatorResult(), "an active share-partition is initialized already"
 
 
-def test_a_quiet_heartbeat_writes_no_row_and_only_moves_the_session_deadline() -> None:
+def test_heartbeat_without_changes_only_moves_the_session_deadline() -> None:
     driver = stable("a")
     driver.now_ms += 5_000
     response = driver.beat("a")
@@ -121,14 +121,14 @@ def test_a_quiet_heartbeat_writes_no_row_and_only_moves_the_session_deadline() -
     ("last_through", "left_through", "after_ms", "is_released"),
     [
         ("gateway-1", "gateway-1", 1, True),
-        ("gateway-1", "gateway-2", 1, False),  # the first one may answer acknowledgements until it hears of it
-        ("gateway-1", "a", 1, True),  # a member that asks for itself: what it is told, it knows
-        ("gateway-2", "gateway-2", 1, False),  # the first one was told before that
+        ("gateway-1", "gateway-2", 1, False),  # gateway-1 may respond to acknowledgements until it is notified
+        ("gateway-1", "a", 1, True),  # a member that sends its requests itself
+        ("gateway-2", "gateway-2", 1, False),  # gateway-1 received a deadline before
         ("gateway-2", "gateway-2", 44_999, False),
         ("gateway-2", "gateway-2", 45_000, True),
     ],
 )
-def test_what_a_member_holds_is_left_to_its_locks_while_another_gateway_relies_on_its_session(
+def test_records_stay_locked_while_another_gateway_relies_on_the_session(
     last_through: str, left_through: str, after_ms: int, is_released: bool
 ) -> None:
     driver = stable("a")
@@ -142,7 +142,7 @@ def test_what_a_member_holds_is_left_to_its_locks_while_another_gateway_relies_o
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, is_released)
 
 
-def test_a_member_that_asked_for_itself_may_leave_through_any_gateway_and_its_records_are_released() -> None:
+def test_direct_member_that_leaves_through_a_gateway_is_released() -> None:
     driver = Driver()
     driver.send(replace(request("a", 0, ["orders"], ORDERS), reply_to="a"))
     driver.initialize_all()
@@ -153,7 +153,7 @@ def test_a_member_that_asked_for_itself_may_leave_through_any_gateway_and_its_re
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, True)
 
 
-def test_a_member_is_told_its_session_deadline_as_the_group_has_it() -> None:
+def test_response_contains_the_session_deadline() -> None:
     driver = stable("a")
     driver.now_ms += 5_000
     assert driver.beat("a").session_deadline_ms == driver.now_ms + 45_000 == driver.group.next_deadline_ms
@@ -204,7 +204,7 @@ def test_every_member_gets_all_partitions_of_its_topics() -> None:
     assert driver.beat("b").assignment == {"bills": ["id-bills", [0]], "orders": ["id-orders", [0, 1]]}
 
 
-def test_a_full_request_is_answered_with_the_assignment_though_it_did_not_change() -> None:
+def test_full_request_gets_the_assignment_even_if_unchanged() -> None:
     driver = stable("a")
     response = driver.send(request("a", 3, ["orders"], ORDERS))
     assert response.assignment == ALL_ORDERS
@@ -218,7 +218,7 @@ def test_a_rejoin_of_a_member_keeps_its_epoch_and_releases_nothing() -> None:
     assert (driver.last.records, driver.last.releases) == ((), ())
 
 
-def test_who_subscribes_to_nothing_any_more_stays_a_member_and_reads_nothing() -> None:
+def test_member_without_subscriptions_stays_and_reads_nothing() -> None:
     driver = stable("a")
     response = driver.send(request("a", 3, []))
     assert (response.error_code, response.assignment, response.subscribed_topic_names) == (0, {}, ())
@@ -249,7 +249,7 @@ def test_partitions_added_later_start_at_the_beginning() -> None:
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 2, 3]]}
 
 
-def test_a_new_share_partition_has_the_reset_that_is_in_force_when_it_is_made() -> None:
+def test_new_share_partition_uses_the_current_auto_offset_reset() -> None:
     earliest = dataclasses.replace(CONFIG, auto_offset_reset=AutoOffsetReset(OffsetResetStrategy.EARLIEST))
     driver = Driver(earliest)
     driver.join("a")
@@ -264,7 +264,7 @@ def test_a_new_share_partition_has_the_reset_that_is_in_force_when_it_is_made() 
     ]
 
 
-def test_old_metadata_takes_no_partition_away_and_another_topic_of_the_name_is_left_alone() -> None:
+def test_old_metadata_removes_no_partition_and_adds_no_other_topic() -> None:
     driver = stable("a")
     for metadata in (TopicMetadata("id-orders", 1), TopicMetadata("id-of-another", 9)):
         driver.send(request("a", 3, None, {"orders": metadata}))
@@ -294,7 +294,7 @@ def test_rack_and_client_are_rows_but_no_reason_for_a_new_epoch() -> None:
     assert driver.epochs() == (3, 3, {"a": 3})
 
 
-def test_leaving_releases_by_member_epoch_what_the_group_has_initialized() -> None:
+def test_leave_releases_every_initialized_share_partition() -> None:
     driver = stable("a", "b")
     driver.leave("a")
     assert driver.last.releases == (ReleaseMember(GROUP, "a", 4, (TopicPartitions("orders", "id-orders", (0, 1)),)),)

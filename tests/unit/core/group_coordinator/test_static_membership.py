@@ -1,4 +1,4 @@
-"""Static members (KIP-345): an identity that outlives processes, and which process it is. A refusal changes nothing."""
+"""Static members (KIP-345): identity and incarnation. A rejection changes nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def join(driver: Driver, process: str, name: str = "worker-1", member_id: str = 
 
 
 def beat(driver: Driver, process: str, name: str = "worker-1", epoch: int | None = None) -> HeartbeatResponse:
-    """A heartbeat of a process that knows the member's id, and its epoch if no other is given."""
+    """Send a heartbeat with the member's id, and its epoch if no other is given."""
     member = driver.group.metadata.members[driver.group.metadata.static_members[name]]
     known = member.member_epoch if epoch is None else epoch
     return driver.send(request(member.member_id, known, instance=name, incarnation=process))
 
 
 def stable(process: str = "p1") -> tuple[Driver, str]:
-    """A group with one static member that has been told its assignment; and the member's id."""
+    """Return a group with one static member that has received its assignment, and the member's id."""
     driver = Driver()
     member_id = join(driver, process).member_id
     driver.initialize_all()
@@ -69,7 +69,7 @@ def test_a_new_name_gets_an_id_that_the_same_request_gets_again() -> None:
     assert join(Driver(), "p1", name="worker-2").member_id not in ids
 
 
-def test_a_known_name_gets_its_id_epoch_and_assignment_back_and_releases_nothing() -> None:
+def test_rejoin_keeps_id_epoch_and_assignment_and_releases_nothing() -> None:
     driver, member_id = stable()
     epoch = driver.group.metadata.members[member_id].member_epoch
     response = join(driver, "p2")
@@ -78,17 +78,17 @@ def test_a_known_name_gets_its_id_epoch_and_assignment_back_and_releases_nothing
     assert list(driver.group.metadata.members) == [member_id]
 
 
-def test_the_latest_process_to_join_is_the_member_and_the_one_before_is_fenced() -> None:
+def test_join_of_a_new_process_fences_the_previous_one() -> None:
     driver, member_id = stable()
     join(driver, "p2")
-    told = f"This process is member {member_id} no more: another process has joined as it."
+    told = f"This process is no longer member {member_id}: another process has joined as it."
     for epoch in (driver.group.metadata.members[member_id].member_epoch, -1, -2):
         row = request(member_id, epoch, instance="worker-1", incarnation="p1")
         assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert beat(driver, "p2").error_code == ErrorCode.NONE
 
 
-def test_share_partitions_are_told_which_process_the_member_is_now_and_no_epoch_changes() -> None:
+def test_fence_is_sent_to_share_partitions_without_an_epoch_change() -> None:
     driver, member_id = stable()
     epochs = driver.epochs()
     driver.now_ms += 7
@@ -114,13 +114,13 @@ def test_a_member_remembers_when_its_process_took_another_ones_place() -> None:
 
 
 @pytest.mark.parametrize("process", ["p1", "p2"])
-def test_nobody_is_told_of_a_member_that_is_new(process: str) -> None:
+def test_new_member_sends_no_fence(process: str) -> None:
     driver, _ = stable()
     join(driver, process, name="worker-2")
     assert driver.last.fence is None
 
 
-def test_who_has_left_for_a_restart_is_no_process_of_the_member_any_more() -> None:
+def test_process_that_left_for_a_restart_is_fenced() -> None:
     driver, member_id = stable()
     driver.send(request(member_id, -2, instance="worker-1", incarnation="p1"))
     assert driver.last.fence is None
@@ -128,14 +128,14 @@ def test_who_has_left_for_a_restart_is_no_process_of_the_member_any_more() -> No
     assert driver.last.fence is not None
 
 
-def test_what_a_static_member_held_is_released_wherever_it_leaves() -> None:
+def test_static_member_is_released_through_any_requester() -> None:
     driver, member_id = stable()
     leaving = request(member_id, -1, instance="worker-1", incarnation="p1")
     driver.send(dataclasses.replace(leaving, reply_to="gateway-2"))
     assert [release.topics for release in driver.last.releases] == [(TopicPartitions("orders", "id-orders", (0, 1)),)]
 
 
-def test_a_process_that_asks_to_join_twice_fences_nobody() -> None:
+def test_repeated_join_of_a_process_sends_no_fence() -> None:
     driver, member_id = stable()
     before = driver.group.dump()
     assert join(driver, "p1", id_="again").member_id == member_id
@@ -147,7 +147,7 @@ def test_a_process_that_asks_to_join_twice_fences_nobody() -> None:
 @pytest.mark.parametrize("epoch", [0, 2, -1, -2])
 def test_a_known_name_with_another_id_is_fenced(epoch: int) -> None:
     driver, _ = stable()
-    told = "MEMBER_ID_MISMATCH: static member worker-1 has another member id than other."
+    told = "MEMBER_ID_MISMATCH: other is not the member id of group instance id worker-1."
     row = request("other", epoch, ["orders"], instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
 
@@ -168,7 +168,7 @@ def test_a_process_may_leave_its_id_to_the_coordinator_in_each_heartbeat() -> No
 def test_a_new_name_may_bring_its_id_but_not_another_members() -> None:
     driver = Driver()
     driver.join("dynamic")
-    told = "DUPLICATE_STATIC_MEMBER: worker-1 is new, and dynamic is another member's id."
+    told = "DUPLICATE_STATIC_MEMBER: worker-1 is new, but member id dynamic is already in use."
     row = request("dynamic", 0, ["orders"], ORDERS, instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert join(driver, "p1", member_id="mine").member_id == "mine"
@@ -221,14 +221,14 @@ def test_left_for_a_restart_it_stays_a_member_for_one_more_session() -> None:
     assert driver.group.metadata.members[member_id].incarnation_id == ""
     assert driver.group.next_deadline_ms == driver.now_ms + STATIC_SESSION_MS
 
-    gone = f"This process is member {member_id} no more: it has left for a restart."
+    gone = f"This process is no longer member {member_id}: it has left for a restart."
     row = request(member_id, epoch, instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, gone)
     back = join(driver, "p2")
     assert (back.member_id, back.member_epoch, back.assignment) == (member_id, epoch, ALL_ORDERS)
 
 
-def test_left_for_good_it_is_gone_and_what_it_held_is_released() -> None:
+def test_permanent_leave_removes_the_member_and_releases_records() -> None:
     driver, member_id = stable()
     epoch = driver.group.metadata.members[member_id].member_epoch
     driver.send(request(member_id, -1, instance="worker-1", incarnation="p1"))
@@ -239,7 +239,7 @@ def test_left_for_good_it_is_gone_and_what_it_held_is_released() -> None:
     assert again.member_epoch > epoch
 
 
-def test_a_full_group_takes_a_known_name_back_and_no_new_one() -> None:
+def test_full_group_accepts_known_instance_ids_only() -> None:
     driver, member_id = stable()
     driver.join("a")
     driver.join("b")
@@ -252,13 +252,13 @@ def test_of_two_processes_with_one_dynamic_id_the_latest_to_join_is_served() -> 
     driver.send(request("d", 0, ["orders"], ORDERS, incarnation="p1"))
     driver.send(request("d", 0, ["orders"], ORDERS, incarnation="p2"))
     epoch = driver.group.metadata.members["d"].member_epoch
-    told = "This process is member d no more: another process has joined as it."
+    told = "This process is no longer member d: another process has joined as it."
     assert refused(driver, request("d", epoch, incarnation="p1")) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert refused(driver, request("d", -1, incarnation="p1")) == (ErrorCode.FENCED_INSTANCE_ID, told)
     assert driver.send(request("d", epoch, incarnation="p2")).error_code == ErrorCode.NONE
 
 
-def test_a_member_of_a_job_of_before_tells_its_process_later() -> None:
+def test_incarnation_id_may_be_sent_later() -> None:
     driver = Driver()
     driver.join("d")
     assert driver.send(request("d", 2, incarnation="p1")).error_code == ErrorCode.NONE
@@ -267,7 +267,7 @@ def test_a_member_of_a_job_of_before_tells_its_process_later() -> None:
     assert refused(driver, request("d", 2, incarnation="p2"))[0] is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_it_comes_back_from_the_tables_with_its_name_its_process_and_its_own_session() -> None:
+def test_recovery_restores_instance_id_incarnation_and_session() -> None:
     driver, member_id = stable()
     before = driver.group.metadata.members[member_id]
     driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
@@ -280,7 +280,7 @@ def test_it_comes_back_from_the_tables_with_its_name_its_process_and_its_own_ses
     )
 
 
-def test_a_shorter_session_timeout_does_not_shorten_the_session_it_was_told() -> None:
+def test_shorter_timeout_does_not_shorten_a_running_session() -> None:
     driver, member_id = stable()
     driver.config = dataclasses.replace(CONFIG, static_session_timeout_ms=45_000)
     beat(driver, "p1")

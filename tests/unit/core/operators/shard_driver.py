@@ -40,7 +40,7 @@ COLD_MS = 300_000
 
 
 class ShardDriver:
-    """A key of the operator; with `restarts` the shard is dumped and restored after every batch, as Spark does."""
+    """A key of the operator. With `restarts`, the shard is dumped and restored after every batch, as in Spark."""
 
     def __init__(self, records: SnapshotRules | None = None, restarts: bool = True) -> None:
         self._records = records or SnapshotRules()
@@ -53,13 +53,13 @@ class ShardDriver:
         return Shard(KEY, GROUP, TOPIC_ID, self._records, state)
 
     def line(self, request: SharePartitionRequest | bytes, at: int) -> str:
-        """A request's row, appended `at` ms after T0 behind all earlier ones."""
+        """Return a request's row, appended `at` ms after T0, after all earlier ones."""
         value = request if isinstance(request, bytes) else request.encode()
         self._next_offset += 1
         return rows.encode(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
     def batch(self, *lines: str, at: int, earliest: int | None = None) -> Output:
-        """A micro-batch of these rows at the time `at`; `earliest` is that of the broker that is behind most."""
+        """Run a micro-batch at the time `at`; `earliest` is the time of the slowest broker clock."""
         if self._restarts:
             self._shard = self._restored(self.state)
         output = self._shard.run(lines, T0 + at, T0 + (at if earliest is None else earliest))
@@ -67,11 +67,11 @@ class ShardDriver:
         return Output.decode(output.encode())
 
     def send(self, *requests: SharePartitionRequest, at: int) -> Output:
-        """A micro-batch of requests that were all appended just now."""
+        """Run a micro-batch of requests that were all appended at its time."""
         return self.batch(*[self.line(request, at) for request in requests], at=at)
 
     def led(self, partition: int = 0) -> LedPartition:
-        """The share-partition as the operator's state has it."""
+        """Return the share-partition in the operator's state."""
         led = ShardState(GROUP, TOPIC_ID, self.state).led(partition)
         assert led is not None
         return led
@@ -86,7 +86,7 @@ class ShardDriver:
 
 
 def known(shard: ShardDriver) -> dict[str, Any]:
-    """What its state says in front of the pieces of windows."""
+    """Return the JSON of the state, without the pieces of windows."""
     found: dict[str, Any] = json.loads((shard.state or "").partition("\n")[0])
     return found
 
@@ -95,18 +95,18 @@ def known(shard: ShardDriver) -> dict[str, Any]:
 
 
 def config(altered: int | None = None, **values: object) -> str:
-    """The group's configuration, as the source says it; a request altered it last `altered` ms after T0."""
+    """Return a config row; a request altered the config last `altered` ms after T0."""
     last = {} if altered is None else {LAST_ALTERED_MS: T0 + altered}
     return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values | last))
 
 
 def fences(*joined: tuple[str, str, int]) -> str:
-    """What the tables say: (member, process that took another one's place, when in ms after T0)."""
+    """Return a fences row: (member, process that replaced another one, when in ms after T0)."""
     return rows.encode(rows.FENCES, json.dumps([[member, process, T0 + at] for member, process, at in joined]))
 
 
 def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition: int = 0, **values: object) -> str:
-    """A share-partition without state; `log` has the fields of `LogOffsets`, None if nobody could be asked."""
+    """Return a load of a share-partition without state; `log` has the fields of `PartitionLog`, None if unknown."""
     row = {
         "topic": TOPIC,
         "partition": partition,
@@ -121,22 +121,22 @@ def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition:
 
 
 def log(end: int, start: int = 0, partition: int = 0, stable: int | None = None, has_topic_id: bool = True) -> str:
-    """The log's ends moved."""
+    """Return a row with the new ends of the log."""
     return rows.encode(rows.LOG, json.dumps([[partition, start, end, stable, has_topic_id]]))
 
 
 def gone() -> str:
-    """The topic is no more."""
+    """Return the row of a deleted topic."""
     return rows.encode(rows.GONE, json.dumps(TOPIC))
 
 
 def tick(at: int) -> str:
-    """All requests appended before `at` have been read."""
+    """Return a tick: all requests appended before `at` have been read."""
     return rows.encode(rows.TICK, str(T0 + at))
 
 
 def unload(*partitions: int) -> str:
-    """These share-partitions are not led any more."""
+    """Return a row that unloads these share-partitions."""
     return rows.encode(rows.UNLOAD, json.dumps(partitions))
 
 
@@ -155,7 +155,7 @@ def acknowledge(
     request_id: str, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, epoch: int = -1,
     grants: Sequence[tuple[int, int, int]] = (),
 ) -> AcknowledgeRequest:  # fmt: skip
-    """Batches of (first offset, last offset, acknowledge type); grants of (first offset, last offset, count)."""
+    """Return an acknowledgement of (first offset, last offset, type) for grants of (first, last, count)."""
     named = request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me"
     return AcknowledgeRequest(
         *named,
@@ -175,7 +175,7 @@ def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int
 
 
 def fence(incarnation: str, joined: int = 0, member: str = "m1", partition: int = 0) -> FenceMemberRequest:
-    """Another process of the member has joined, `joined` ms after T0."""
+    """Return the request that fences the member's previous process; the new one joined `joined` ms after T0."""
     return FenceMemberRequest(
         f"fence-{incarnation}", GROUP, TOPIC, TOPIC_ID, partition, member,
         incarnation_id=incarnation, joined_ms=T0 + joined,
@@ -183,7 +183,7 @@ def fence(incarnation: str, joined: int = 0, member: str = "m1", partition: int 
 
 
 def configure(partition: int = 0, altered: int = 0, **values: object) -> ConfigureRequest:
-    """The group's configuration was changed, `altered` ms after T0."""
+    """Return the request of a config change, `altered` ms after T0."""
     values = Config().group_config(GROUP).to_json() | values
     return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values, altered_ms=T0 + altered)
 
@@ -195,7 +195,7 @@ def answered(
     kind: str, request_id: str, member: str = "m1", acquired: list[list[int]] | None = None, until: int | None = None,
     partition: int = 0, error: tuple[int, str] = (0, ""),
 ) -> dict[str, Any]:  # fmt: skip
-    """A response row of a group with the default config; `until` is when the locks end."""
+    """Return a response row of a group with the default config; `until` is when the locks end."""
     has_ranges = kind in (FETCH, ACKNOWLEDGE)
     ranges: dict[str, Any] = {"acquired": acquired or [], "lock_deadline_ms": -1 if until is None else T0 + until}
     if kind == FETCH and any(delivery_count > 1 for _, _, delivery_count in acquired or ()):
@@ -219,7 +219,7 @@ def transition(
     first: int, last: int, states: str, cause: str, count: int, member: str | None = "m1", until: int | None = None,
     partition: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """A row of delivery_log; `states` is FROM>TO."""
+    """Return a row of delivery_log; `states` is FROM>TO."""
     from_state, to_state = states.split(">")
     return {
         "group_id": GROUP,
@@ -241,7 +241,7 @@ def durable(
     record_type: str, epochs: tuple[int, int], offsets: tuple[int, int], complete: int,
     *batches: tuple[int, int, int, int, str | None, int | None], partition: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """A row of share_group_state: (snapshot, state) epochs, (start, end) offsets, batches with member and deadline."""
+    """Return a row of share_group_state: (snapshot, state) epochs, (start, end) offsets, batches with their holders."""
     return {
         "group_id": GROUP,
         "topic": TOPIC,

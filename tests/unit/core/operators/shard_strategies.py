@@ -1,4 +1,4 @@
-"""Random micro-batches for a shard: what members and the log do, as rows."""
+"""Random micro-batches for a shard, as rows: requests of members and changes of the log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OFFSETS = st.tuples(st.integers(0, 25), st.integers(0, 6)).map(lambda r: (r[0], 
 
 
 class Step(NamedTuple):
-    """One row: its kind and what it needs."""
+    """One row: its kind and its fields."""
 
     kind: str
     arguments: tuple[Any, ...]
 
 
 class Batch(NamedTuple):
-    """Rows and how long after the last batch it comes."""
+    """Rows, and the time since the last batch."""
 
     after_ms: int
     steps: list[Step]
@@ -33,7 +33,7 @@ def _step(kind: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[St
 
 
 def member_steps(waits: st.SearchStrategy[int], epochs: st.SearchStrategy[int]) -> st.SearchStrategy[Step]:
-    """Requests of members, and records that arrive; `waits` is how long fetches stand (ms)."""
+    """Draw requests of members and new records; `waits` is how long fetches wait (ms)."""
     return st.one_of(
         _step("fetch", MEMBERS, st.integers(1, 8), waits, epochs),
         _step("fetch", MEMBERS, st.integers(1, 8), waits, epochs),
@@ -58,13 +58,13 @@ LOG_AND_LOADS = st.one_of(
 
 
 def batches(steps: st.SearchStrategy[Step], most: int = 6) -> st.SearchStrategy[list[Batch]]:
-    """Up to `most` micro-batches of up to five rows each."""
+    """Draw up to `most` micro-batches of up to five rows each."""
     after = st.sampled_from([1, 10, 60, 150])
     return st.lists(st.builds(Batch, after, st.lists(steps, min_size=1, max_size=5)), min_size=1, max_size=most)
 
 
 class Script:
-    """Turns batches into rows; the same rows can then be given to several shards."""
+    """Converts batches to rows, which can be processed by several shards."""
 
     def __init__(self) -> None:
         self._lines = ShardDriver()  # numbers the requests
@@ -74,11 +74,11 @@ class Script:
         self.now = 0
 
     def first(self, **values: object) -> list[str]:
-        """The batch that loads the empty share-partition and one that nobody asks for, at time 0."""
+        """Return the batch at time 0 that loads two empty share-partitions, one of which gets no requests."""
         return [config(**LIMITS, **values), load(), load(partition=2)]
 
     def rows(self, batch: Batch) -> list[str]:
-        """The next batch's rows; its timestamp is then `now`."""
+        """Return the rows of the next batch; its timestamp is then `now`."""
         self.now += batch.after_ms
         return [self._row(step) for step in batch.steps]
 

@@ -1,4 +1,4 @@
-"""A process whose place as the member another one has taken: nothing that it sends does anything (KIP-345)."""
+"""Fencing of a process that another one has replaced as the member (KIP-345)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ AnyRequest = TypeVar("AnyRequest", FetchRequest, AcknowledgeRequest, ReleaseMemb
 
 
 def of(process: str | None, request: AnyRequest) -> AnyRequest:
-    """The request as a process of the member sends it."""
+    """Return the request with the incarnation id of a process."""
     return dataclasses.replace(request, incarnation_id=process)
 
 
 def shard(end: int = 100) -> ShardDriver:
-    """One whose member has been granted 0..3, as process p1."""
+    """Return a shard whose member holds 0..3, acquired as process p1."""
     made = ShardDriver()
     made.batch(config(), load(0, (0, end)), at=0)
     made.send(of("p1", fetch("f1", max_records=4)), at=0)
@@ -58,7 +58,7 @@ def shard(end: int = 100) -> ShardDriver:
         ("release_member", release("r")),
     ],
 )
-def test_what_the_process_before_sends_is_refused_and_changes_nothing(kind: str, request_: Any) -> None:
+def test_requests_of_the_previous_process_are_rejected(kind: str, request_: Any) -> None:
     group = shard()
     group.send(fence("p2", 10), at=10)
     before = group.window()
@@ -67,7 +67,7 @@ def test_what_the_process_before_sends_is_refused_and_changes_nothing(kind: str,
     assert group.window() == before
 
 
-def test_the_process_that_took_its_place_goes_on_with_what_it_holds() -> None:
+def test_new_process_continues_with_the_members_records() -> None:
     group = shard()
     group.send(fence("p2", 10), at=10)
     responses = group.send(of("p2", acknowledge("a", (0, 3, ACCEPT), grants=[(0, 3, 1)])), at=20).responses
@@ -75,7 +75,7 @@ def test_the_process_that_took_its_place_goes_on_with_what_it_holds() -> None:
     assert group.window() == []
 
 
-def test_who_does_not_say_which_process_it_is_is_served() -> None:
+def test_request_without_incarnation_id_is_served() -> None:
     group = shard()
     group.send(fence("p2", 10), at=10)
     assert group.send(acknowledge("a", (0, 3, ACCEPT)), at=20).responses == [answered("acknowledge", "a")]
@@ -87,7 +87,7 @@ def test_another_members_processes_are_their_own() -> None:
     assert group.send(of("p1", acknowledge("a", (0, 3, ACCEPT))), at=20).responses == [answered("acknowledge", "a")]
 
 
-def test_what_stands_of_the_process_before_gets_nothing() -> None:
+def test_waiting_fetches_of_the_previous_process_get_nothing() -> None:
     group = shard(end=4)
     assert group.send(of("p1", fetch("f2")), fetch("f3", member="m2"), at=5).responses == []
     assert group.send(fence("p2", 10), at=10).responses == [answered("fetch", "f2")]
@@ -96,7 +96,7 @@ def test_what_stands_of_the_process_before_gets_nothing() -> None:
     ]
 
 
-def test_a_notice_that_is_repeated_leaves_what_stands_of_the_process_itself() -> None:
+def test_repeated_fence_keeps_the_fetches_of_the_current_process() -> None:
     group = shard(end=4)
     group.send(fence("p2", 10), at=10)
     assert group.send(of("p2", fetch("f2")), fence("p2", 10), at=20).responses == []
@@ -104,13 +104,13 @@ def test_a_notice_that_is_repeated_leaves_what_stands_of_the_process_itself() ->
     assert response["acquired"] == [[4, 4, 1]]
 
 
-def test_a_notice_that_comes_late_fences_nobody() -> None:
+def test_late_fence_has_no_effect() -> None:
     group = shard()
     group.send(fence("p3", 20), fence("p2", 10), at=20)
     assert group.send(of("p3", acknowledge("a", (0, 3, ACCEPT))), at=30).responses == [answered("acknowledge", "a")]
 
 
-def test_a_notice_is_for_its_share_partition_and_may_come_before_that_is_loaded() -> None:
+def test_fence_may_arrive_before_its_share_partition_is_loaded() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 9), partition=1), at=0)
     group.send(fence("p2", 10), at=10)
@@ -121,7 +121,7 @@ def test_a_notice_is_for_its_share_partition_and_may_come_before_that_is_loaded(
     assert group.batch(load(0, (0, 9)), at=30).responses == [answered("fetch", "f1", error=FENCED)]
 
 
-def test_who_has_left_may_come_again_as_any_process() -> None:
+def test_departed_member_may_rejoin_as_any_process() -> None:
     group = shard()
     group.send(fence("p2", 10), release("left", epoch=3), at=10)
     responses = group.send(of("p1", fetch("f2", max_records=1, epoch=4)), at=20).responses
@@ -140,7 +140,7 @@ def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(*joined: tuple[str, str, int]) -> ShardDriver:
-    """One that comes back from the tables; its member holds 0..3."""
+    """Return a shard that is loaded from the tables; its member holds 0..3."""
     made, held = ShardDriver(), [[0, 3, 1, 1, "m1", T0 + LOCK_MS]]
     header = [0, 1, 1, 0, 0, T0, 0, 1]
     made.batch(config(), fences(*joined), load(0, (0, 100), header=header, batches=held), at=0)
@@ -150,34 +150,32 @@ def loaded(*joined: tuple[str, str, int]) -> ShardDriver:
 @pytest.mark.parametrize(
     ("process", "append_ms", "error"), [("p1", 10, FENCED), ("p1", 9, (0, "")), ("p2", 9, (0, "")), ("p2", 10, (0, ""))]
 )
-def test_a_state_that_is_loaded_refuses_what_is_appended_from_the_join_on(
-    process: str, append_ms: int, error: tuple[int, str]
-) -> None:
+def test_loaded_fence_rejects_requests_from_the_join_on(process: str, append_ms: int, error: tuple[int, str]) -> None:
     group = loaded(("m1", "p2", 10))
     line = group.line(of(process, acknowledge("a", (0, 3, ACCEPT))), append_ms)
     assert group.batch(line, at=20).responses == [answered("acknowledge", "a", error=error)]
 
 
-def test_a_notice_from_before_what_is_loaded_fences_nobody() -> None:
+def test_fence_older_than_the_loaded_one_has_no_effect() -> None:
     group = loaded(("m1", "p3", 20))
     group.send(fence("p2", 10), at=30)
     assert group.send(of("p3", acknowledge("a", (0, 3, ACCEPT))), at=40).responses == [answered("acknowledge", "a")]
 
 
-def test_a_notice_from_after_what_is_loaded_fences_its_process() -> None:
+def test_fence_newer_than_the_loaded_one_has_effect() -> None:
     group = loaded(("m1", "p2", 10))
     group.send(fence("p3", 20), at=20)
     assert group.send(of("p2", fetch("r")), at=30).responses == [answered("fetch", "r", error=FENCED)]
 
 
-def test_what_is_loaded_again_is_no_later_notice() -> None:
+def test_repeated_load_of_a_fence_is_not_newer() -> None:
     group = loaded(("m1", "p2", 10))
     group.send(fence("p3", 20), at=20)
     group.batch(fences(("m1", "p2", 10)), at=30)
     assert group.send(of("p2", fetch("r")), at=40).responses == [answered("fetch", "r", error=FENCED)]
 
 
-def test_what_is_loaded_of_a_member_goes_when_it_leaves() -> None:
+def test_loaded_fence_is_removed_when_the_member_leaves() -> None:
     group = loaded(("m1", "p2", 10))
     group.send(release("left", epoch=3), at=20)
     responses = group.send(of("p1", fetch("f2", max_records=1, epoch=4)), at=30).responses
@@ -188,13 +186,13 @@ def test_what_is_loaded_of_a_member_goes_when_it_leaves() -> None:
 
 
 def first(request_id: str, opened: int, process: str = "p2", max_records: int = 10) -> FetchRequest:
-    """The first fetch of a session that was opened `opened` ms after T0."""
+    """Return the first fetch of a session that was opened `opened` ms after T0."""
     return dataclasses.replace(
         fetch(request_id, max_records=max_records), incarnation_id=process, is_static=True, opened_ms=T0 + opened
     )
 
 
-def test_a_process_that_knows_of_nothing_gets_what_the_member_holds_again_before_others_do() -> None:
+def test_new_process_gets_the_members_records_first() -> None:
     group = shard(end=4)
     group.send(fetch("f2", member="m2"), at=5)
     group.send(fence("p2", 10), at=10)
@@ -203,7 +201,7 @@ def test_a_process_that_knows_of_nothing_gets_what_the_member_holds_again_before
     assert [response["acquired"] for response in responses[1:] if response["type"] == "fetch"] == []
 
 
-def test_what_it_does_not_take_is_for_everybody() -> None:
+def test_records_the_new_process_does_not_fetch_go_to_others() -> None:
     group = shard(end=4)
     group.send(fetch("f2", member="m2"), at=5)
     group.send(fence("p2", 10), at=10)
@@ -211,7 +209,7 @@ def test_what_it_does_not_take_is_for_everybody() -> None:
     assert [response["acquired"] for response in responses if response["type"] == "fetch"] == [[[0, 0, 2]], [[1, 3, 2]]]
 
 
-def test_who_held_nothing_waits_as_all_do() -> None:
+def test_member_without_records_has_no_precedence() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 0)), at=0)
     group.send(fetch("f1", member="m2"), first("f2", opened=1), at=5)
@@ -221,7 +219,7 @@ def test_who_held_nothing_waits_as_all_do() -> None:
 
 @pytest.mark.parametrize("opened", [15, 20, 25])
 def test_its_first_fetch_that_comes_twice_releases_nothing(opened: int) -> None:
-    """The gateway tells when it was opened, by the brokers' time as it knows that: which may be ahead."""
+    """The gateway sends the opening time by its estimate of broker time, which may be ahead."""
     group = shard()
     group.send(fence("p2", 10), first("f2", opened, max_records=4), at=20)
     before = group.window()

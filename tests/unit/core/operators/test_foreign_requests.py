@@ -1,18 +1,21 @@
-"""Requests that come to the job of another cell."""
+"""Requests that reach the job of another cell."""
 
 from __future__ import annotations
 
-from sharegroup.core.operators.foreign_requests import ForeignRequests
+from sharegroup.core.operators.refused_requests import ForeignRequests
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
 
 from .shard_driver import GROUP, KEY, T0, ShardDriver, fetch, tick
 from .test_share_group_operator import GroupDriver, heartbeat
 
-MESSAGE = f"group {GROUP} is of cell b, and this is the job of cell a: is there one map of both?"
+MESSAGE = (
+    f"group {GROUP} belongs to cell b, but this job serves cell a; "
+    "check that the sender and the job use the same map of groups to cells"
+)
 
 
-def test_it_refuses_what_can_be_answered_and_keeps_nothing() -> None:
+def test_requests_of_another_cell_are_rejected_without_state() -> None:
     number = ShardDriver()
     operator = ForeignRequests(KEY, GROUP, ("a", "b"), share_partition_refusal)
     lines = [number.line(fetch("f1"), 0), number.line(b"{", 0), number.line(b"[1]", 0), tick(5)]
@@ -26,7 +29,7 @@ def test_it_refuses_what_can_be_answered_and_keeps_nothing() -> None:
     assert (output.tables, operator.dump()) == ({}, None)
 
 
-def test_a_heartbeat_is_refused_as_one() -> None:
+def test_heartbeat_gets_a_heartbeat_rejection() -> None:
     line = GroupDriver().line(heartbeat("h1", 0), 0)
     output = ForeignRequests(GROUP, GROUP, ("a", "b"), share_group_refusal).run([line], T0)
     (response,) = output.responses

@@ -53,7 +53,7 @@ def deleted(*partitions: int) -> DeletedNotice:
 
 
 def left() -> GroupDriver:
-    """Nobody is in the group since time 30, at group epoch 4."""
+    """Return a group without members since time 30, at group epoch 4."""
     group = with_assignment()
     group.send(heartbeat("h3", -1), at=30)
     return group
@@ -67,7 +67,7 @@ def config_row(name: str, value: str | None) -> dict[str, Any]:
 
 
 def last(altered: int) -> dict[str, object]:
-    """The row that says when a request altered the group's configs last."""
+    """Return the row with the time of the last request that altered the group's configs."""
     named = {"config_name": "", "config_value": str(T0 + altered), "config_source": "LAST_ALTERED"}
     return {"group_id": GROUP, **named}
 
@@ -128,7 +128,7 @@ def test_configs_are_in_force_from_the_next_request_on() -> None:
     assert (refused.tables, refused.responses[0]["error_code"]) == ({}, ErrorCode.INVALID_CONFIG)
 
 
-def test_the_share_partitions_are_told_before_the_answer_and_start_by_the_reset_of_now() -> None:
+def test_config_reaches_share_partitions_before_the_response() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     group.send(initialized(0), at=10)
@@ -175,7 +175,7 @@ def test_configs_come_back_from_the_table_and_go_over_the_file() -> None:
         assert output.responses[0]["heartbeat_interval_ms"] == interval_ms
 
 
-def test_members_loaded_from_the_tables_have_the_session_that_was_configured() -> None:
+def test_members_from_the_tables_get_the_configured_session_timeout() -> None:
     group = with_assignment()
     member = {"share_group_members": group.send(heartbeat("h", 0, "m2", topics=ORDERS), at=30).tables}
     tables = {**member["share_group_members"], "share_group_configs": [config_row(SESSION, "60000")]}

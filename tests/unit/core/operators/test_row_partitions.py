@@ -1,4 +1,4 @@
-"""Rows of one share-partition in two partitions of the request topic: it has grown, or another partitioner writes."""
+"""Rows of one share-partition in two partitions of the request topic, after it has grown or by another partitioner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def errors(output: Output) -> dict[str, int]:
 
 @pytest.fixture
 def shard() -> ShardDriver:
-    """Member m has record 0 until LOCK_MS, by rows of partition 0."""
+    """Return a shard where member m holds record 0 until LOCK_MS, by rows of partition 0."""
     shard = ShardDriver()
     shard.batch(load(log=(0, 1)), at=0)
     shard.batch(shard.line(fetch("f1", member="m"), 0), at=0)
@@ -46,7 +46,7 @@ def test_an_acknowledgement_in_time_counts_when_it_is_read_later(shard: ShardDri
     assert errors(shard.batch(in_partition(in_time, other), at=LOCK_MS + 3_000)) == {"a1": ErrorCode.NONE}
 
 
-def test_a_late_acknowledgement_is_refused_before_a_tick_has_ended_its_lock(shard: ShardDriver) -> None:
+def test_late_acknowledgement_is_rejected_before_the_tick(shard: ShardDriver) -> None:
     late = shard.line(acknowledge("a1", (0, 0, 1), member="m"), LOCK_MS + 1_000)
     assert errors(shard.batch(in_partition(late, 5), at=LOCK_MS + 2_000)) == {"a1": ErrorCode.INVALID_RECORD_STATE}
 

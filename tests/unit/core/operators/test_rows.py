@@ -1,4 +1,4 @@
-"""Input rows: their order, and what is none; rows that name no share-partition."""
+"""Input rows: their order, unknown kinds, and rows that name no share-partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
-from sharegroup.core.operators.unkeyed_requests import UnkeyedRequests
+from sharegroup.core.operators.refused_requests import UnkeyedRequests
 from sharegroup.protocol.rows.probe import PROBE
 
 from .shard_driver import ShardDriver, answered, fetch
@@ -28,7 +28,7 @@ IN_ORDER = [
 ]
 
 
-def test_rows_come_in_the_order_of_their_kinds_and_requests_by_their_appends() -> None:
+def test_rows_are_sorted_by_kind_and_requests_by_append_time() -> None:
     for seed in range(10):
         shuffled = IN_ORDER.copy()
         random.Random(seed).shuffle(shuffled)
@@ -43,7 +43,7 @@ def test_rows_come_in_the_order_of_their_kinds_and_requests_by_their_appends() -
         ]
 
 
-def test_an_unknown_kind_is_told() -> None:
+def test_unknown_kind_of_row_raises() -> None:
     with pytest.raises(ValueError, match="unknown kind of row: 'color'"):
         rows.decode("color\tred")
 
@@ -54,7 +54,7 @@ def test_a_probe_is_read_and_nothing_else() -> None:
     assert Output.decode(output.encode()) == Output("", 5, positions={0: 1})
 
 
-def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() -> None:
+def test_rows_without_share_partition_are_answered_if_possible() -> None:
     shard = ShardDriver()
     lines = [
         shard.line(b"\x00 not json", 0),
@@ -72,7 +72,7 @@ def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() ->
         rejected=[
             [0, 0, output.rejected[0][2]],  # type: ignore[list-item]  # JSON has no tuples
             [0, 1, f"INVALID_REQUEST: {problem}"],  # type: ignore[list-item]
-            [0, 2, "names no share-partition"],  # type: ignore[list-item]
+            [0, 2, "the request names no share-partition"],  # type: ignore[list-item]
         ],
         positions={0: 3},
     )

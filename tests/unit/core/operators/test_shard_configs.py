@@ -26,7 +26,7 @@ COMMITTED = {"isolation_level": "read_committed"}
 
 
 def lock_ms(shard: ShardDriver, at: int, partition: int = 0) -> int:
-    """How long a lock lasts now."""
+    """Return the current lock duration."""
     (response,) = shard.send(fetch(f"f{at}", max_records=1, max_wait_ms=0, partition=partition), at=at).responses
     deadline: int = shard.window(partition)[-1][5]
     assert response["acquired"]
@@ -39,7 +39,7 @@ def two() -> ShardDriver:
     return shard
 
 
-def test_a_change_is_in_force_for_all_that_its_batch_asks_for() -> None:
+def test_config_change_applies_to_its_whole_batch() -> None:
     shard = two()
     ask = shard.line(fetch("f1", max_records=1), 5)
     change = shard.line(configure(**LONG), 5)
@@ -57,7 +57,7 @@ def test_each_share_partition_has_the_change_that_came_to_it() -> None:
     shard = two()
     shard.send(configure(0, **SHORT), configure(0, **LONG), at=5)
     assert (lock_ms(shard, 6), lock_ms(shard, 7, 1)) == (60_000, LOCK_MS)
-    shard.send(configure(1, **SHORT), at=8)  # an earlier change comes later to this one
+    shard.send(configure(1, **SHORT), at=8)  # an earlier change arrives later
     assert (lock_ms(shard, 9), lock_ms(shard, 10, 1)) == (60_000, 15_000)
     shard.send(configure(1, **LONG), at=11)
     assert (lock_ms(shard, 12), lock_ms(shard, 13, 1)) == (60_000, 60_000)
@@ -65,18 +65,18 @@ def test_each_share_partition_has_the_change_that_came_to_it() -> None:
 
 @pytest.mark.parametrize("lines", [(), (config(**LONG),)])
 def test_a_change_that_comes_after_a_later_one_is_passed_over(lines: tuple[str, ...]) -> None:
-    """A leader was paused before it sent it; its successor has sent the later one, and may have said it once more."""
+    """A leader was paused before it sent the change; its successor has sent a later one, possibly twice."""
     shard = two()
     shard.send(configure(0, altered=20, **LONG), at=30)
     shard.batch(*lines, at=35)
     shard.send(configure(0, altered=10, **SHORT), configure(1, altered=10, **SHORT), at=40)
     assert (lock_ms(shard, 41), lock_ms(shard, 42, 1)) == (60_000, 15_000)
-    shard.send(configure(0, altered=20, **SHORT), at=43)  # of the same moment
+    shard.send(configure(0, altered=20, **SHORT), at=43)  # altered at the same time
     assert lock_ms(shard, 44) == 15_000
 
 
-def test_a_shard_without_its_state_knows_an_older_change_by_the_table() -> None:
-    """What it is loaded with names the newest change that it holds; a paused leader's older one comes after it."""
+def test_shard_without_state_ignores_changes_older_than_the_table() -> None:
+    """The loaded config has the time of its newest change, so an older one of a paused leader is ignored."""
     shard = ShardDriver()
     shard.batch(config(altered=20, **LONG), load(0, (0, 100)), at=30)
     shard.send(configure(0, altered=10, **SHORT), at=40)
@@ -85,14 +85,14 @@ def test_a_shard_without_its_state_knows_an_older_change_by_the_table() -> None:
     assert lock_ms(shard, 51) == 15_000
 
 
-def test_what_the_source_says_is_newer_than_all_changes_before() -> None:
+def test_config_of_the_source_replaces_earlier_changes() -> None:
     shard = two()
     shard.send(configure(0, **SHORT), at=5)
     shard.batch(config(**LONG), at=6)
     assert (lock_ms(shard, 7), lock_ms(shard, 8, 1)) == (60_000, 60_000)
 
 
-def test_a_change_that_comes_with_what_the_source_says_is_newer() -> None:
+def test_change_in_the_same_batch_replaces_the_config_of_the_source() -> None:
     shard = two()
     shard.batch(config(**LONG), shard.line(configure(0, **SHORT), 5), at=5)
     assert (lock_ms(shard, 6), lock_ms(shard, 7, 1)) == (15_000, 60_000)
@@ -113,7 +113,7 @@ def test_a_change_where_nothing_is_kept_is_nothing_to_keep() -> None:
     assert (output.responses, output.rejected, shard.state) == ([], [], None)
 
 
-def test_a_change_takes_no_lock_back() -> None:
+def test_config_change_ends_no_lock() -> None:
     shard = two()
     shard.send(fetch("f1", max_records=1), at=0)
     shard.send(configure(**LONG), at=5)
@@ -136,7 +136,7 @@ def test_a_change_takes_no_lock_back() -> None:
         {"isolation_level": [1]},
     ],
 )
-def test_what_is_no_config_changes_nothing(values: dict[str, object]) -> None:
+def test_invalid_config_changes_nothing(values: dict[str, object]) -> None:
     shard = two()
     output = shard.send(configure(**values), at=5)
     assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 0)]
@@ -161,7 +161,7 @@ def acquired(shard: ShardDriver, at: int) -> list[Any]:
     return [response["acquired"], response.get("read_committed", False)]
 
 
-def test_a_group_of_committed_records_gets_them_up_to_the_last_stable_offset_and_says_so() -> None:
+def test_read_committed_stops_at_the_last_stable_offset() -> None:
     shard = ShardDriver()
     shard.batch(config(**COMMITTED), load(0, (0, 20, 5)), at=0)
     assert acquired(shard, 1) == [[[0, 4, 1]], True]
@@ -170,7 +170,7 @@ def test_a_group_of_committed_records_gets_them_up_to_the_last_stable_offset_and
 
 
 @pytest.mark.parametrize("first", [{}, COMMITTED])
-def test_nothing_new_is_given_out_while_the_last_stable_offset_is_not_known(first: dict[str, str]) -> None:
+def test_read_committed_needs_the_last_stable_offset(first: dict[str, str]) -> None:
     shard = ShardDriver()
     shard.batch(config(**first), load(0, (0, 20)), at=0)
     shard.send(configure(**COMMITTED), at=1)
@@ -179,7 +179,7 @@ def test_nothing_new_is_given_out_while_the_last_stable_offset_is_not_known(firs
     assert acquired(shard, 4) == [[[0, 7, 1]], True]
 
 
-def test_what_was_given_out_before_comes_again_whatever_is_stable() -> None:
+def test_records_are_redelivered_even_above_the_last_stable_offset() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f0"), 0), at=0)
     shard.send(configure(**COMMITTED), acknowledge("a1", (3, 4, 2)), at=1)

@@ -1,4 +1,4 @@
-"""States that are deleted: the tombstone, what was in flight, who waits, and the share-partition made anew."""
+"""Deleted states: tombstones, records in flight, waiting fetches, and recreated share-partitions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ TOMBSTONE = durable("Tombstone", (UNCHANGED, UNCHANGED), (UNCHANGED, UNCHANGED),
 
 
 def delete(*deletions: tuple[int, int]) -> str:
-    """The states of (partition, state epoch) are to be deleted."""
+    """Return the row that deletes the states of (partition, state epoch)."""
     return rows.encode(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
 
 
 def notices(output: Output) -> list[tuple[type, tuple[tuple[str, int, int], ...]]]:
-    """Their kinds, and the states that they are about."""
+    """Return the kinds of the notices with their states."""
     found = [decode_share_group_request(value) for _, value in output.requests]
     return [(type(notice), _states(notice)) for notice in found]
 
@@ -53,7 +53,7 @@ def _states(notice: ShareGroupRequest) -> tuple[tuple[str, int, int], ...]:
             return ()
 
 
-def test_a_share_partition_is_forgotten_with_what_was_in_flight() -> None:
+def test_deletion_removes_records_in_flight() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
     shard.send(fetch("f2", "m2"), at=5)
@@ -67,7 +67,7 @@ def test_a_share_partition_is_forgotten_with_what_was_in_flight() -> None:
     assert (shard.state, output.deadline_ms, output.waiting) == (None, None, False)
 
 
-def test_what_is_not_led_is_deleted_as_well() -> None:
+def test_unloaded_share_partition_is_deleted_too() -> None:
     shard = ShardDriver()
     output = shard.batch(delete((0, 7)), at=0)
     assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [(DeletedNotice, (("id", 0, 7),))])
@@ -81,7 +81,7 @@ def test_other_share_partitions_of_the_shard_go_on() -> None:
     assert output.responses == [answered("fetch", "f1", acquired=[[0, 9, 1]], until=10 + LOCK_MS, partition=1)]
 
 
-def test_it_begins_anew_with_a_snapshot_of_its_own() -> None:
+def test_recreated_share_partition_starts_with_a_snapshot() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
     shard.batch(delete((0, 1)), at=10)
@@ -92,7 +92,7 @@ def test_it_begins_anew_with_a_snapshot_of_its_own() -> None:
     assert fetched.responses == [answered("fetch", "f2", acquired=[[4, 11, 1]], until=30 + LOCK_MS)]
 
 
-def test_an_altered_offset_begins_anew_over_the_old_state() -> None:
+def test_altered_offset_replaces_the_old_state() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
     output = shard.batch(load(4, (0, 10), state_epoch=5, initializing=True), at=20)

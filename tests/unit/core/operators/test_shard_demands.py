@@ -1,4 +1,4 @@
-"""Standing fetches: one for each member, shared out evenly, given up when nobody waits any more."""
+"""Waiting fetches: one per member, even shares, and abandoned ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .shard_driver import LOCK_MS, ShardDriver, acknowledge, answered, config, f
 
 
 def waiting(*requests: object) -> ShardDriver:
-    """A shard at whose empty share-partition these fetches stand."""
+    """Return a shard with an empty share-partition where these fetches wait."""
     shard = ShardDriver()
     shard.batch(config(), load(), *[shard.line(request, 0) for request in requests], at=0)  # type: ignore[arg-type]
     return shard
 
 
-def test_a_newer_fetch_of_the_member_takes_the_place_of_the_old_one() -> None:
+def test_newer_fetch_replaces_the_members_waiting_one() -> None:
     shard = waiting(fetch("f1"))
     output = shard.send(fetch("f2", max_records=2), at=10)
     assert (output.responses, output.waiting) == ([answered("fetch", "f1")], True)
@@ -43,7 +43,7 @@ def test_two_gateways_may_number_their_fetches_alike() -> None:
     assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("b", [[0, 1, 1]])]
 
 
-def test_new_records_are_shared_evenly_and_what_one_does_not_want_goes_on() -> None:
+def test_new_records_are_shared_evenly_among_demands() -> None:
     shard = waiting(fetch("f1", "m1", 100), fetch("f2", "m2", 2), fetch("f3", "m3", 100))
     output = shard.batch(log(10), at=5)
     assert [(response["id"], response["acquired"]) for response in output.responses] == [
@@ -69,7 +69,7 @@ def test_the_demand_of_a_member_that_is_released_is_answered_with_nothing() -> N
     assert [response["id"] for response in shard.batch(log(10), at=6).responses] == ["f2"]
 
 
-def test_what_is_released_goes_to_who_waits_in_the_same_batch() -> None:
+def test_released_records_serve_waiting_fetches_in_the_same_batch() -> None:
     shard = waiting(fetch("f1", "m1"))
     shard.batch(log(4), at=1)
     shard.send(fetch("f2", "m2"), at=2)
@@ -85,7 +85,7 @@ def test_what_is_released_goes_to_who_waits_in_the_same_batch() -> None:
     ]
 
 
-def test_what_expires_goes_to_who_waits_in_the_same_batch() -> None:
+def test_expired_records_serve_waiting_fetches_in_the_same_batch() -> None:
     shard = waiting(fetch("f1", "m1"))
     shard.batch(log(4), at=0)
     shard.send(fetch("f2", "m2", max_wait_ms=60_000), at=2)
@@ -106,7 +106,7 @@ def test_the_limit_on_record_locks_holds_all_members_together() -> None:
     assert [response["acquired"] for response in output.responses] == [[], [[6, 7, 1]]]
 
 
-def test_what_members_wait_for_is_told() -> None:
+def test_output_reports_what_fetches_wait_for() -> None:
     shard = ShardDriver()
     assert shard.batch(config(partition_max_record_locks=6), load(0, (0, 6)), at=0).waiting == WaitsFor.NOTHING
     assert shard.send(fetch("f1", "m1", 100), fetch("f2", "m2", 100), at=0).waiting == WaitsFor.NOTHING
@@ -115,7 +115,7 @@ def test_what_members_wait_for_is_told() -> None:
     assert shard.send(acknowledge("a1", (0, 2, 1)), at=1).waiting == WaitsFor.NOTHING
 
 
-def test_a_fetch_that_nobody_waits_for_any_more_acquires_nothing() -> None:
+def test_abandoned_fetch_acquires_nothing() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), at=0)
     late = 5_000 + REQUEST_TIMEOUT_MS
@@ -135,33 +135,33 @@ def test_a_demand_that_stood_while_the_job_was_down_acquires_nothing() -> None:
 
 
 def through(gateway: str, request_id: str, member: str, max_records: int = 10) -> SharePartitionRequest:
-    """A fetch of a gateway's member."""
+    """Return a fetch of a gateway's member."""
     return replace(fetch(request_id, member, max_records), reply_to=gateway)
 
 
-def told(output: Output) -> list[str]:
-    """Who is told that others wait."""
+def notified(output: Output) -> list[str]:
+    """Return the receivers of the notice that others wait."""
     return [response["reply_to"] for response in output.responses if response["type"] == WANTED]
 
 
-def test_a_gateway_is_told_that_members_of_another_wait_while_its_own_hold_records() -> None:
+def test_gateway_is_notified_that_members_of_other_gateways_wait() -> None:
     shard = waiting(through("a", "f1", "m1"))
-    assert told(shard.batch(log(4), at=1)) == []
+    assert notified(shard.batch(log(4), at=1)) == []
     output = shard.send(through("b", "f1", "m2"), at=2)
     assert output.responses == [answered(WANTED, "", "") | {"reply_to": "a"}]
-    assert told(shard.send(through("b", "f2", "m2"), at=3)) == []  # not so often
-    assert told(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
+    assert notified(shard.send(through("b", "f2", "m2"), at=3)) == []  # not again within the interval
+    assert notified(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
 
 
-def test_nobody_is_told_whose_members_wait_themselves_or_hold_nothing() -> None:
+def test_only_gateways_with_records_and_no_demand_are_notified() -> None:
     shard = waiting(through("a", "f1", "m1"))
     shard.batch(log(4), at=1)
-    assert told(shard.send(through("a", "f2", "m2"), at=2)) == []
+    assert notified(shard.send(through("a", "f2", "m2"), at=2)) == []
     shard.send(acknowledge("a1", (0, 3, 1)), release("r1", "m2"), at=3)
-    assert told(shard.send(through("b", "f1", "m3"), at=4)) == []
+    assert notified(shard.send(through("b", "f1", "m3"), at=4)) == []
 
 
-def test_a_member_that_asks_for_itself_is_told_nothing() -> None:
+def test_direct_member_is_not_notified() -> None:
     shard = waiting(through("m1", "f1", "m1"))
     shard.batch(log(4), at=1)
-    assert told(shard.send(through("b", "f1", "m2"), at=2)) == []
+    assert notified(shard.send(through("b", "f1", "m2"), at=2)) == []

@@ -1,4 +1,4 @@
-"""A shard that is dumped and restored after every batch does the same as one that never was."""
+"""A shard that is dumped and restored after every batch behaves like one that is not."""
 
 from __future__ import annotations
 

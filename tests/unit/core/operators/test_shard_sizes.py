@@ -1,4 +1,4 @@
-"""What a shard tells of its windows, where they are counted."""
+"""The window sizes that a shard reports if metrics are enabled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def window(partition: int, *sizes: int, **values: Any) -> WindowSizes:
     return WindowSizes(GROUP, TOPIC, TOPIC_ID, partition, *sizes, **values)
 
 
-def test_each_share_partition_that_was_touched_is_told_and_no_other() -> None:
+def test_sizes_of_touched_share_partitions_only_are_reported() -> None:
     shard = CountedShard()
     output = shard.batch(
         config(), load(0, (0, 10)), load(5, (0, 7), 1), shard.line(fetch("f1", max_records=4), 0), at=0
@@ -36,7 +36,7 @@ def test_each_share_partition_that_was_touched_is_told_and_no_other() -> None:
     assert told(shard.batch(log(12, partition=1), at=2)) == [window(1, 5, 5, 0, 0, 12)]
 
 
-def test_what_is_led_no_more_is_told_once() -> None:
+def test_removed_share_partition_is_reported_once() -> None:
     shard = CountedShard()
     shard.batch(config(), load(0, (0, 10)), load(0, (0, 10), 1), at=0)
     assert told(shard.batch(unload(1), at=1)) == [window(1, is_led=False)]
@@ -44,10 +44,10 @@ def test_what_is_led_no_more_is_told_once() -> None:
     assert told(shard.batch(gone(), at=3)) == []
 
 
-def test_a_log_that_nobody_could_ask_for_has_no_end() -> None:
+def test_unknown_log_has_no_end_offset() -> None:
     assert told(CountedShard().batch(config(), load(3, None), at=0)) == [window(0, 3, 3, 0, 0, -1)]
 
 
-def test_nothing_is_told_where_nothing_is_counted() -> None:
+def test_sizes_are_not_reported_without_metrics() -> None:
     shard = Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), None)
     assert shard.run([config(), load(0, (0, 10))], 0).windows == []

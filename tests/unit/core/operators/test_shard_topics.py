@@ -1,4 +1,4 @@
-"""Topics that come and go under a shard: deleted, made again where topics have no ids, and logs that nobody can ask."""
+"""Topics that are deleted or created again under a shard, and logs whose offsets are unknown."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ FOR_EVERYBODY = {"type": "topic_deleted", "reply_to": "*", "group_id": GROUP, "t
 
 
 def half_done() -> ShardDriver:
-    """Of ten records m1 has accepted 0..3, released 4 and holds 5..9; m2 waits for an eleventh."""
+    """Return a shard with ten records: m1 has accepted 0..3, released 4 and holds 5..9; m2 waits for another record."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f1"), 0), at=0)
     shard.send(acknowledge("a1", (0, 3, 1), (4, 4, 2)), at=1)
     return shard
 
 
-# -- a topic that is no more -------------------------------------------------------------------------------------------
+# -- deleted topics ----------------------------------------------------------------------------------------------------
 
 
-def test_all_that_was_in_flight_of_a_deleted_topic_is_finished_and_everybody_is_told() -> None:
+def test_deleted_topic_finishes_records_in_flight_and_is_broadcast() -> None:
     shard = half_done()
     shard.batch(config(), shard.line(fetch("f2", "m2", max_records=1), 5), at=5)
     shard.send(fetch("f3", "m3"), at=6)
@@ -73,7 +73,7 @@ def test_all_that_was_in_flight_of_a_deleted_topic_is_finished_and_everybody_is_
     assert output.notes == ["topic orders with id id, of group g, was deleted"]
 
 
-def test_whatever_is_asked_of_a_deleted_topic_is_refused_at_once() -> None:
+def test_requests_for_a_deleted_topic_are_rejected() -> None:
     shard = half_done()
     shard.batch(gone(), at=10)
     output = shard.send(fetch("f2"), acknowledge("a2", (5, 9, 1)), unacquire("u1", 5, 9), release("r1"), at=20)
@@ -86,7 +86,7 @@ def test_whatever_is_asked_of_a_deleted_topic_is_refused_at_once() -> None:
     assert output.tables == {}
 
 
-def test_what_waited_for_a_share_partition_of_a_deleted_topic_is_refused() -> None:
+def test_pending_requests_of_a_deleted_topic_are_rejected() -> None:
     shard = ShardDriver()
     shard.send(fetch("f1"), acknowledge("a1", (0, 0, 1)), at=0)
     output = shard.batch(gone(), at=10)
@@ -98,7 +98,7 @@ def test_what_waited_for_a_share_partition_of_a_deleted_topic_is_refused() -> No
     assert notices(output) == [(TopicDeletedNotice, ())]
 
 
-def test_a_deleted_topic_is_deleted_like_any_other_and_forgotten_after_a_while() -> None:
+def test_deleted_topic_is_removed_from_the_state_after_a_while() -> None:
     shard = half_done()
     shard.batch(gone(), at=10)
     output = shard.batch(delete((0, 1)), at=20)
@@ -121,7 +121,7 @@ def test_a_topic_that_is_to_be_led_after_all_is() -> None:
 
 
 def all_read(**values: object) -> ShardDriver:
-    """Ten records of a topic without an id: 0..4 are accepted, m1 holds 5..9."""
+    """Return a shard with ten records of a topic without an id: 0..4 are accepted, m1 holds 5..9."""
     shard = ShardDriver()
     shard.batch(config(**values), load(0, (0, 10, None, False)), shard.line(fetch("f1"), 0), at=0)
     shard.send(acknowledge("a1", (0, 4, 1)), at=1)
@@ -131,7 +131,7 @@ def all_read(**values: object) -> ShardDriver:
 @pytest.mark.parametrize(
     ("reset", "start_offset"), [("earliest", 2), ("latest", 8), ("by_duration:PT1H", 2)]
 )  # fmt: skip
-def test_a_log_that_ends_below_what_was_acquired_is_that_of_a_new_topic(reset: str, start_offset: int) -> None:
+def test_log_that_ends_below_acquired_offsets_is_a_new_topic(reset: str, start_offset: int) -> None:
     shard = all_read(auto_offset_reset=reset)
     shard.send(fetch("f2", "m2"), at=2)
     output = shard.batch(log(8, start=2, has_topic_id=False), at=10)
@@ -144,8 +144,8 @@ def test_a_log_that_ends_below_what_was_acquired_is_that_of_a_new_topic(reset: s
         },
         responses=[answered("fetch", "f2", "m2")],
         notes=[
-            "orders-0 in group g: the log ends at 8, below 10, up to which it was acquired: it is taken for the log of "
-            f"a new topic under the name, and read from {start_offset}"
+            "share-partition orders-0 of group g: the log ends at 8, below the acquired offset 10; it is treated as "
+            f"the log of a new topic under the same name and read from {start_offset}"
         ],
         deadline_ms=T0 + 10 + REWRITE_MS,
     )
@@ -162,7 +162,7 @@ def test_an_acknowledgement_for_the_old_log_does_nothing_to_the_new_one() -> Non
 
 
 def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
-    """The start offset was at 1,000, the new log has 50 records."""
+    """The start offset was 1,000, and the new log has 50 records."""
     header = [4, 1, 1, 1_000, 0, 3, T0, 1]
     shard = ShardDriver()
     lines = config(auto_offset_reset="earliest"), load(0, (0, 50, None, False), header=header)
@@ -177,11 +177,11 @@ def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
     "rows",
     [
         [log(10, has_topic_id=False)],  # nothing fell
-        [log(20, has_topic_id=False), log(10, has_topic_id=False)],  # not below what was acquired
+        [log(20, has_topic_id=False), log(10, has_topic_id=False)],  # not below acquired offsets
         [log(10, start=7, has_topic_id=False)],  # records were deleted
     ],
 )
-def test_no_other_log_is_taken_for_that_of_a_new_topic(rows: list[str]) -> None:
+def test_other_logs_are_not_treated_as_a_new_topic(rows: list[str]) -> None:
     shard = all_read(auto_offset_reset="earliest")
     for at, row in enumerate(rows, 10):
         output = shard.batch(row, at=at)
@@ -189,7 +189,7 @@ def test_no_other_log_is_taken_for_that_of_a_new_topic(rows: list[str]) -> None:
     assert shard.led().window.start_offset >= 5
 
 
-def test_who_was_told_to_start_beyond_the_end_of_the_log_does() -> None:
+def test_start_offset_may_be_beyond_the_log_end() -> None:
     shard = all_read(auto_offset_reset="earliest")
     output = shard.batch(load(100, (0, 50, None, False), state_epoch=2, initializing=True), at=10)
     assert output.notes == []
@@ -197,20 +197,20 @@ def test_who_was_told_to_start_beyond_the_end_of_the_log_does() -> None:
     assert shard.led().window.start_offset == 100
 
 
-# -- a log that nobody can ask -----------------------------------------------------------------------------------------
+# -- logs with unknown offsets -----------------------------------------------------------------------------------------
 
 HEADER = [0, 1, 1, 0, 0, 0, T0 - 1_000, 1]
 HELD = [[0, 3, 1, 1, "m1", T0 + LOCK_MS], [4, 9, 0, 1, None, None]]
 
 
 def away() -> ShardDriver:
-    """Loaded from the tables while the leader does not answer; m1 holds 0..3, and 4..9 were released."""
+    """Return a shard loaded while the partition leader does not respond; m1 holds 0..3, and 4..9 were released."""
     shard = ShardDriver()
     shard.batch(config(), load(0, None, header=HEADER, batches=HELD), at=0)
     return shard
 
 
-def test_without_its_leader_a_share_partition_takes_acknowledgements_and_gives_out_nothing() -> None:
+def test_without_log_offsets_acknowledgements_work_but_nothing_is_acquired() -> None:
     shard = away()
     output = shard.send(fetch("f1", "m2"), acknowledge("a1", (0, 1, 1)), unacquire("u1", 2, 2), at=12_000)
     assert output.responses == [answered("acknowledge", "a1"), answered("unacquire", "u1")]
@@ -219,7 +219,7 @@ def test_without_its_leader_a_share_partition_takes_acknowledgements_and_gives_o
     assert output.responses == [answered("fetch", "f1", "m2", [[2, 2, 1], [4, 9, 2], [10, 12, 1]], 13_000 + LOCK_MS)]
 
 
-def test_an_acknowledgement_that_was_appended_long_ago_finds_its_share_partition_in_the_first_batch() -> None:
+def test_old_acknowledgement_finds_its_share_partition_in_the_first_batch() -> None:
     shard = ShardDriver()
     old = [shard.line(acknowledge(f"a{n}", (n, n, 1)), n) for n in range(2)]
     output = shard.batch(*old, load(0, None, header=HEADER, batches=HELD), config(), at=25_000)
@@ -233,7 +233,7 @@ def test_locks_run_out_without_a_leader() -> None:
     assert output.tables["delivery_log"] == [transition(0, 3, "ACQUIRED>AVAILABLE", "lock_timeout", 1)]
 
 
-def test_what_is_known_of_the_log_is_in_the_state() -> None:
+def test_log_offsets_are_part_of_the_state() -> None:
     shard = away()
     assert shard.led().log is None
     shard.batch(log(20, 0, 0, 15), at=10)
@@ -242,7 +242,7 @@ def test_what_is_known_of_the_log_is_in_the_state() -> None:
     assert shard.state is None
 
 
-def test_a_share_partition_without_state_may_begin_without_its_leader_where_it_was_told() -> None:
+def test_share_partition_without_state_can_start_without_log_offsets() -> None:
     shard = ShardDriver()
     output = shard.batch(config(), load(7, None, initializing=True), shard.line(fetch("f1"), 0), at=0)
     assert output.tables == {"share_group_state": [durable("ShareSnapshot", (0, 1), (7, 7), 0)]}

@@ -1,4 +1,4 @@
-"""A share group as rows in, whole outputs out: join, initialisation, assignment, expiry, recovery from the tables."""
+"""The operator of groups, rows to whole outputs: join, initialization, assignment, expiry, recovery."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 
 
 class GroupDriver:
-    """The operator of one group: its state is text between batches, outputs go through their JSON."""
+    """The operator of one group. Its state is text between batches, and outputs are encoded and decoded as JSON."""
 
     def __init__(self, job: Config = JOB) -> None:
         self.job = job
@@ -90,7 +90,7 @@ def answered(
     member: str = "m1",
     deadline: int | None = None,
 ) -> dict[str, Any]:
-    """`deadline` is when the member's session ends, told as a time after T0."""
+    """Return a response; `deadline` is the end of the member's session, relative to T0."""
     return {
         "type": "heartbeat",
         "id": request_id,
@@ -108,7 +108,7 @@ def answered(
 
 
 def group_row(epoch: int, state: str = "Stable", assignment_epoch: int | None = None) -> dict[str, Any]:
-    """`assignment_epoch` is the group epoch, unless the assignor is still to run."""
+    """Return a row; `assignment_epoch` is the group epoch unless a run of the assignor is pending."""
     assigned = epoch if assignment_epoch is None else assignment_epoch
     return {"group_id": GROUP, "group_epoch": epoch, "assignment_epoch": assigned, "group_state": state}
 
@@ -154,7 +154,7 @@ def with_assignment() -> GroupDriver:
     return group
 
 
-def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
+def test_member_joins_and_gets_initialized_share_partitions() -> None:
     group = GroupDriver()
     joined = group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     assert joined == Output(
@@ -187,8 +187,8 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
     assert (stays.tables, stays.responses) == ({}, [answered("h3", 3, 5_000, deadline=5_000 + SESSION_MS)])
 
 
-def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_its_id() -> None:
-    """Two processes of one name: only the latest one hears of it, once."""
+def test_static_member_that_waits_is_answered_with_its_id() -> None:
+    """Of two processes with one instance id, only the latest gets a response, once."""
     group = GroupDriver()
     for process in ("p1", "p2"):
         join = heartbeat(f"join-{process}", 0, "", ORDERS)
@@ -214,8 +214,8 @@ def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_it
     ]  # fmt: skip
 
 
-def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_has_run() -> None:
-    """By a tick: nobody has to send anything for that."""
+def test_join_in_the_assignment_interval_is_answered_after_the_run() -> None:
+    """A tick does this, without any request."""
     group = with_assignment()
     waits = group.send(heartbeat("h2", 0, "m2", topics=ORDERS), heartbeat("h3", 0, "m3", topics=ORDERS), at=420)
     assert waits.responses == []
@@ -235,14 +235,14 @@ def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_
     assert ran.deadline_ms == T0 + 20 + SESSION_MS
 
 
-def test_who_has_something_to_read_does_not_wait_for_the_assignor() -> None:
+def test_member_with_an_assignment_does_not_wait() -> None:
     group = with_assignment()
     group.send(heartbeat("h2", 0, "m2", topics=ORDERS), at=420)
     told = group.send(heartbeat("h3", 3), at=520)
     assert told.responses == [answered("h3", 3, 500, deadline=520 + SESSION_MS)]
 
 
-def test_what_a_member_that_leaves_held_is_released_before_the_assignor_runs() -> None:
+def test_departed_members_records_are_released_before_the_assignor_runs() -> None:
     group = with_assignment()
     group.send(heartbeat("h2", 0, "m2", topics=ORDERS), at=30)
     group.batch(tick(1_020), at=1_020)
@@ -269,7 +269,7 @@ def test_a_group_that_chooses_another_assignor_has_it_in_the_same_batch() -> Non
     assert told.responses == [answered("h3", 5, 5_000, expected, member="m2", deadline=1_030 + SESSION_MS)]
 
 
-def test_initializing_that_takes_long_is_told_after_a_while() -> None:
+def test_slow_initialization_is_answered_after_a_while() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     waits = group.send(initialized(0), at=10)
@@ -288,7 +288,7 @@ def test_initializing_that_takes_long_is_told_after_a_while() -> None:
     ]
 
 
-def test_a_member_that_asks_again_is_answered_once() -> None:
+def test_second_heartbeat_replaces_the_pending_one() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), heartbeat("h2", 0, topics=ORDERS), at=0)
     told = group.send(initialized(0, 1), at=10)
@@ -317,7 +317,7 @@ def test_a_member_that_left_while_it_waited_does_not_come_back() -> None:
     assert (told.responses, told.deadline_ms) == ([], None)
 
 
-def test_a_refused_request_in_its_name_takes_no_answer_from_a_member() -> None:
+def test_rejected_heartbeat_keeps_the_pending_one() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     refused = group.send(heartbeat("stranger", 7), at=5)
@@ -390,14 +390,14 @@ def test_a_group_comes_back_from_its_tables() -> None:
         ]
 
 
-def test_a_load_after_the_checkpoint_knows_better_is_ignored() -> None:
+def test_load_is_ignored_after_a_restore_from_the_checkpoint() -> None:
     group = with_assignment()
     before = json.loads(group.state or "")["group"]
     group.batch(rows.encode(rows.LOAD, json.dumps({"share_groups": [group_row(9)]})), at=30)
     assert json.loads(group.state or "")["group"] == before
 
 
-def test_a_group_that_nobody_joined_keeps_no_state() -> None:
+def test_group_without_members_keeps_no_state() -> None:
     group = GroupDriver()
     output = group.batch(group.line(heartbeat("h1", 3), 0), tick(0), at=0)
     refused = (ErrorCode.GROUP_ID_NOT_FOUND, output.responses[0]["error_message"])
@@ -432,7 +432,7 @@ def test_no_answer_repeats_more_than_a_right_row_could_have(field: str) -> None:
 
 
 @pytest.mark.parametrize("topics", [{"bad name": TopicMetadata("id", 1)}, {"orders": TopicMetadata("id", 1_000_000)}])
-def test_what_cannot_be_a_topic_becomes_no_share_partition(topics: dict[str, TopicMetadata]) -> None:
+def test_illegal_topic_creates_no_share_partition(topics: dict[str, TopicMetadata]) -> None:
     output = GroupDriver().send(heartbeat("h1", 0, topics), at=0)
     assert [(answer["id"], answer["error_code"]) for answer in output.responses] == [("h1", ErrorCode.INVALID_REQUEST)]
     assert output.tables == {}
@@ -442,7 +442,7 @@ def topic_deleted(*topic_ids: str) -> TopicDeletedNotice:
     return TopicDeletedNotice("t", GROUP, topic_ids=topic_ids)
 
 
-def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -> None:
+def test_deleted_topic_leaves_the_assignment_and_returns_as_another() -> None:
     group = with_assignment()
     gone = group.send(topic_deleted("id-orders"), at=2_030)
     assert gone == Output(
@@ -467,14 +467,14 @@ def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -
     assert told.responses == [answered("h4", 6, 5_000, expected, deadline=2_060 + SESSION_MS)]
 
 
-def test_a_waiting_heartbeat_is_answered_when_its_topic_is_no_more() -> None:
+def test_pending_heartbeat_is_answered_when_its_topic_is_deleted() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     told = group.send(topic_deleted("id-orders"), at=10)
     assert told.responses == [answered("h1", 3, 5_000, {}, deadline=10 + SESSION_MS)]
 
 
-def test_the_state_of_an_older_version_is_refused() -> None:
+def test_state_of_another_version_is_rejected() -> None:
     group = with_assignment()
     state = json.loads(group.state or "")
     group.state = json.dumps(state | {"group": state["group"] | {"version": 99}})

@@ -1,4 +1,4 @@
-"""A shard from its rows to its whole output: loading, acquiring, acknowledging, expiry, and who is refused."""
+"""The operator of share-partitions, rows to whole outputs: loading, acquiring, acknowledging, expiry, rejections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .shard_driver import (
 
 
 def acquired_ten() -> ShardDriver:
-    """Member m1 holds 0..9 since time 0."""
+    """Return a shard where member m1 holds 0..9 since time 0."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f0"), 0), at=0)
     return shard
@@ -51,7 +51,7 @@ def errors(output: Output) -> list[tuple[str, int]]:
     return [(response["id"], response["error_code"]) for response in output.responses]
 
 
-def test_an_initialisation_becomes_durable_and_is_told() -> None:
+def test_initialization_is_durable_and_sends_a_notice() -> None:
     shard = ShardDriver()
     output = shard.batch(config(), load(7, (5, 12), initializing=True, state_epoch=3), at=0)
     notice = {
@@ -70,7 +70,7 @@ def test_an_initialisation_becomes_durable_and_is_told() -> None:
     )
 
 
-def test_a_fetch_is_met_at_once() -> None:
+def test_fetch_is_served_immediately() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 100)), at=0)
     output = shard.send(fetch("f1", max_records=10), at=20)
@@ -87,7 +87,7 @@ def test_a_fetch_is_met_at_once() -> None:
     )
 
 
-def test_a_fetch_stands_until_the_log_has_something() -> None:
+def test_fetch_waits_until_the_log_has_records() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(), at=0)
     assert shard.send(fetch("f1"), at=10) == Output(
@@ -136,15 +136,15 @@ def test_an_acknowledgement_moves_the_start_offset() -> None:
     ]
 
 
-def test_a_renewal_tells_the_new_deadline() -> None:
+def test_renewal_response_has_the_new_deadline() -> None:
     shard = acquired_ten()
     output = shard.send(acknowledge("a1", (0, 9, 4)), at=20_000)
     assert output.responses == [answered("acknowledge", "a1", acquired=[[0, 9, 1]], until=20_000 + LOCK_MS)]
     assert shard.window() == [[0, 9, "ACQUIRED", 1, "m1", 20_000 + LOCK_MS]]
 
 
-def test_a_renewal_tells_what_it_has_renewed() -> None:
-    """What is finished is passed over, and no error (Kafka's rule): so is all, for whoever has held it."""
+def test_renewal_response_has_the_renewed_ranges() -> None:
+    """Finished records are skipped without an error, whoever held them (Kafka's rule)."""
     shard = acquired_ten()
     shard.send(acknowledge("a1", (0, 4, 1)), at=10)
     output = shard.send(acknowledge("a2", (0, 9, 4)), acknowledge("a3", (0, 4, 4), member="m2"), at=20_000)
@@ -154,10 +154,10 @@ def test_a_renewal_tells_what_it_has_renewed() -> None:
     ]
 
 
-def test_a_renewal_that_the_group_does_not_allow_is_refused_as_in_kafka_and_marked() -> None:
+def test_disabled_renewal_is_rejected_as_in_kafka_and_marked() -> None:
     shard = acquired_ten()
     output = shard.batch(config(renew_acknowledge_enable=False), shard.line(acknowledge("a1", (0, 9, 4)), 10), at=10)
-    message = "renewing acquisition locks is switched off for this group"
+    message = "RENEW is not allowed: share.renew.acknowledge.enable is false for this group"
     refused = answered("acknowledge", "a1", error=(ErrorCode.INVALID_RECORD_STATE, message))
     assert output.responses == [refused | {"renewals_off": True}]
 
@@ -172,7 +172,7 @@ def test_a_renewal_that_the_group_does_not_allow_is_refused_as_in_kafka_and_mark
         (unacquire("a", 0, 3, member="m2"), ErrorCode.INVALID_RECORD_STATE, "0..3 is held by another member"),
     ],
 )
-def test_a_refused_request_changes_nothing(request_, code, message) -> None:  # type: ignore[no-untyped-def]
+def test_rejected_request_changes_nothing(request_, code, message) -> None:  # type: ignore[no-untyped-def]
     shard = acquired_ten()
     before = shard.window()
     output = shard.send(request_, at=50)
@@ -185,7 +185,7 @@ def test_a_refused_request_changes_nothing(request_, code, message) -> None:  # 
 
 
 def test_an_acknowledgement_counts_from_its_append() -> None:
-    """In time in the topic is in time, though the batch runs after the lock's end and its tick is past it as well."""
+    """The append time counts, even if the batch runs after the lock's end and its tick is later, too."""
     shard = acquired_ten()
     output = shard.batch(
         shard.line(acknowledge("in-time", (0, 4, 1)), LOCK_MS),
@@ -201,8 +201,8 @@ def test_an_acknowledgement_counts_from_its_append() -> None:
     assert shard.window() == [[5, 9, "AVAILABLE", 1, None, None]]
 
 
-def test_a_late_acknowledgement_does_not_count_for_what_the_member_was_granted_since() -> None:
-    """Its own standing demand got the same records again when their lock was over."""
+def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
+    """The member's waiting fetch acquired the same records again after their lock expired."""
     shard = acquired_ten()
     shard.send(fetch("f1", max_wait_ms=60_000), at=1)
     again = shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 2)
@@ -229,10 +229,10 @@ def test_a_late_acknowledgement_does_not_count_for_what_the_member_was_granted_s
     [
         (LOCK_MS, LOCK_MS + 10, ErrorCode.INVALID_RECORD_STATE),
         (LOCK_MS, LOCK_MS, ErrorCode.NONE),
-        (None, LOCK_MS + 10, ErrorCode.NONE),  # as in Kafka: what is finished is passed over
+        (None, LOCK_MS + 10, ErrorCode.NONE),  # as in Kafka: finished records are skipped
     ],
 )
-def test_who_comes_after_the_locks_end_is_not_told_that_others_finished_the_records(
+def test_late_acknowledgement_of_records_others_finished_is_rejected(
     known_ms: int | None, append_ms: int, code: ErrorCode
 ) -> None:
     shard = acquired_ten()
@@ -278,11 +278,11 @@ def test_unacquire_gives_the_attempt_back() -> None:
 
 
 def never_delivered(request_id: str, *acquired: tuple[int, int, int], member: str = "m1") -> SharePartitionRequest:
-    """Ranges with the counts that they were granted with."""
+    """Return ranges with the delivery counts of their acquisition."""
     return replace(unacquire(request_id, 0, 0, member), ranges=(), acquired=tuple(AcquiredRange(*a) for a in acquired))
 
 
-def test_what_came_too_late_to_be_sent_gets_its_attempt_back() -> None:
+def test_unsent_records_get_their_delivery_back() -> None:
     shard = acquired_ten()
     shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 1)
     output = shard.send(never_delivered("u1", (4, 9, 1)), at=LOCK_MS + 2)
@@ -298,7 +298,7 @@ def end_of_session(request_id: str, requester: str, *delivered: tuple[int, int])
     return replace(release(request_id), reply_to="", requester=requester, delivered=ranges)
 
 
-def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere_since() -> None:
+def test_session_that_ends_late_keeps_records_of_a_newer_session() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="a"), at=1)
@@ -314,8 +314,8 @@ def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere
     ]
 
 
-def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_releases_nothing() -> None:
-    """The first one did not see that its member had gone: its read-ahead stood, and got records once more."""
+def test_first_of_two_sessions_to_end_releases_nothing() -> None:
+    """The first gateway did not notice that its member had left, so its read-ahead acquired records again."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(release("opens"), replace(fetch("f1", max_records=5), reply_to="b"), at=1)
@@ -331,10 +331,8 @@ def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_rel
 
 
 @pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, False), (3, True), (-1 - T0, True)])
-def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_member_asked_for_since(
-    opened_at: int, is_released: bool
-) -> None:
-    """Its row was lost on its way and sent again, when the member had opened a session at another gateway."""
+def test_late_session_opening_keeps_records_of_later_fetches(opened_at: int, is_released: bool) -> None:
+    """The row was lost and sent again after the member had opened a session at another gateway."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f1"), reply_to="b"), at=2)
@@ -355,7 +353,7 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
     assert known(shard)["requesters"] == {}
 
 
-def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
+def test_direct_member_is_no_requester() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="m1"), at=1)
@@ -363,7 +361,7 @@ def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("delivered", [(), ((2, 3),), ((0, 1), (3, 3), (9, 20)), ((0, 9),)])
-def test_what_a_released_member_was_not_sent_gets_its_attempt_back(delivered: tuple[tuple[int, int], ...]) -> None:
+def test_release_undoes_deliveries_that_were_not_sent(delivered: tuple[tuple[int, int], ...]) -> None:
     shard = acquired_ten()
     request = replace(release("r1"), delivered=tuple(OffsetRange(*pair) for pair in delivered))
     output = shard.send(request, at=50)
@@ -376,7 +374,7 @@ def test_what_a_released_member_was_not_sent_gets_its_attempt_back(delivered: tu
     assert {state for _, _, state, *_ in shard.window()} == {"AVAILABLE"}
 
 
-def test_a_member_that_left_is_released_once_and_its_old_session_is_refused() -> None:
+def test_departed_member_is_released_once_and_its_session_rejected() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f0", epoch=5), 0), at=0)
     first = shard.send(release("r1", epoch=5), at=10)
@@ -403,7 +401,7 @@ def test_a_member_that_left_waits_for_nothing() -> None:
     assert shard.window() == []
 
 
-def test_who_left_is_forgotten_after_ten_minutes() -> None:
+def test_departed_member_is_evicted_after_ten_minutes() -> None:
     shard = acquired_ten()
     shard.send(release("r1", epoch=5), at=0)
     shard.batch(tick(600_000), at=600_000)
@@ -437,7 +435,7 @@ def test_requests_wait_for_their_share_partition_to_be_loaded() -> None:
     assert '"parked":[]' in (shard.state or "")
 
 
-def test_requests_for_what_is_never_loaded_are_refused_and_nothing_is_kept() -> None:
+def test_requests_without_a_load_are_rejected_and_not_kept() -> None:
     shard = ShardDriver()
     shard.send(fetch("f1"), acknowledge("a1", (0, 3, 1)), release("r1"), at=0)
     unknown = (int(ErrorCode.UNKNOWN_TOPIC_ID), "group g has no share-partition of topic orders with id id")
@@ -466,14 +464,14 @@ def test_an_old_request_is_not_parked() -> None:
     assert errors(output) == [("f1", ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
-def test_of_a_topic_that_is_there_a_partition_may_be_unknown() -> None:
+def test_unknown_partition_of_a_known_topic_is_rejected() -> None:
     shard = acquired_ten()
     output = shard.batch(shard.line(fetch("f1", max_wait_ms=100, partition=7), 0), at=101)
     unknown = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "group g has no share-partition orders-7")
     assert output.responses == [answered("fetch", "f1", partition=7, error=unknown)]
 
 
-def test_unloaded_share_partitions_are_forgotten_and_their_demands_answered() -> None:
+def test_unload_removes_share_partitions_and_answers_their_fetches() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(), load(partition=2), shard.line(fetch("f1"), 0), at=0)
     output = shard.batch(unload(0), at=10)
@@ -486,14 +484,14 @@ def test_unloaded_share_partitions_are_forgotten_and_their_demands_answered() ->
 
 
 def test_unload_and_load_in_one_batch_take_the_loaded_state() -> None:
-    """So it is when the number of shards changes."""
+    """This happens when the number of shards changes."""
     shard = acquired_ten()
     header = [4, 1, 1, 6, 0, 3, T0, 1]
     shard.batch(load(0, (0, 10), header=header, batches=[[6, 9, 0, 1, None, None]]), unload(0), at=10)
     assert (shard.led().header.snapshot_epoch, shard.window()) == (4, [[6, 9, "AVAILABLE", 1, None, None]])
 
 
-def test_loading_again_what_is_led_changes_nothing() -> None:
+def test_repeated_load_changes_nothing() -> None:
     shard = acquired_ten()
     before = shard.window()
     output = shard.batch(load(0, (0, 10)), at=10)
@@ -522,7 +520,7 @@ def test_state_of_an_older_epoch_is_replaced_when_loaded() -> None:
     assert output.tables == {"share_group_state": [durable("ShareSnapshot", (8, 2), (2, 2), 0)]}
 
 
-def test_records_lost_while_nobody_led_are_noticed_by_the_load() -> None:
+def test_load_detects_records_lost_before() -> None:
     shard = ShardDriver()
     header = [7, 1, 1, 0, 0, 3, T0, 1]
     batches = [[0, 9, 1, 1, "m1", T0 + LOCK_MS]]
@@ -584,7 +582,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
         assert (shard.batch(*shuffled, at=100), shard.state) == (expected, first.state)
 
 
-def test_a_state_of_another_format_is_refused() -> None:
+def test_state_of_another_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="format 99, this job reads 1: remove the checkpoint"):
         Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
@@ -592,7 +590,7 @@ def test_a_state_of_another_format_is_refused() -> None:
 # -- durable records ---------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_writes_one_record_for_each_share_partition_with_its_last_state() -> None:
+def test_batch_writes_one_record_per_share_partition() -> None:
     shard = ShardDriver()
     output = shard.batch(
         config(),
@@ -625,7 +623,7 @@ def test_snapshots_come_after_so_many_updates() -> None:
     assert kinds == [(update, 0), (update, 0), (snapshot, 1), (update, 1), (update, 1), (snapshot, 2)]
 
 
-def test_a_cold_share_partition_is_written_anew_by_a_tick() -> None:
+def test_tick_writes_a_snapshot_of_a_cold_share_partition() -> None:
     shard = acquired_ten()
     shard.send(acknowledge("a1", (0, 8, 1)), at=10)
     shard.send(acknowledge("a2", (9, 9, 1)), at=20)

@@ -1,4 +1,4 @@
-"""Locks that outlast a restart of their member (KIP-345, for share groups): as long as `share.static...` says."""
+"""Locks that outlast a restart of their static member (`share.static.record.lock.duration.ms`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shard(**values: object) -> ShardDriver:
     return made
 
 
-def test_what_a_static_member_fetches_is_locked_for_longer() -> None:
+def test_static_members_locks_are_longer() -> None:
     group = shard()
     of_static = dataclasses.replace(fetch("f1", max_records=2), is_static=True)
     responses = group.send(of_static, fetch("f2", max_records=2, member="m2"), at=0).responses
@@ -49,7 +49,7 @@ def test_what_a_static_member_fetches_is_locked_for_longer() -> None:
     assert group.window() == [[0, 3, "AVAILABLE", 1, None, None]]
 
 
-def test_what_a_static_member_renews_is_locked_for_longer_from_then_on() -> None:
+def test_static_members_renewed_locks_are_longer() -> None:
     group = shard()
     group.send(fetch("f1", max_records=4), at=0)
     renewal = acknowledge("a1", (0, 1, AcknowledgeType.RENEW))
@@ -58,7 +58,7 @@ def test_what_a_static_member_renews_is_locked_for_longer_from_then_on() -> None
     assert [entry[5] for entry in group.window()] == [10_000 + STATIC_MS, LOCK_MS]
 
 
-def test_a_fetch_that_stood_through_a_restart_of_the_job_is_still_a_static_members() -> None:
+def test_waiting_fetch_of_a_static_member_survives_a_restart() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 0)), at=0)
     waiting = dataclasses.replace(fetch("f1", max_records=1, max_wait_ms=9_000), is_static=True)
@@ -68,7 +68,7 @@ def test_a_fetch_that_stood_through_a_restart_of_the_job_is_still_a_static_membe
     ]
 
 
-def test_a_fetch_that_stood_in_a_state_of_before_static_members_is_a_dynamic_members() -> None:
+def test_waiting_fetch_without_the_static_field_is_dynamic() -> None:
     group = ShardDriver()
     group.batch(config(), load(0, (0, 0)), at=0)
     group.send(fetch("f1", max_records=1, max_wait_ms=9_000), at=0)

@@ -1,4 +1,4 @@
-"""An unclean leader election takes records away that were delivered: what is said of it, and what is delivered then."""
+"""An unclean leader election that removes delivered records: reports and later deliveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def log(end: int, epoch: int, epoch_start: int | None = None) -> str:
 
 @pytest.fixture
 def shard() -> ShardDriver:
-    """Of the log's 12 records member m1 has accepted 0 to 4 and 6, and holds 5 and 7 to 9."""
+    """Return a shard with 12 records: member m1 has accepted 0 to 4 and 6, and holds 5 and 7 to 9."""
     shard = ShardDriver()
     shard.batch(load(log=(0, 12, None, True, 3, 0)), shard.line(fetch("f1"), 0), at=0)
     shard.send(acknowledge("a1", (0, 4, 1), (6, 6, 1)), at=1)
@@ -30,7 +30,7 @@ def shard() -> ShardDriver:
     [log(3, 4, 3), log(15, 4, 3), log(15, 7, 3), log(3, 3)],
     ids=["it ends there", "it has grown since", "several elections", "the same leader, without its records"],
 )
-def test_what_was_finished_is_said_to_be_skipped(shard: ShardDriver, moved: str) -> None:
+def test_finished_offsets_are_reported_as_skipped(shard: ShardDriver, moved: str) -> None:
     output = shard.batch(moved, at=2)
     assert [
         (row["first_offset"], row["last_offset"], row["from_state"], row["to_state"], row["cause"])
@@ -40,7 +40,7 @@ def test_what_was_finished_is_said_to_be_skipped(shard: ShardDriver, moved: str)
         (6, 6, "ACKNOWLEDGED", "ACKNOWLEDGED", Cause.UNCLEAN_ELECTION),
     ]
     (note,) = output.notes
-    assert note.startswith("orders-0 in group g: an unclean leader election cut the log at 3; offsets 3..9 had been")
+    assert "orders-0 of group g: an unclean leader election truncated the log at 3; the delivered offsets 3..9" in note
     again = shard.batch(moved, at=3)
     assert not again.notes, "once"
 
@@ -52,7 +52,7 @@ def test_a_clean_election_says_nothing(shard: ShardDriver, moved: str) -> None:
     assert "delivery_log" not in output.tables
 
 
-def test_records_that_nobody_got_are_nobodys_loss(shard: ShardDriver) -> None:
+def test_undelivered_records_are_not_reported(shard: ShardDriver) -> None:
     assert not shard.batch(log(14, 4, 10), at=2).notes
 
 
@@ -63,14 +63,14 @@ def test_the_log_of_an_earlier_leader_is_not_believed(shard: ShardDriver) -> Non
     assert shard.led().window.log_end_offset == 15
 
 
-def test_what_was_not_finished_is_delivered_as_the_record_that_is_there_now(shard: ShardDriver) -> None:
+def test_unfinished_offsets_deliver_the_new_records(shard: ShardDriver) -> None:
     shard.batch(log(3, 4, 3), at=2)
     shard.batch(shard.line(fetch("f2", member="m2"), LOCK_MS + 1), tick(LOCK_MS + 1), at=LOCK_MS + 1)
     output = shard.batch(log(13, 4, 3), at=LOCK_MS + 2)
     assert [response["acquired"] for response in output.responses] == [[[5, 5, 2], [7, 9, 2], [10, 12, 1]]]
 
 
-def test_a_load_finds_a_log_that_ends_below_what_was_delivered() -> None:
+def test_load_detects_a_log_that_ends_below_delivered_offsets() -> None:
     driver = ShardDriver()
     driver.batch(load(log=(0, 12, None, True, 3, 0)), driver.line(fetch("f1"), 0), at=0)
     driver.send(acknowledge("a1", (0, 9, 1)), at=1)

@@ -1,4 +1,4 @@
-"""A batch or a tick whose time was wrong: what comes after it goes by the time that is right again."""
+"""Batches and ticks with a wrong time: later batches use the correct time again."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_a_lock_after_a_tick_of_a_wrong_time_lasts(wrong_ms: int) -> None:
 
 
 def test_a_lock_is_counted_from_the_fetch_at_least() -> None:
-    """The batch's time is behind that of the broker that leads the request partition."""
+    """The batch's time is behind the leader of the request partition."""
     made = shard()
     made.batch(made.line(fetch("f1", max_records=2), at=5_000), at=0)
     assert made.window() == [[0, 1, "ACQUIRED", 1, "m1", 5_000 + LOCK_MS]]
 
 
-def test_a_fetch_at_a_broker_that_is_behind_is_not_given_up() -> None:
-    """Brokers disagree by a minute: whether somebody waits still is judged by the one that is behind."""
+def test_fetch_at_a_broker_with_a_slow_clock_is_not_abandoned() -> None:
+    """The clocks of two brokers differ by a minute. The slower one decides whether a fetch is abandoned."""
     made = shard()
     line = made.line(fetch("f1", max_records=2), at=0)
     output = made.batch(line, at=60_000, earliest=0)

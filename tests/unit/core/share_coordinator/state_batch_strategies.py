@@ -15,7 +15,7 @@ def available(first: int, last: int, count: int = 1) -> StateBatch:
 
 
 def acquired(first: int, last: int, count: int = 1, member: str = "m1", deadline_ms: int = 30_000) -> StateBatch:
-    """An ACQUIRED batch with its owner."""
+    """Return an ACQUIRED batch with its holder."""
     return StateBatch(first, last, RecordState.ACQUIRED, count, member, deadline_ms)
 
 
@@ -25,7 +25,7 @@ def acknowledged(first: int, last: int, count: int = 1) -> StateBatch:
 
 @st.composite
 def kafka_batches(draw: st.DrawFn) -> StateBatch:
-    """A batch that Kafka's coordinator could be sent."""
+    """Draw a batch that Kafka's coordinator can receive."""
     first = draw(st.integers(0, MAX_OFFSET))
     last = draw(st.integers(first, MAX_OFFSET))
     return StateBatch(first, last, draw(st.sampled_from(KAFKA_STATES)), draw(st.integers(0, 4)))
@@ -33,7 +33,7 @@ def kafka_batches(draw: st.DrawFn) -> StateBatch:
 
 @st.composite
 def our_batches(draw: st.DrawFn) -> StateBatch:
-    """A batch of our own records: ACQUIRED too, with owner and deadline."""
+    """Draw a batch of this project's records, which may be ACQUIRED with holder and deadline."""
     batch = draw(kafka_batches())
     if not draw(st.booleans()):
         return batch
@@ -43,5 +43,5 @@ def our_batches(draw: st.DrawFn) -> StateBatch:
 
 
 def per_offset(batches: tuple[StateBatch, ...] | list[StateBatch]) -> dict[int, tuple[object, ...]]:
-    """What each offset is, the newest batch winning: the naive model."""
+    """Return the state of each offset by the naive model: the newest batch wins."""
     return {offset: batch[2:] for batch in batches for offset in range(batch.first_offset, batch.last_offset + 1)}

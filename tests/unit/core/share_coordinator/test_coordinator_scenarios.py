@@ -24,7 +24,7 @@ def test_the_job_writes_and_recovers_as_kafka_did(name: str) -> None:
     assert coordinator_trace.differences(scenario, coordinator_trace.run(scenario)) == []
 
 
-def test_what_is_left_out_is_named() -> None:
+def test_missing_scenarios_are_listed_by_name() -> None:
     superseded = {"cow-005", "cow-019"}
     assert set(SCENARIOS) - set(CURRENT) == superseded | set(coordinator_trace.NOT_OURS)
     assert set(coordinator_trace.NOT_OURS) <= set(SCENARIOS)
@@ -80,7 +80,7 @@ def test_batches_cut_differently_are_equal() -> None:
     assert coordinator_trace.differences(scenario, cut) == []
 
 
-def test_an_unknown_operation_is_refused() -> None:
+def test_unknown_operation_is_rejected() -> None:
     scenario = {"model": "coordinator", "config": {}, "steps": [{"op": "compact"}]}
     with pytest.raises(ValueError, match="compact"):
         coordinator_trace.run(scenario)

@@ -1,4 +1,4 @@
-"""What durable records add up to, replayed in order."""
+"""Folding of durable records into states."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OTHER = SharePartitionKey("g", "t1", "t1-id", 1)
 def snapshot(
     epoch: int, start_offset: int, *batches: StateBatch, key: SharePartitionKey = KEY
 ) -> ShareGroupStateRecord:
-    """A snapshot with state epoch 2, leader epoch 0."""
+    """Return a snapshot with state epoch 2 and leader epoch 0."""
     return ShareGroupStateRecord(RecordKind.SNAPSHOT, key, epoch, 2, 0, start_offset, 0, batches)
 
 
 def update(epoch: int, *batches: StateBatch, start_offset: int = -1, complete: int = -1) -> ShareGroupStateRecord:
-    """An update of those values."""
+    """Return an update of these values."""
     return ShareGroupStateRecord(RecordKind.UPDATE, KEY, epoch, -1, -1, start_offset, complete, batches)
 
 

@@ -1,4 +1,4 @@
-"""The rules of the next record, as the share-partition operator uses them: with a header and its own window."""
+"""The next record, as the share-partition operator uses it: with a header and its own window."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ UPDATE = ShareGroupStateRecord(RecordKind.UPDATE, KEY, 3)
 
 
 def no_batches() -> Sequence[StateBatch]:
-    """An update must not ask for the merged batches."""
+    """Fail, because an update must not need the merged batches."""
     raise AssertionError("merged batches asked for")
 
 
 def changed(**fields: int) -> ShareGroupStateRecord:
-    """The update of a write that differs from the header in `fields`."""
+    """Return the update of a write that differs from the header in `fields`."""
     return next_record(HEADER, WRITE._replace(**fields), 500, no_batches)
 
 

@@ -1,4 +1,4 @@
-"""The merged state: what each kind of record does to it."""
+"""The merged state: the effect of each kind of record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADER = ShareGroupOffsetHeader.of(SNAPSHOT, 1_000)
 
 
 def update(snapshot_epoch: int = 3, **changed: int) -> ShareGroupStateRecord:
-    """An update of `SNAPSHOT` that changes what is named."""
+    """Return an update of `SNAPSHOT` that changes these fields."""
     return ShareGroupStateRecord(RecordKind.UPDATE, KEY, snapshot_epoch)._replace(**changed)
 
 
@@ -88,7 +88,7 @@ def test_the_header_survives_json() -> None:
 
 
 @pytest.mark.parametrize("dumped", [[], [1, 2, 3], [0] * 9])
-def test_a_dump_of_another_length_is_refused(dumped: list[int]) -> None:
+def test_dump_of_another_length_is_rejected(dumped: list[int]) -> None:
     with pytest.raises(TypeError):
         ShareGroupOffsetHeader.restore(dumped)
 

@@ -1,4 +1,4 @@
-"""Combining state batches: both precedences against a naive model of one state per offset."""
+"""Combination of state batches: both precedences against a naive model with one state per offset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START_OFFSETS = st.integers(-1, MAX_OFFSET + 2)
 
 
 def is_canonical(batches: tuple[StateBatch, ...]) -> bool:
-    """Sorted, disjoint and maximally fused."""
+    """Assert that the batches are sorted, disjoint and fused."""
     return all(batch.first_offset <= batch.last_offset for batch in batches) and all(
         low.last_offset < high.first_offset and (low.last_offset + 1 < high.first_offset or low[2:] != high[2:])
         for low, high in pairwise(batches)
@@ -67,7 +67,7 @@ def test_the_order_does_not_matter_to_the_highest(orders: tuple[list[StateBatch]
 
 
 @given(st.lists(our_batches(), max_size=6), st.lists(our_batches(), max_size=6), st.sampled_from(PRECEDENCES))
-def test_combining_in_two_steps_is_combining_at_once(
+def test_combining_in_two_steps_equals_one_step(
     old: list[StateBatch], new: list[StateBatch], precedence: Precedence
 ) -> None:
     in_steps = combine((*combine(old, precedence=precedence), *new), precedence=precedence)
@@ -82,7 +82,7 @@ def test_combining_in_two_steps_is_combining_at_once(
         pytest.param(acquired(0, 9, 1), acquired(0, 9, 1, deadline_ms=60_000), id="renew"),
     ],
 )
-def test_what_gives_a_lock_back_is_newer_but_not_higher(old: StateBatch, new: StateBatch) -> None:
+def test_released_lock_wins_with_newest_but_not_with_highest(old: StateBatch, new: StateBatch) -> None:
     assert combine([old, new], precedence=Precedence.NEWEST) == (new,)
 
 
@@ -104,7 +104,7 @@ def test_neighbours_that_became_equal_fuse() -> None:
     assert combine([available(0, 4), acknowledged(5, 6), available(7, 9), available(5, 6)]) == (available(0, 9),)
 
 
-def test_an_unsplit_batch_is_the_one_given() -> None:
+def test_unsplit_batch_is_the_same_object() -> None:
     batch = acquired(5, 9)
     assert combine([batch])[0] is batch
 

@@ -68,7 +68,7 @@ ALL_OPERATIONS = st.one_of(MEMBER_OPERATIONS, MEMBER_OPERATIONS, MEMBER_OPERATIO
 
 
 class Driver:
-    """A machine, its configuration and its clock; `apply` gives what a caller would see."""
+    """A machine, its configuration and its clock; `apply` returns the observable results."""
 
     def __init__(self, partition: SharePartition, config: SharePartitionConfig) -> None:
         self.partition = partition
@@ -95,7 +95,7 @@ class Driver:
         return outcome
 
     def apply(self, operation: Operation) -> Outcome | str:
-        """Decide and replay; the outcome, or the name of the error."""
+        """Decide and replay; return the outcome, or the name of the error."""
         try:
             outcome = self.decide(operation)
         except RequestError as error:

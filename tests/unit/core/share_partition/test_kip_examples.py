@@ -17,7 +17,7 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 class Record(NamedTuple):
-    """A record in flight as the KIP's tables show it; the holder beside it."""
+    """A record in flight as in the KIP's tables, with its holder."""
 
     state: RecordState
     delivery_count: int
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 
 class Example:
-    """A share-partition, its clock, and the operations that the KIP names."""
+    """A share-partition, its clock, and the KIP's operations."""
 
     def __init__(self, start_offset: int, log_end_offset: int) -> None:
         self.partition = SharePartition(start_offset, 0, log_end_offset)
@@ -35,7 +35,7 @@ class Example:
         self.partition.replay(self.partition.log_end_moved(log_end_offset))
 
     def fetch(self, member: str, max_records: int) -> list[int]:
-        """The offsets that a member is given."""
+        """Acquire for a member and return the offsets."""
         outcome = self._replay(self.partition.acquire(member, max_records, self.now_ms, CONFIG))
         return [offset for first, last, _ in outcome.response for offset in range(first, last + 1)]
 
@@ -44,7 +44,7 @@ class Example:
         self._replay(self.partition.acknowledge(member, [batch], self.now_ms, CONFIG, False))
 
     def give_back(self, member: str, first: int, last: int) -> None:
-        """Records that the member never saw."""
+        """Unacquire records that the member never received."""
         self._replay(self.partition.unacquire(member, [OffsetRange(first, last)]))
 
     def wait(self, milliseconds: int) -> None:

@@ -1,4 +1,4 @@
-"""What holds for every sequence of operations, and the machine against the per-offset model."""
+"""Invariants of every sequence of operations, and the machine against the per-offset model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_outcome(outcome: Outcome | str) -> TypeGuard[Outcome]:
 
 
 def renewing(operation: Operation) -> list[AcknowledgementBatch]:
-    """The batches of an acknowledgement that renew something."""
+    """Return the batches of an acknowledgement that renew records."""
     batches = operation.arguments[1] if operation.name == "acknowledge" else []
     return [batch for batch in batches if AcknowledgeType.RENEW in batch.acknowledge_types]
 
@@ -103,9 +103,7 @@ def test_deciding_changes_nothing(config: SharePartitionConfig, operations: list
 
 @given(CONFIGS, OPERATIONS)
 @settings(max_examples=60, deadline=None)
-def test_has_available_tells_what_an_acquire_would_do(
-    config: SharePartitionConfig, operations: list[Operation]
-) -> None:
+def test_has_available_predicts_acquire(config: SharePartitionConfig, operations: list[Operation]) -> None:
     driver = Driver(SharePartition(0, 0, 12), config)
     for operation in operations:
         driver.apply(operation)
@@ -115,7 +113,7 @@ def test_has_available_tells_what_an_acquire_would_do(
 @given(CONFIGS, OPERATIONS)
 @settings(max_examples=60, deadline=None)
 def test_updates_add_up_to_the_snapshot(config: SharePartitionConfig, operations: list[Operation]) -> None:
-    """What each step writes as its update record, laid over what was known before, is the whole state."""
+    """The update records of all steps, applied in order, give the whole state."""
     driver = Driver(SharePartition(0, 0, 12), config)
     known: dict[int, StateBatch] = {}
     for operation in operations:
@@ -150,7 +148,7 @@ def test_behaves_like_the_per_offset_model(config: SharePartitionConfig, operati
 
 
 def _apply_to_model(model: PerOffsetModel, driver: Driver, operation: Operation) -> object:
-    """What the model answers: (offset, count) of what was acquired or renewed, or the name of the error."""
+    """Return the model's result: (offset, count) of acquired or renewed records, or the name of the error."""
     name, arguments = operation
     try:
         if name == "acquire":

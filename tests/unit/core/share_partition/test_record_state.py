@@ -1,4 +1,4 @@
-"""The transition table, and that nothing outside of it can be replayed."""
+"""The transition table; transitions outside of it cannot be replayed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_table_has_the_legal_transitions_and_no_others() -> None:
 
 
 def drawn_transitions() -> set[tuple[RecordState, RecordState, str]]:
-    """The arrows of the module's diagram; a line without one goes on with the causes of the arrow above it."""
+    """Return the arrows of the module's diagram; a line without an arrow continues the previous one."""
     diagram = (record_state.__doc__ or "").split("::\n", 1)[1].split("(*) The", 1)[0]
     arrow = re.compile(r"(?:([A-Z]+) -+)?\+--> ([A-Z]+) +(.*)")
     from_state = to_state = ""
@@ -63,7 +63,7 @@ def test_the_diagram_has_the_arrows_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("from_state", "to_state"), list(product(RecordState, RecordState)))
-def test_every_transition_outside_the_table_is_refused(from_state: RecordState, to_state: RecordState) -> None:
+def test_transitions_outside_the_table_are_rejected(from_state: RecordState, to_state: RecordState) -> None:
     for cause in Cause:
         if (from_state, to_state, cause) in LEGAL:
             check_transition(from_state, to_state, cause)
@@ -93,7 +93,7 @@ def test_an_illegal_transition_changes_nothing_nor_do_those_before_it(bad: Trans
     assert partition.dump() == before
 
 
-def test_what_is_below_the_start_offset_cannot_be_fetched_again() -> None:
+def test_records_below_the_start_offset_cannot_be_fetched_again() -> None:
     partition = SharePartition(10, 0, 20)
     with pytest.raises(IllegalTransitionError):
         partition.replay(Outcome((Transition(5, 9, A, Q, Cause.FETCH, "m1", 1, 100),)))

@@ -1,4 +1,4 @@
-"""Rules of the machine that the scenarios of Kafka cannot show, because they are ours, and single points of others."""
+"""Rules of the machine that Kafka's scenarios do not cover, and single cases of other rules."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_lock_holds_at_its_deadline_and_is_over_after_it() -> None:
     assert partition.available_count == 10
 
 
-def test_expiry_takes_what_is_due_of_all_members_in_offset_order() -> None:
+def test_expiry_releases_all_members_records_in_offset_order() -> None:
     partition = SharePartition(0, 0, 30)
     for number, member in enumerate(["m2", "m1", "m2"]):
         acquired(partition, member, now_ms=number)
@@ -84,7 +84,7 @@ def test_the_start_offset_moves_in_the_step_that_finishes_the_head() -> None:
     assert partition.state_batches() == []
 
 
-def test_state_batches_in_names_each_record_once_and_none_below_the_start_offset() -> None:
+def test_state_batches_in_returns_each_record_in_flight_once() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     transitions = acknowledged(partition, (0, 1, ACCEPT), (4, 5, RELEASE), (8, 8, ACCEPT))
@@ -109,7 +109,7 @@ def test_locks_survive_a_load_from_our_own_state() -> None:
     assert loaded.start_offset == 4
 
 
-def test_load_ignores_what_is_below_the_start_offset_and_frees_what_nobody_holds() -> None:
+def test_load_trims_below_the_start_offset_and_frees_unheld_records() -> None:
     loaded = SharePartition.load(5, [StateBatch(0, 3, A, 1), StateBatch(4, 6, A, 2), StateBatch(7, 9, Q, 3)], 0, 20)
     assert loaded.state_batches() == [StateBatch(5, 6, A, 2), StateBatch(7, 9, A, 3)]
 
@@ -122,7 +122,7 @@ def test_a_fetch_below_the_log_start_moves_there_and_acquires_nothing() -> None:
     assert acquired(partition) == (AcquiredRange(5, 9, 1),)
 
 
-def test_lost_records_leave_at_once_with_a_transition_for_each_that_was_delivered() -> None:
+def test_lost_records_leave_immediately_with_transitions_if_delivered() -> None:
     partition = SharePartition(0, 0, 30)
     acquired(partition, "m1")
     acquired(partition, "m2")
@@ -142,7 +142,7 @@ def test_lost_records_leave_at_once_with_a_transition_for_each_that_was_delivere
     assert acknowledged(partition, (0, 9, ACCEPT)) == ()  # late, and nothing to be done
 
 
-def test_a_log_start_among_terminal_records_is_left_when_the_last_lost_lock_is_over() -> None:
+def test_start_offset_advances_when_the_last_lost_lock_is_over() -> None:
     partition = SharePartition(0, 0, 30)
     acquired(partition, "m1", 2)
     acquired(partition, "m2", 3)
@@ -153,7 +153,7 @@ def test_a_log_start_among_terminal_records_is_left_when_the_last_lost_lock_is_o
     assert (partition.start_offset, partition.next_deadline_ms()) == (5, None)
 
 
-def test_the_log_end_bounds_what_is_acquired() -> None:
+def test_log_end_limits_acquisition() -> None:
     partition = SharePartition(0, 0, 3)
     assert acquired(partition) == (AcquiredRange(0, 2, 1),)
     assert not partition.has_available(CONFIG)
@@ -177,7 +177,7 @@ def test_unacquire_gives_the_delivery_attempt_back() -> None:
     assert acquired(partition, "m2") == (AcquiredRange(0, 3, 2), AcquiredRange(8, 9, 2))
 
 
-def test_what_was_never_delivered_after_all_is_acquired_together_with_new_records() -> None:
+def test_unacquired_records_are_acquired_with_new_ones() -> None:
     partition = SharePartition(0, 0, 20)
     acquired(partition)
     partition.replay(partition.unacquire("m1", [OffsetRange(5, 9)]))
@@ -200,7 +200,7 @@ def test_unacquire_is_all_or_nothing(ranges: list[OffsetRange]) -> None:
         partition.unacquire("m1", ranges)
 
 
-def test_unacquire_skips_what_the_log_start_has_passed() -> None:
+def test_unacquire_skips_records_below_the_log_start() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.log_start_moved(4))
@@ -208,7 +208,7 @@ def test_unacquire_skips_what_the_log_start_has_passed() -> None:
     assert outcome.transitions == (Transition(4, 5, Q, A, Cause.UNACQUIRE, "m1", 0),)
 
 
-def test_an_attempt_that_reached_nobody_is_taken_back_though_its_lock_has_run_out() -> None:
+def test_undelivered_attempt_is_undone_after_its_lock_expired() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
@@ -220,7 +220,7 @@ def test_an_attempt_that_reached_nobody_is_taken_back_though_its_lock_has_run_ou
 
 
 def test_a_repeated_return_leaves_the_attempt_of_another_member_alone() -> None:
-    """The lock of the other member has run out, and its delivery has the same count."""
+    """The other member's lock has expired, and its delivery has the same count."""
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     given_back = [AcquiredRange(0, 9, 1)]
@@ -236,7 +236,7 @@ def test_a_repeated_return_leaves_the_attempt_of_another_member_alone() -> None:
         assert window.state_batches() == [StateBatch(0, 9, A, 1, None, None)]
 
 
-def test_what_has_happened_since_is_not_undone_by_an_attempt_that_is_taken_back() -> None:
+def test_undoing_an_attempt_does_not_affect_later_deliveries() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
@@ -290,14 +290,14 @@ def test_renew_is_a_transition_with_the_new_deadline() -> None:
     ]
 
 
-def test_a_renewed_offset_may_be_finished_by_the_next_batch_of_the_same_request() -> None:
+def test_renewed_offset_can_be_finished_later_in_the_same_request() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     acknowledged(partition, (0, 4, RENEW), (4, 9, ACCEPT), now_ms=10)
     assert partition.state_batches() == [StateBatch(0, 3, Q, 1, "m1", 30_010), StateBatch(4, 9, K, 1)]
 
 
-def test_a_refused_request_tells_which_renewals_kafka_would_keep() -> None:
+def test_rejection_contains_the_renewals_that_kafka_keeps() -> None:
     partition = SharePartition(0, 0, 20)
     acquired(partition)
     before = partition.dump()
@@ -355,7 +355,7 @@ def test_batches_are_halved_from_half_of_the_delivery_limit_on() -> None:
     assert deliveries == dict.fromkeys(range(512), 10)
 
 
-def test_throttling_knows_its_fetch_batches_after_a_restart() -> None:
+def test_throttling_keeps_fetch_batches_across_a_restart() -> None:
     partition = SharePartition(0, 0, 14)
     for _ in range(3):
         acquired(partition, count=10)
@@ -363,7 +363,7 @@ def test_throttling_knows_its_fetch_batches_after_a_restart() -> None:
     acquired(partition, "m2", 1)
     acknowledged(partition, (0, 0, ACCEPT), member="m2")
     partition = SharePartition.restore(json.loads(json.dumps(partition.dump())))
-    # a share of five, of the ten that the first fetch took, although one of them is finished and forgotten
+    # a share of five of the ten that the first fetch read, although one of them is finished and removed
     assert acquired(partition, "m1", 100) == (AcquiredRange(1, 5, 4),)
 
 
@@ -398,7 +398,7 @@ def test_a_window_of_alternating_records_is_dumped_in_a_few_bytes_for_each() -> 
 def answered(
     partition: SharePartition, grants: list[tuple[int, int, int]], *batches: tuple[int, int, int], member: str = "m1"
 ) -> str:
-    """Acknowledges what was granted with these delivery counts; the error, or what it did."""
+    """Acknowledge with these grants; return the error, or the transitions."""
     request = [AcknowledgementBatch(first, last, (type_,)) for first, last, type_ in batches]
     try:
         outcome = partition.acknowledge(member, request, 0, CONFIG, True, [AcquiredRange(*grant) for grant in grants])
@@ -426,18 +426,18 @@ def granted_twice() -> SharePartition:
         ([(0, 9, 1)], (0, 9, ACCEPT), "INVALID_RECORD_STATE: 0..4 is in delivery 2, not 1"),
         ([(0, 4, 1)], (2, 3, RELEASE), "INVALID_RECORD_STATE: 2..3 is in delivery 2, not 1"),
         ([(0, 3, 2), (4, 4, 3)], (0, 4, RENEW), "INVALID_RECORD_STATE: 4..4 is in delivery 2, not 3"),
-        ([(0, 3, 2)], (0, 4, ACCEPT), "INVALID_RECORD_STATE: 4..4 is not among the grants that are answered"),
+        ([(0, 3, 2)], (0, 4, ACCEPT), "INVALID_RECORD_STATE: 4..4 is not among the acquired ranges of the request"),
         (
             [(0, 1, 2), (3, 4, 2)],
             (0, 4, REJECT),
-            "INVALID_RECORD_STATE: 2..4 is not among the grants that are answered",
+            "INVALID_RECORD_STATE: 2..4 is not among the acquired ranges of the request",
         ),
-        ([(40, 49, 1)], (0, 4, ACCEPT), "INVALID_RECORD_STATE: 0..4 is not among the grants that are answered"),
+        ([(40, 49, 1)], (0, 4, ACCEPT), "INVALID_RECORD_STATE: 0..4 is not among the acquired ranges of the request"),
         ([(0, 29, 1)], (20, 29, ACCEPT), "INVALID_REQUEST: 20..29 reaches past the records in flight"),
         ([], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
     ],
 )
-def test_an_acknowledgement_applies_to_the_grants_that_it_answers(
+def test_acknowledgement_applies_only_to_its_grants(
     grants: list[tuple[int, int, int]], batch: tuple[int, int, int], said: str
 ) -> None:
     partition = granted_twice()
@@ -447,7 +447,7 @@ def test_an_acknowledgement_applies_to_the_grants_that_it_answers(
         assert partition.state_batches() == before
 
 
-def test_what_is_finished_needs_no_grant() -> None:
+def test_finished_records_need_no_grant() -> None:
     partition = granted_twice()
     acknowledged(partition, (0, 4, ACCEPT))
     assert answered(partition, [(5, 9, 1)], (0, 6, ACCEPT)) == "5..6 accept"
@@ -459,7 +459,7 @@ def test_an_acknowledgement_wholly_above_the_window_is_an_invalid_request() -> N
         assert said == "INVALID_REQUEST: 10..19 reaches past the records in flight"
 
 
-def test_a_topic_that_is_deleted_takes_what_is_in_flight_with_it() -> None:
+def test_deleted_topic_archives_records_in_flight() -> None:
     partition = granted_twice()
     outcome = partition.reset(10, Cause.TOPIC_DELETED)
     assert outcome.transitions == (

@@ -1,4 +1,4 @@
-"""A window in pieces is the window: whatever their size, and however often they were texts in between."""
+"""A window in pieces equals the window in one, for any size of pieces and any number of dumps."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ RAGGED, CONFIG = 2_000, SharePartitionConfig(max_record_locks=10_000)
 
 @pytest.fixture
 def ragged() -> SharePartition:
-    """Every other record of 0..1999 is acknowledged."""
+    """Return a machine where every other record of 0..1999 is acknowledged."""
     partition = SharePartition(0, 0, RAGGED + 10)
     partition.replay(partition.acquire("m1", RAGGED, 0, CONFIG))
     batches = [AcknowledgementBatch(offset, offset, (1,)) for offset in range(1, RAGGED, 2)]
@@ -128,7 +128,7 @@ def ragged() -> SharePartition:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[PieceSummary]:
-    """The pieces that are read."""
+    """Return the pieces that are read."""
     pieces: list[PieceSummary] = []
     real = window_piece._read
 
@@ -140,14 +140,14 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[PieceSummary]:
     return pieces
 
 
-def test_what_touches_few_ranges_reads_few_pieces(ragged: SharePartition, read: list[PieceSummary]) -> None:
+def test_operations_on_few_ranges_read_few_pieces(ragged: SharePartition, read: list[PieceSummary]) -> None:
     assert len(ragged.dump()[-1]) == RAGGED / 2
     assert read == []
     ragged.replay(ragged.acknowledge("m1", [AcknowledgementBatch(1_000, 1_000, (2,))], 5, CONFIG, False))
     ragged.replay(ragged.acquire("m2", 5, 5, CONFIG))
     assert not ragged.is_due(CONFIG.record_lock_duration_ms)
     ragged.dump()
-    # those of the record, of what a fetch looks at behind it, and at the end of the window
+    # the pieces of the record, of the following fetch candidates, and of the window's end
     assert len(read) <= 4
     assert ragged.holds("m2")
 
