@@ -1,4 +1,4 @@
-"""Rows that are frozen dataclasses, as JSON objects: the type, and all fields in their order."""
+"""Conversion of rows, which are frozen dataclasses, to JSON objects with the type and all fields in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a class of rows, in order: looked up once, as every row that is written asks."""
+    """Return the field names of a class of rows, in order. They are cached, because every encoded row uses them."""
     names = _FIELD_NAMES.get(kind)
     if names is None:
         names = _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind))
@@ -17,5 +17,5 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def row_values(row: Any) -> dict[str, Any]:
-    """The JSON object of a row."""
+    """Return the JSON object of a row."""
     return {"type": row.type} | {name: getattr(row, name) for name in field_names(type(row))}
