@@ -1,7 +1,7 @@
 """The records of the response topic, which have one or several response rows.
 
 A micro-batch may have a thousand responses to one gateway, and a record costs producer, brokers and consumer more than
-a row. A requester whose `reply_to` ends with `LISTS` accepts records that are a JSON array of rows.
+a row. A requester whose `reply_to` ends with `LIST_SUFFIX` accepts records that are a JSON array of rows.
 """
 
 from __future__ import annotations

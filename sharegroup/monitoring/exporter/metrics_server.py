@@ -1,6 +1,6 @@
 """`/metrics`, `/healthz` and `/readyz` of one process.
 
-/metrics   the text of a scrape, created at most once in `CACHE_S` for all clients
+/metrics   the text of a scrape, created at most once in `CACHE_S` seconds for all clients
 /healthz   200 while the process makes progress; 503 and the reasons if it should be restarted
 /readyz    200 while the process serves requests; 503 and the reasons otherwise
 """

@@ -1,4 +1,4 @@
-"""Broadcasts: rows of the response topic for all readers. They are JSON objects with the key `EVERYBODY`, and each is
+"""Broadcasts: rows of the response topic for all readers. They are JSON objects with the key `BROADCAST_KEY`, and each is
 written to every partition."""
 
 from __future__ import annotations

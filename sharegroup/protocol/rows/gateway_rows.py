@@ -1,6 +1,6 @@
 """Rows of the response topic with which gateways announce themselves to each other.
 
-They are JSON objects with the key `GATEWAYS`, and each is written to every partition. Readers of responses skip them
+They are JSON objects with the key `GATEWAY_KEY`, and each is written to every partition. Readers of responses skip them
 because of their key.
 """
 

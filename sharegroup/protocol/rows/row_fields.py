@@ -1,7 +1,7 @@
 """Checks of the fields of a request row. Each returns the value, or raises an error that names the field.
 
 There are two errors, because only a row with `id` and `reply_to` can be responded to. `InvalidRequestRow` is raised for
-a row without them, `AnswerableError` for other invalid rows.
+a row without them, `InvalidFieldError` for other invalid rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def json_object(value: str) -> dict[str, Any]:
 
 
 def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
-    """Check `id`, `reply_to` and `type` of a row. After this, each error is an AnswerableError."""
+    """Check `id`, `reply_to` and `type` of a row. After this, each error is an InvalidFieldError."""
     if not isinstance(row.get("id"), str) or not row["id"]:
         raise InvalidRequestRow("lacks the field id")
     row.setdefault("reply_to", "")
@@ -69,7 +69,7 @@ def text(
     default: str | None = None,
     max_length: int = MAX_TEXT_LENGTH,
 ) -> str:
-    """Return a text of at most `max_length` characters. Raise AnswerableError."""
+    """Return a text of at most `max_length` characters. Raise InvalidFieldError."""
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
         raise AnswerableError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
@@ -84,7 +84,7 @@ def said_back(row: Mapping[str, Any], field: str) -> str:
 
 
 def member_id_of(row: Mapping[str, Any]) -> str:
-    """Return the member id of a request to a share-partition. Raise AnswerableError."""
+    """Return the member id of a request to a share-partition. Raise InvalidFieldError."""
     member_id = text(row, "member_id")
     if not member_id.strip() or len(member_id) > MAX_MEMBER_ID_LENGTH:
         raise AnswerableError(f"member_id must have 1 to {MAX_MEMBER_ID_LENGTH} characters", row)
@@ -97,7 +97,7 @@ def is_integer(value: object, low: int, high: int) -> TypeGuard[int]:
 
 
 def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None) -> int:
-    """Return an integer of low..high. Raise AnswerableError."""
+    """Return an integer of low..high. Raise InvalidFieldError."""
     value = row.get(field, default)
     if not is_integer(value, low, high):
         problem = f"lacks the field {field}" if field not in row else f"{field} must be an integer of {low}..{high}"
@@ -107,7 +107,7 @@ def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: in
 
 
 def boolean(row: Mapping[str, Any], field: str) -> bool:
-    """Return a boolean; False if it is missing. Raise AnswerableError."""
+    """Return a boolean; False if it is missing. Raise InvalidFieldError."""
     value = row.get(field, False)
     if not isinstance(value, bool):
         raise AnswerableError(f"{field} must be true or false", row)
@@ -115,7 +115,7 @@ def boolean(row: Mapping[str, Any], field: str) -> bool:
 
 
 def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Return a field that is a JSON object. Raise AnswerableError."""
+    """Return a field that is a JSON object. Raise InvalidFieldError."""
     value = row.get(field)
     if not isinstance(value, dict):
         raise AnswerableError(f"{field} must be a JSON object", row)

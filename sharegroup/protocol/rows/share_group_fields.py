@@ -1,4 +1,4 @@
-"""Checks of fields that only rows of `__share_group_requests` have. Each raises AnswerableError."""
+"""Checks of fields that only rows of `__share_group_requests` have. Each raises InvalidFieldError."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
     """Decode a row of `__share_group_requests`.
 
     Only the format is checked here. The group coordinator checks the values (such as an empty member id) and responds
-    with the KIP's messages. Raise AnswerableError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
+    with the KIP's messages. Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
     row = answerable(json_object(value), SHARE_GROUP_REQUESTS)
     return _DECODERS[row["type"]](row, (row["id"], text(row, "group_id", may_be_empty=True), row["reply_to"]))

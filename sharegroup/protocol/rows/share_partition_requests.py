@@ -268,7 +268,7 @@ SharePartitionRequest = (
 def decode_share_partition_request(value: str) -> SharePartitionRequest:
     """Decode a row of `__share_partition_requests`.
 
-    Raise AnswerableError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
+    Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
     row = answerable(json_object(value), SHARE_PARTITION_REQUESTS)
     return _DECODERS[row["type"]](row)

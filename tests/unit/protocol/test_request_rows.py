@@ -354,7 +354,7 @@ def test_an_invalid_field_has_an_error_for_the_requester(kind: str, values: dict
         decoder(value)
     assert caught.value.message.startswith(problem)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert (caught.value.row["id"], told.value.row["reply_to"]) == ("x", "me")
+    assert (caught.value.row["id"], caught.value.row["reply_to"]) == ("x", "me")
 
 
 def test_texts_and_partitions_at_the_limits_are_accepted() -> None:
