@@ -1,5 +1,7 @@
-"""Broadcasts: rows of the response topic for all readers. They are JSON objects with the key `BROADCAST_KEY`, and each is
-written to every partition."""
+"""Broadcasts: rows of the response topic for all readers.
+
+They are JSON objects with the key `BROADCAST_KEY`, and each is written to every partition.
+"""
 
 from __future__ import annotations
 
