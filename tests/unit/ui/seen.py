@@ -1,4 +1,4 @@
-"""A page without tables and brokers: what its looks would have seen is given."""
+"""A page without tables and brokers, with given snapshots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC_ID = "nTqM0Q7dRkyb5xJw2hVu3A"
 
 
 class SeenLogs:
-    """`Logs` of one record, which is at every offset."""
+    """`Logs` with the same record at every offset."""
 
     def __init__(self, payload: Payload | None = None) -> None:
         self.payload = payload
@@ -45,7 +45,7 @@ class SeenLogs:
 
 
 class SeenLooks:
-    """In the place of `Looks`."""
+    """Stands in for `Snapshots`."""
 
     def __init__(self, groups: Iterable[GroupLook], problems: Sequence[str] = (), tables_path: str = "nowhere") -> None:
         found = {group.description.group_id: group for group in groups}
@@ -83,7 +83,7 @@ def group(
 
 
 def many_ranges(count: int, members: Sequence[str]) -> list[StateBatch]:
-    """Ranges of one to three records, as where acknowledgements came in any order."""
+    """Ranges of one to three records, as after acknowledgements in any order."""
     found, at = [], 0
     for index in range(count):
         last = at + index % 3
@@ -115,6 +115,6 @@ def parts(
 
 
 def browser(of: Parts, config: GatewayConfig | None = None, host: str = "127.0.0.1") -> TestClient:
-    """A client of the page, which listens at `host`."""
+    """A client of a page that listens on `host`."""
     app = application(of, config or GatewayConfig(), host)
     return TestClient(app, base_url="http://localhost", follow_redirects=False)
