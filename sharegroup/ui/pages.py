@@ -100,10 +100,10 @@ class Pages:
         query = request.query_params
         text, state, sort = query.get("text", ""), query.get("state", ""), query.get("sort", "group")
         sort = sort if sort in _SORTS else "group"
-        look, caller = self._parts.looks.newest, caller_of(request)
+        snapshot, caller = self._parts.looks.newest, caller_of(request)
         found = [
             group
-            for group_id, group in look.groups.items()
+            for group_id, group in snapshot.groups.items()
             if text.lower() in group_id.lower()
             and state in ("", group.description.group_state)
             and self._parts.authorization.may_see_group(caller, group_id)
@@ -250,8 +250,8 @@ class Pages:
 
     def _dead_ends(self, group_id: str, cause: str, since: datetime) -> DeadEnds:
         """Return the dead ends of one group, or of all groups."""
-        looks = self._parts.looks
-        tables = [looks.tables_of(group_id)] if group_id else looks.all_tables()
+        snapshots = self._parts.looks
+        tables = [snapshots.tables_of(group_id)] if group_id else snapshots.all_tables()
         causes = _CAUSES.get(cause, (*REJECTED_CAUSES, *LIMIT_CAUSES))
         found = [read_dead_ends(each, since, group_id or None, causes, _MAX_DEAD_ENDS) for each in tables]
         newest = sorted((row for each in found for row in each.newest), key=lambda row: row.time, reverse=True)
@@ -279,15 +279,15 @@ class Pages:
         return self._show(request, "error.html", status=status, message=message)
 
     def _show(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        caller, look = caller_of(request), self._parts.looks.newest
+        caller, snapshot = caller_of(request), self._parts.looks.newest
         common: Mapping[str, Any] = {
-            "look": look,
+            "snapshot": snapshot,
             "caller": caller,
             "allows_changes": self._parts.allows_changes,
             "token": self._parts.tokens.token(caller.principal) if self._parts.allows_changes else "",
             "query": dict(request.query_params),
             "rows": ROWS,
-            "since": lambda at_ms: words.age(at_ms, look.at_ms),
+            "since": lambda at_ms: words.age(at_ms, snapshot.at_ms),
             "ACQUIRED": RecordState.ACQUIRED,
             "AVAILABLE": RecordState.AVAILABLE,
             "status": status,

@@ -55,8 +55,8 @@ class PageServer:
         self._acl = KeptFiles(partial(load_acl, path), [path]) if path else None
         self._authorization = Authorization(None if self._acl is None else self._acl.value, config.row_topics)
         logs = logs or BrokerLogs(config)
-        self._looks = Looks(config, logs)
-        parts = Parts(config, self._looks, logs, self._authorization, Tokens(), allows_changes)
+        self._snapshots = Looks(config, logs)
+        parts = Parts(config, self._snapshots, logs, self._authorization, Tokens(), allows_changes)
         self._pages = application(parts, config.gateway, host)
         overrides = connection_overrides(config.gateway.max_connections_per_ip_overrides)
         settings = uvicorn.Config(
@@ -80,12 +80,12 @@ class PageServer:
     def serve(self) -> None:
         """Serve until `stop` is called."""
         raise_limit()
-        self._looks.start()
+        self._snapshots.start()
         try:
             asyncio.run(self._serve())
         finally:
             self._socket.close()
-            self._looks.close()
+            self._snapshots.close()
             self._pages.close()
 
     async def _serve(self) -> None:

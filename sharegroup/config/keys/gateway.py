@@ -137,7 +137,7 @@ class GatewayConfig(ConfigFamily):
     ack_margin_ms: Whole = key(
         "gateway.ack.margin.ms",
         5_000,
-        "Minimum remaining lock time for an acknowledgement to be answered before the job has processed it.",
+        "Minimum remaining lock time to respond to an acknowledgement before the job has processed it.",
         ge=0,
     )
     read_ahead_min_records: Whole = key(
@@ -275,7 +275,7 @@ class GatewayConfig(ConfigFamily):
     quota_request_rate: Whole = key(
         "gateway.quota.request.rate",
         0,
-        "Requests per second, of those that the gateway answers itself, above which a client is throttled. 0: "
+        "Requests per second, of those that the gateway handles itself, above which a client is throttled. 0: "
         "unlimited.",
         ge=0,
     )

@@ -174,7 +174,7 @@ class JobConfig(ConfigFamily):
         "tables.local.sync",
         True,
         "Whether a commit to tables on a local disk waits for fsync. If not, a power loss may revert the last seconds "
-        "of answered requests.",
+        "of requests that were responded to.",
     )
     delivery_log_retention_ms: Whole = key(
         "delivery.log.retention.ms", 7 * _DAY_MS, "Time that rows of delivery_log are kept.", ge=1, le=_MAX_RETENTION_MS

@@ -12,7 +12,7 @@ from typing import Any
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_records import rows_of
-from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, said_back
+from sharegroup.protocol.rows.row_fields import MAX_INT32, field_names, is_integer, row_values, said_back
 from sharegroup.protocol.rows.share_group_requests import MemberIdentity
 from sharegroup.protocol.rows.share_group_responses import (
     AlterConfigsResponse,
@@ -37,7 +37,6 @@ from sharegroup.protocol.rows.share_partition_responses import (
     UnacquireResponse,
     WantedNotice,
 )
-from sharegroup.protocol.rows.typed_rows import field_names, row_values
 from sharegroup.types import AcquiredRange
 
 Response = SharePartitionResponse | ShareGroupResponse
@@ -113,21 +112,21 @@ def _response(row: Any) -> Response:
 def share_partition_refusal(row: Mapping[str, Any], code: int, message: str) -> SharePartitionResponse:
     """Return the error response to an invalid row of `__share_partition_requests`, with its valid fields."""
     kind = _OF_SHARE_PARTITION.get(said_back(row, "type"), SharePartitionRefusal)
-    refusal: SharePartitionResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
-    return refusal
+    response: SharePartitionResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
+    return response
 
 
 def share_group_refusal(row: Mapping[str, Any], code: int, message: str) -> ShareGroupResponse:
     """Return the error response to an invalid row of `__share_group_requests`, with its valid fields."""
     kind = _OF_GROUP.get(said_back(row, "type"), ShareGroupRefusal)
-    refusal: ShareGroupResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
-    return refusal
+    response: ShareGroupResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
+    return response
 
 
 def without_content(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
     """Return a short error response that replaces a response row, whatever its size."""
-    refusal = share_partition_refusal if "topic" in row else share_group_refusal
-    return encode_response(refusal(row, code, message))
+    reject = share_partition_refusal if "topic" in row else share_group_refusal
+    return encode_response(reject(row, code, message))
 
 
 def _required_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Checks of the fields of a request row. Each returns the value, or raises an error that names the field.
+"""Fields of rows: checks of those of a request, and the conversion of rows to JSON objects.
+
+A check returns the value of a field, or raises an error that names the field.
 
 There are two errors, because only a row with `id` and `reply_to` can be responded to. `InvalidRequestRow` is raised for
 a row without them, `InvalidFieldError` for other invalid rows.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeGuard
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
@@ -170,3 +173,19 @@ def _are_ranges(ranges: object, width: int, may_be_empty: bool = False) -> bool:
             for item in ranges
         )
     )
+
+
+_FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the field names of a class of rows, in order. They are cached, because every encoded row uses them."""
+    names = _FIELD_NAMES.get(kind)
+    if names is None:
+        names = _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind))
+    return names
+
+
+def row_values(row: Any) -> dict[str, Any]:
+    """Return the JSON object of a row."""
+    return {"type": row.type} | {name: getattr(row, name) for name in field_names(type(row))}

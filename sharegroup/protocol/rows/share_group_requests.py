@@ -19,10 +19,10 @@ from sharegroup.protocol.rows.row_fields import (
     boolean,
     integer,
     json_object,
+    row_values,
     text,
 )
 from sharegroup.protocol.rows.share_group_fields import MemberIdentity, StartOffset, TopicMetadata
-from sharegroup.protocol.rows.typed_rows import row_values
 
 __all__ = [
     "ALTER_CONFIGS",

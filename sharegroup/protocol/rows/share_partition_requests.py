@@ -24,9 +24,9 @@ from sharegroup.protocol.rows.row_fields import (
     json_object,
     member_id_of,
     offset_ranges,
+    row_values,
     text,
 )
-from sharegroup.protocol.rows.typed_rows import row_values
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 __all__ = [

@@ -89,7 +89,7 @@ class Looks:
         self._cells = {cell: _Cell(config.of_cell(cell)) for cell in config.cells.names or (NO_CELL,)}
         self._written_ms: dict[tuple[Place, int], int | None] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="looks", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self.history = LagHistory()
         self.newest = Look(0, {}, ("the tables are being read",))
 

@@ -109,9 +109,9 @@ def test_a_valid_combination_is_accepted(given: dict[str, Any]) -> None:
     ],
 )
 def test_an_invalid_combination_is_rejected(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as caught:
         Arguments(**given).check()
-    assert str(refused.value) == message
+    assert str(caught.value) == message
 
 
 def test_the_aspect_to_describe_is_selected() -> None:

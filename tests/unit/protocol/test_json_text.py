@@ -26,7 +26,7 @@ class Range(NamedTuple):
 
 
 class Code(IntEnum):
-    REFUSED = 3
+    REJECTED = 3
 
 
 @given(VALUES)
@@ -42,7 +42,7 @@ def test_a_packed_value_is_unpacked(value: Any) -> None:
 
 
 def test_tuples_become_lists_and_integer_keys_their_digits() -> None:
-    assert to_json({1: (Range(1, 2), Code.REFUSED)}) == '{"1":[[1,2],3]}'
+    assert to_json({1: (Range(1, 2), Code.REJECTED)}) == '{"1":[[1,2],3]}'
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_an_assignment_may_be_null() -> None:
 
 
 def test_messages_of_kafka_python_are_not_replaced() -> None:
-    """Its clients look a response class up by API key, and the last class that registers a key has it."""
+    """Its clients find a response class by API key, and the last class that registers a key replaces the others."""
     from importlib.resources import files
 
     import kafka.protocol.generate_stubs as all_of_kafka_python
@@ -122,7 +122,7 @@ def test_messages_of_kafka_python_are_not_replaced() -> None:
         __import__(module)
     ours = {cls.API_KEY for cls in CLASSES}
     for api_key, cls in ResponseClassRegistry._response_class_registry.items():
-        # Where a version of it was asked for, that one has the key: a class below it.
+        # If a single version of it was requested, the class of that version, a subclass, has the key.
         is_ours = any(base.__module__ == messages.__name__ for base in cls.__mro__)
         assert is_ours == (api_key in ours), cls.__name__
     theirs = {file.name for file in files(resources).iterdir()}

@@ -145,7 +145,7 @@ def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
     assert DeleteGroupRequest("x", "grüße").kafka_key == "grüße".encode()
 
 
-# -- nobody to answer --------------------------------------------------------------------------------------------------
+# -- rows that cannot be responded to ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decode", [decode_share_partition_request, decode_share_group_request])

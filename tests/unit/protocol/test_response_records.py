@@ -22,7 +22,7 @@ def row(number: int, reply_to: str, size: int = 0) -> dict[str, Any]:
 
 
 def ids(records: Sequence[tuple[str, bytes]], key: str) -> list[list[str]]:
-    return [[said["id"] for said in rows_of(value)] for found, value in records if found == key]
+    return [[row["id"] for row in rows_of(value)] for found, value in records if found == key]
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 40))), st.integers(1, 400))
@@ -32,7 +32,7 @@ def test_each_reader_gets_its_rows_in_their_order(made: list[tuple[str, int]], m
         patch.setattr(response_records, "_MAX_CHARACTERS", most)
         records = records_of(rows)
     for key in {key for key, _ in made if key}:
-        read = [said for found, value in records if found == key for said in rows_of(value)]
+        read = [row for found, value in records if found == key for row in rows_of(value)]
         assert read == [said for said in rows if said["reply_to"] == key]
     assert {key for key, _ in records} == {key for key, _ in made} - {NOBODY}
 

@@ -28,7 +28,7 @@ class SeenLogs:
 
     def __init__(self, payload: Payload | None = None) -> None:
         self.payload = payload
-        self.asked: list[tuple[Place, int]] = []
+        self.requested: list[tuple[Place, int]] = []
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
         return {place: LogOffsets(0, 20_000) for place in places}
@@ -37,14 +37,14 @@ class SeenLogs:
         return dict.fromkeys(starts, NOW_MS - 61_000)
 
     def record(self, place: Place, offset: int) -> Payload | None:
-        self.asked.append((place, offset))
+        self.requested.append((place, offset))
         return self.payload
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class SeenLooks:
+class SeenSnapshots:
     """Stands in for `Snapshots`."""
 
     def __init__(self, groups: Iterable[GroupLook], problems: Sequence[str] = (), tables_path: str = "nowhere") -> None:
@@ -110,8 +110,8 @@ def parts(
     problems: Sequence[str] = (),
     tables_path: str = "nowhere",
 ) -> Parts:
-    looks = SeenLooks(groups, problems, tables_path)
-    return Parts(Config(), looks, logs or SeenLogs(), Authorization(acl), Tokens(), allows_changes)
+    snapshots = SeenSnapshots(groups, problems, tables_path)
+    return Parts(Config(), snapshots, logs or SeenLogs(), Authorization(acl), Tokens(), allows_changes)
 
 
 def browser(of: Parts, config: GatewayConfig | None = None, host: str = "127.0.0.1") -> TestClient:

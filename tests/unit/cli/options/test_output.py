@@ -68,14 +68,14 @@ def test_tables_are_printed_in_each_format(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_watching_repeats_until_it_is_stopped() -> None:
-    looks: list[float] = []
+    calls: list[float] = []
 
     def pause(seconds: float) -> None:
-        if len(looks) == 3:
+        if len(calls) == 3:
             raise KeyboardInterrupt
         assert seconds == 0.5
 
-    assert watching(lambda: looks.append(1), 0.5, pause) == 0
-    assert len(looks) == 3
-    assert watching(lambda: looks.append(1), None, pause) == 0
-    assert len(looks) == 4
+    assert watching(lambda: calls.append(1), 0.5, pause) == 0
+    assert len(calls) == 3
+    assert watching(lambda: calls.append(1), None, pause) == 0
+    assert len(calls) == 4

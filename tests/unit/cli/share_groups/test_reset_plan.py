@@ -32,9 +32,9 @@ def test_topics_are_parsed() -> None:
     ],
 )
 def test_an_invalid_topic_is_rejected(argument: str, message: str) -> None:
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as caught:
         topics_of([argument])
-    assert str(refused.value) == message
+    assert str(caught.value) == message
 
 
 def test_times_are_parsed() -> None:
