@@ -1,10 +1,10 @@
-"""A member of a share group that appends what it gets to a Delta table, exactly once.
+"""A member of a share group that appends its records to a Delta table, exactly once.
 
     spark-submit [--packages ...] jobs/consume_acquired_batches.py --bootstrap-servers localhost:9092 \\
         --group-id orders --topics orders --sink /data/orders --checkpoint /data/orders-checkpoint
 
-Start it as often as there is work for, each with a checkpoint of its own. Runs until SIGTERM, then ends between batches
-with exit 0. Exit 1: it cannot go on.
+Start as many instances as required, each with its own checkpoint. It runs until SIGTERM, stops between two batches, and
+exits with code 0. It exits with code 1 after an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Run the job; returns the exit code."""
+    """Run the member and return the exit code."""
     arguments = _arguments()
     from sharegroup.spark import DeltaSink, ShareConsumer, build_session
     from sharegroup.spark.job.stop_signal import StopSignal
@@ -54,7 +54,7 @@ def main() -> int:
         query.stop()
         query.await_termination()
     except Exception:
-        logger.exception("the job has failed")
+        logger.exception("member of group %s failed", arguments.group_id)
         return 1
     finally:
         spark.stop()
@@ -62,21 +62,28 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = CommandParser(description="Appends the records of a share group to a Delta table, exactly once.")
-    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, with commas")
-    parser.add_argument("--group-id", required=True, help="the share group")
-    parser.add_argument("--topics", required=True, help="topic names, with commas")
+    parser = CommandParser(description="Append the records of a share group to a Delta table, exactly once.")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, separated by commas")
+    parser.add_argument("--group-id", required=True, help="share group id")
+    parser.add_argument("--topics", required=True, help="topic names, separated by commas")
     parser.add_argument("--sink", required=True, help="path or URL of the Delta table")
-    parser.add_argument("--checkpoint", required=True, help="path or URL, of this job alone")
-    parser.add_argument("--max-records", type=int, default=1_000_000, help="most records of a batch (%(default)s)")
     parser.add_argument(
-        "--max-processing-ms", type=int, default=300_000, help="after it a batch's locks are not renewed (%(default)s)"
+        "--checkpoint", required=True, help="path or URL of the checkpoint, which only this instance may use"
     )
-    parser.add_argument("--client-id", default="consume_acquired_batches", help="how the member is listed")
-    parser.add_argument("--no-headers", dest="headers", action="store_false", help="leave the records' headers out")
+    parser.add_argument(
+        "--max-records", type=int, default=1_000_000, help="maximum number of records in a batch (%(default)s)"
+    )
+    parser.add_argument(
+        "--max-processing-ms",
+        type=int,
+        default=300_000,
+        help="time after which the locks of a batch are no longer renewed (%(default)s)",
+    )
+    parser.add_argument("--client-id", default="consume_acquired_batches", help="client id of the member")
+    parser.add_argument("--no-headers", dest="headers", action="store_false", help="do not read record headers")
     parser.add_argument(
         "--kafka-property", type=_property, action="append", default=[], metavar="NAME=VALUE",
-        help="a Kafka client property by Java's name, such as security.protocol=SSL; may be repeated",
+        help="Kafka client property, such as security.protocol=SSL; may be repeated",
     )  # fmt: skip
     for topic in ("share_group_requests", "share_partition_requests", "share_group_responses"):
         option = f"--{topic.replace('_', '-')}-topic"
@@ -92,7 +99,7 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def _absolute(path: str) -> str:
-    """A path that every process understands, whatever its working directory; a URL stays as it is."""
+    """Return an absolute path, which is valid in every process. A URL is returned unchanged."""
     return path if "://" in path else str(Path(path).resolve())
 
 

@@ -1,14 +1,14 @@
-"""Runs a share group on this machine: `make demo`.
+"""Demo of a share group on this machine: `make demo`.
 
 The demo starts a broker, a topic with 2 partitions and 40,000 records, the share-group job and four members, which is
 more than there are partitions. Three members are confluent-kafka's unmodified ShareConsumer, connected to the gateway;
 the fourth is a Spark job. When half of the records are finished the share-group job is killed with SIGKILL and started
 again. At the end SQL queries over the Delta tables show what happened to the records, and an audit checks each of them.
 
-Exit 0: every record reached exactly one final state and none was lost. Exit 1: the output says what is wrong.
+Exit code 0: every record reached exactly one final state and none was lost. Exit code 1: the output has the reason.
 Everything that the demo writes is in var/demo and stays there.
 
-The first run in a virtual environment also makes class-data archives, from which later runs start faster.
+The first run in a virtual environment also creates class-data archives, with which later runs start faster.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from sharegroup.testing.tables.delivery_audit import Progress, audit, progress
 
 CLIENTS = 3
 REFRESH_S = 1.0
-#: The longest time until all records are finished: ten times what an idle machine needs.
+#: Maximum time until all records are finished: ten times that of an idle machine.
 PATIENCE_S = 600.0
 QUERIES = {
     "How often the finished records were delivered, and how they ended": """\
@@ -68,20 +68,20 @@ FROM delivery_log WHERE to_state IN ('ACKNOWLEDGED', 'ARCHIVED') GROUP BY 1, 2, 
     "What the members did": """\
 SELECT member_id, count(DISTINCT partition) AS partitions, sum(last_offset - first_offset + 1) AS records_acquired
 FROM delivery_log WHERE cause = 'fetch' GROUP BY member_id ORDER BY 3 DESC""",
-    "Who led: the killed job, and the one after it": """\
+    "The leaders: the killed job, and its successor": """\
 SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY time""",
 }
 NEXT = """
-To try next, on the tables that are left in {tables}:
+Try next, with the tables that remain in {tables}:
   .venv/bin/sharegroup sql {tables} "SELECT time, to_state, cause, delivery_count, member_id \
 FROM delivery_log WHERE partition = 0 AND 5000 BETWEEN first_offset AND last_offset ORDER BY time"
   .venv/bin/sharegroup sql {tables}
   cat {home}/job.log
-They show the history of a record that no member could process, the other queries there are, and the job's log."""
+These show the history of a record that no member could process, all tables, and the log of the job."""
 
 
 class Demo:
-    """The parts, in the order in which `run` starts them. Every process ends with `run`, also after an error."""
+    """The demo. All processes that `run` starts are stopped at its end, also after an error."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -129,13 +129,13 @@ class Demo:
         return gateway
 
     def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
-        """Start the Kafka clients. They wait for the job, as they do whenever it does not run."""
+        """Start the Kafka clients. They wait for the job, as always when it is not running."""
         self._display.say(f"starting {CLIENTS} unmodified Kafka clients at the gateway")
         numbers = range(1, CLIENTS + 1)
         return [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
 
     def _spark_member(self, kafka: EmbeddedKafka, first: KafkaClient, stack: ExitStack) -> LoggedProcess:
-        """Start the Spark job after the first delivery: its start would delay that."""
+        """Start the Spark member after the first delivery, which its start would delay."""
         self._display.say("the share-group job runs")
         self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST))
         self._display.say(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
@@ -147,7 +147,7 @@ class Demo:
         self._display.wait(what, lambda: self._job.has_logged(RUNNING, since), lambda: job_stage(log, since))
 
     def _watch(self, members: list[LoggedProcess]) -> list[str]:
-        """Wait until every record is finished, and kill the job half-way; return the problem if that takes too long."""
+        """Wait until every record is finished, and kill the job half-way; return a problem after a timeout."""
         deadline = time.monotonic() + PATIENCE_S
         was_killed = False
         while time.monotonic() < deadline:
@@ -160,7 +160,7 @@ class Demo:
                 was_killed = True
             for process in (self._job, *members):
                 process.check_alive()
-            time.sleep(REFRESH_S)  # the rhythm of a display, not a condition
+            time.sleep(REFRESH_S)  # the interval of the display
         return [f"not finished after {PATIENCE_S:.0f} s; logs: {HOME}/*.log"]
 
     def _kill_and_restart(self) -> None:
@@ -176,21 +176,21 @@ class Demo:
         self._display.say(f"records are finished again {time.monotonic() - begin:.1f} s after the kill")
 
     def _end(self, members: list[LoggedProcess]) -> list[str]:
-        """End the members, all at once, then the job; return what did not end well."""
+        """Stop the members together, then the job. Return a problem for each that failed."""
         *_, spark = members
-        self._display.wait("the Spark job, to end it in order", lambda: spark.has_logged("the members are running"))
+        self._display.wait("the Spark job, to stop it cleanly", lambda: spark.has_logged("the members are running"))
         with ThreadPoolExecutor(len(members)) as pool:
             ends = [pool.submit(member.terminate) for member in members]
             self._display.wait("the members to leave", lambda: all(end.done() for end in ends))
             codes = [end.result() for end in ends]
             jvms = psutil.Process(self._job.pid).children()
             end = pool.submit(self._job.terminate)
-            self._display.wait("the share-group job to end", end.done)
-        self._display.wait("its JVM to end", lambda: not any(jvm.is_running() for jvm in jvms))
+            self._display.wait("the share-group job to stop", end.done)
+        self._display.wait("its JVM to stop", lambda: not any(jvm.is_running() for jvm in jvms))
         SPARK.keep()
         names = [member.log_path.stem for member in members]
         ended = dict(zip([*names, self._job.log_path.stem], [*codes, end.result()], strict=True))
-        return [f"{name} ended with exit code {code}" for name, code in ended.items() if code]
+        return [f"{name} exited with code {code}" for name, code in ended.items() if code]
 
     def _show_by_sql(self) -> None:
         for title, statement in QUERIES.items():
@@ -201,7 +201,7 @@ class Demo:
         for problem in problems:
             self._console.print(f"[red]{problem}[/red]", highlight=False, soft_wrap=True)
         if problems:
-            self._display.say("something is wrong")
+            self._display.say("the demo failed")
             return 1
         self._display.say(f"each of the {self._records:,} records reached exactly one final state; none was lost")
         where = {"tables": TABLES.relative_to(Path.cwd()), "home": HOME.relative_to(Path.cwd())}
@@ -217,9 +217,9 @@ def _progress() -> Progress:
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Run the demo and return the exit code."""
     parser = CommandParser(description="A share group at work: broker, job, members, a kill, and the audit.")
-    parser.add_argument("--records", type=int, default=40_000, help="how many (%(default)s)")
+    parser.add_argument("--records", type=int, default=40_000, help="number of records (%(default)s)")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -228,7 +228,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130  # the blocks have ended what was started
+        return 130  # the context managers have stopped all processes
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:

@@ -1,11 +1,11 @@
-"""The members of the demo: some share consumers in one Spark session, more than the topic has partitions.
+"""The Spark members of the demo: several share consumers in one Spark session.
 
     spark-submit [--packages ...] jobs/demo_consumers.py --bootstrap-servers localhost:9092 --group-id demo \\
         --topic orders --checkpoint /data/demo --members 3
 
-The handler accepts nearly everything. By offset, so that every run is the same, it releases some records at their first
-delivery, rejects a few, and never gets done with one in ten thousand, which the delivery limit archives in the end.
-Runs until SIGTERM, then ends between batches with exit 0. Exit 1: a member cannot go on.
+The handler accepts nearly all records. It releases some records at their first delivery, rejects a few, and always
+releases one in ten thousand, which is archived at the delivery count limit. It decides by offset, so that all runs are
+the same. It runs until SIGTERM, stops between two batches, and exits with code 0. It exits with code 1 after an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RELEASED_ONCE = "offset % 4000 BETWEEN 2000 AND 2199 AND delivery_count = 1"
 
 
 def handle(records: DataFrame, batch_id: int) -> DataFrame:  # noqa: ARG001 - as ShareConsumer calls it
-    """What is not simply accepted."""
+    """Return the records that are not accepted."""
     exceptions = f"""CASE
         WHEN {NEVER_DONE} THEN 'release'
         WHEN {REJECTED} THEN 'reject'
@@ -41,7 +41,7 @@ def handle(records: DataFrame, batch_id: int) -> DataFrame:  # noqa: ARG001 - as
 
 
 def main() -> int:
-    """Run the members; returns the exit code."""
+    """Run the members and return the exit code."""
     arguments = _arguments()
     from sharegroup.spark import ShareConsumer, build_session
     from sharegroup.spark.job.stop_signal import StopSignal
@@ -71,7 +71,7 @@ def main() -> int:
         for query in queries:
             query.await_termination()
     except Exception:
-        logger.exception("a member has failed")
+        logger.exception("a member of the demo failed")
         return 1
     finally:
         spark.stop()
@@ -80,12 +80,14 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = CommandParser(description="The members of the demo.")
-    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, with commas")
-    parser.add_argument("--group-id", required=True, help="the share group")
-    parser.add_argument("--topic", required=True, help="the topic")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, separated by commas")
+    parser.add_argument("--group-id", required=True, help="share group id")
+    parser.add_argument("--topic", required=True, help="topic name")
     parser.add_argument("--checkpoint", required=True, help="directory of the members' checkpoints")
-    parser.add_argument("--members", type=int, default=3, help="how many (%(default)s)")
-    parser.add_argument("--max-records", type=int, default=5_000, help="most records of a batch (%(default)s)")
+    parser.add_argument("--members", type=int, default=3, help="number of members (%(default)s)")
+    parser.add_argument(
+        "--max-records", type=int, default=5_000, help="maximum number of records in a batch (%(default)s)"
+    )
     return parser.parse_args()
 
 

@@ -1,9 +1,10 @@
-"""A member of the demo that uses nothing of this project to consume: confluent-kafka's ShareConsumer, at the gateway.
+"""A member of the demo that consumes with an unmodified Kafka client: confluent-kafka's ShareConsumer, at the gateway.
 
     python jobs/demo_kafka_client.py --bootstrap-servers localhost:9193 --group-id demo --topic orders
 
-Any KIP-932 client does; nothing is changed but its bootstrap address. It decides record by record, by the same rules as
-the Spark members (demo_consumers.py). Runs until SIGTERM, then prints what it did, as JSON, and ends with exit 0.
+Any KIP-932 client works; only its bootstrap address changes. It acknowledges single records, by the same rules as the
+Spark members (demo_consumers.py). It runs until SIGTERM, prints the counts of its acknowledgements as JSON, and exits
+with code 0.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout,
 
 from sharegroup.job.command_parser import CommandParser
 
-#: For each record: a demo that is over at once shows nothing.
+#: Simulated work for each record, so that the demo takes long enough to be watched.
 WORK_S = 0.001
 
 
-def verdict(offset: int, delivery_count: int) -> str:
-    """What becomes of a record: the rules of demo_consumers.py."""
+def acknowledge_type(offset: int, delivery_count: int) -> str:
+    """Return the acknowledge type of a record, by the rules of demo_consumers.py."""
     if offset % 10_000 == 5_000:
         return "RELEASE"
     if 1_000 <= offset % 4_000 <= 1_019:
@@ -38,13 +39,13 @@ def verdict(offset: int, delivery_count: int) -> str:
     return "ACCEPT"
 
 
-def _tell_first(message: Any) -> None:
+def _print_first(message: Any) -> None:
     where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
     print(f"first record: {message.value().decode()!r} of {where}, delivery {message.delivery_count()}", flush=True)
 
 
 def main() -> int:
-    """Consume until told to stop."""
+    """Consume until SIGTERM."""
     from confluent_kafka import AcknowledgeType, ShareConsumer
 
     arguments = _arguments()
@@ -66,12 +67,12 @@ def main() -> int:
         while not stop.is_set():
             for message in consumer.poll(timeout=0.5):
                 if message.error() is None:
-                    what = verdict(message.offset(), message.delivery_count())
-                    consumer.acknowledge(message, getattr(AcknowledgeType, what))
-                    done[what] += 1
+                    decision = acknowledge_type(message.offset(), message.delivery_count())
+                    consumer.acknowledge(message, getattr(AcknowledgeType, decision))
+                    done[decision] += 1
                     if done.total() == 1:
-                        _tell_first(message)
-                    time.sleep(WORK_S)  # what a handler would do with it
+                        _print_first(message)
+                    time.sleep(WORK_S)  # instead of a handler
     finally:
         consumer.close()
     print(json.dumps(done), flush=True)

@@ -1,7 +1,8 @@
 """The share-group job, for spark-submit: `spark-submit ... jobs/run_share_group.py --config conf/share_group.yaml`.
 
-Runs until SIGTERM, then ends between batches with exit 0. Exit 1: the configuration is wrong, or the job cannot go on;
-exit 3: another job leads (FENCED_LEADER_EPOCH). On one machine, `sharegroup job` is the same without spark-submit.
+It runs until SIGTERM, stops between two batches, and exits with code 0. Code 1 means that the configuration is invalid
+or that an error occurred. Code 3 means that another job is the leader (FENCED_LEADER_EPOCH). On one machine,
+`sharegroup job` does the same without spark-submit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs this package and the packages of one of its extras into a virtual environment, in the versions and with the
-# hashes of requirements.lock. Makes the environment if it is not there.
+# hashes of requirements.lock. Creates the environment if it does not exist.
 #
-#   scripts/install.sh EXTRA [PYTHON]     EXTRA is demo or dev; PYTHON is as scripts/preflight.sh takes it
+#   scripts/install.sh EXTRA [PYTHON]     EXTRA is demo or dev; PYTHON is as for scripts/preflight.sh
 #
-# VENV names the environment (.venv). The installer is the uv on the PATH, else the locked uv.
+# VENV is the path of the environment (.venv). The installer is the uv on the PATH, or else the locked uv.
 set -eu
 
 extra=$1
@@ -25,7 +25,7 @@ else
     fi
 fi
 
-# Refuses a package, and what a package is built with, whose hash is not in the lock.
+# Packages, and the packages that build them, are rejected if their hash is not in the lock.
 "$uv" pip install --quiet --python "$venv/bin/python" --require-hashes --constraint requirements.lock \
     --build-constraint requirements.lock --requirement pyproject.toml --extra "$extra"
 "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .

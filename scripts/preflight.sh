@@ -1,10 +1,10 @@
 #!/bin/sh
-# Checks what no package can bring, before anything is installed: a Python (3.11 or newer, able to make virtual
-# environments) and a Java (17 or newer). Prints the Python to use; or one sentence on stderr, and fails.
+# Checks the requirements that no package can provide, before anything is installed: Python 3.11 or newer that can
+# create virtual environments, and Java 17 or newer. Prints the Python to use, or fails with one sentence on stderr.
 #
-#   scripts/preflight.sh [PYTHON]     PYTHON is used or refused; without it, the first fitting one on the PATH is taken
+#   scripts/preflight.sh [PYTHON]     the Python to check; default: the first suitable one on the PATH
 #
-# Plain sh, so that an old Python cannot stumble over the check for old Pythons.
+# This is plain sh, because the check for old Pythons must not depend on Python.
 set -u
 
 fail() {

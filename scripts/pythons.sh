@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs the unit tests on each supported Python that is installed, but for the one of .venv, which `make test` tests.
-# Looks on the PATH and among pyenv's. Each has an environment of its own, .venv-3.12 for example, which later runs reuse.
+# Runs the unit tests on each supported Python that is installed, except the one of .venv, which `make test` uses.
+# Searches the PATH and pyenv. Each Python has its own environment, such as .venv-3.12, which later runs reuse.
 set -eu
 
-# Prints a Python of the version; nothing if there is none.
+# Prints a Python of this version, or nothing.
 find_python() {
     for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
         if "$candidate" --version >/dev/null 2>&1; then

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command whose output nobody needs to see, unless it fails: then its last lines are shown, and its exit code kept.
+# Runs a command without output. If it fails, prints the last lines of its output and exits with its code.
 #
 #   scripts/quietly.sh COMMAND [ARGUMENT ...]
 set -u

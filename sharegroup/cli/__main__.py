@@ -1,4 +1,4 @@
-"""`python -m sharegroup.cli`, where the command `sharegroup` is not on the path."""
+"""`python -m sharegroup.cli`: the command `sharegroup` without its script on the path."""
 
 from sharegroup.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The command `sharegroup` and its subcommands. Each imports what it needs when it runs: a look shall cost little."""
+"""The command `sharegroup` and its subcommands. Imports are deferred until a command runs, to keep `--help` fast."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ app = typer.Typer(no_args_is_help=True, help="Kafka share groups on Spark and De
 @app.callback()
 @with_version
 def _settings(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what is wrong.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log informational messages as well as warnings.")
+    ] = False,
 ) -> None:
-    lines = logging.StreamHandler()
-    lines.addFilter(LineLimit())
+    handler = logging.StreamHandler()
+    handler.addFilter(LineLimit())
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        handlers=[lines],
+        handlers=[handler],
     )
     set_up_kafka_client_log(logging.ERROR)
 

@@ -1,4 +1,4 @@
-"""The command `sharegroup browse`: records of a partition, read without taking them, with their states in a group."""
+"""The command `sharegroup browse`: show records of a partition, and their states in a group, without acquiring them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _COLUMNS = (
     Column("KEY", "key", 10),
     Column("VALUE", "value", 10),
 )
-#: What is known of a record in the group without the tables: nothing but its state.
-_OF_TABLES = {"delivery_count", "lock_deadline", "consumer_id"}
+#: Columns that are read from the tables.
+_TABLE_COLUMNS = {"delivery_count", "lock_deadline", "consumer_id"}
 
 
 class RecordStanding(NamedTuple):
-    """What a group has done with a record. Without the tables: only whether the start offset has passed it."""
+    """The state of a record in a group. Without the tables, only whether it is below the start offset is known."""
 
     state: str | None
     delivery_count: int | None = None
@@ -52,22 +52,22 @@ class RecordStanding(NamedTuple):
 
 
 def browse(
-    partition: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Where to read.")],
+    partition: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Partition to read.")],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
-    group: Annotated[str | None, typer.Option(help="Show what this group has done with the records.")] = None,
+    group: Annotated[str | None, typer.Option(help="Show the states of the records in this group.")] = None,
     from_offset: Annotated[
-        int | None, typer.Option(min=0, help="Where to begin; else the group's start offset, or the log's start.")
+        int | None, typer.Option(min=0, help="First offset. Default: the start offset of the group, or of the log.")
     ] = None,
-    max_messages: Annotated[int, typer.Option(min=1, help="How many records at most.")] = 20,
+    max_messages: Annotated[int, typer.Option(min=1, help="Maximum number of records.")] = 20,
     config: Annotated[
         Path | None,
-        typer.Option(help="The job's configuration file: then the tables tell each record's state."),
+        typer.Option(help="Configuration file of the job, to read the state of each record from the tables."),
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Read records without taking them from anybody."""
+    """Show records of a partition without acquiring them."""
     with reported("browse command"):
         if config is not None and group is None:
             raise CommandError("Option [config] takes the option: [group]")
@@ -75,7 +75,7 @@ def browse(
         start, standing = _standing(bootstrap_server, command_config, timeout, key, group, config)
         settings = client_settings(bootstrap_server, command_config)
         rows = _rows(settings, key, start if from_offset is None else from_offset, max_messages, standing, timeout)
-        shown = [c for c in _COLUMNS if (group or c.key != "state") and (config or c.key not in _OF_TABLES)]
+        shown = [c for c in _COLUMNS if (group or c.key != "state") and (config or c.key not in _TABLE_COLUMNS)]
         Output(output).tables(shown, [list(rows)], blank_line=False)
 
 
@@ -86,7 +86,7 @@ def _partition(text: str) -> TopicPartition:
 
     ((topic, partitions),) = topics_of([text]).items()
     if partitions is None or len(partitions) != 1:
-        raise CommandError(f"'{text}' is not one partition: TOPIC:PARTITION")
+        raise CommandError(f"'{text}' is not one partition; use TOPIC:PARTITION")
     return TopicPartition(topic, partitions[0])
 
 
@@ -98,7 +98,7 @@ def _standing(
     group: str | None,
     config: Path | None,
 ) -> tuple[int | None, Callable[[int], RecordStanding]]:
-    """The group's start offset, and what it has done with a record. Raises CommandError, KafkaError."""
+    """Return the group's start offset, and a function from offset to standing. Raise CommandError or KafkaError."""
     with connected(bootstrap_server, command_config, timeout_ms) as admin:
         if key not in admin.leaders([key.topic]):
             raise CommandError(f'The partitions "{key.topic}-{key.partition}" do not exist')
@@ -120,7 +120,7 @@ def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange
 
 
 def standing_of(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
-    """What a group with this start offset has done with a record; `ranges` are those in flight, None: not known."""
+    """Return the standing of a record in a group. `ranges` are its ranges in flight, or None if not known."""
     if start is None:
         return RecordStanding(None)
     if offset < start:
@@ -155,7 +155,7 @@ def _rows(
 
 
 def _text(value: bytes | None) -> str | None:
-    """UTF-8, what is none and line ends escaped; None for null."""
+    """Return UTF-8 text with invalid bytes and line ends escaped; None for null."""
     if value is None:
         return None
     return value.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,4 +1,4 @@
-"""The command `sharegroup configs`: a group's configs, with the flags of Kafka's kafka-configs.sh for groups."""
+"""The command `sharegroup configs`: configs of groups, with the options of Kafka's kafka-configs.sh."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Arguments:
     removed: str | None
 
     def check(self) -> None:
-        """Raises CommandError, in Kafka's words (ConfigCommandOptions.checkArgs)."""
+        """Raise CommandError for invalid combinations, in Kafka's words (ConfigCommandOptions.checkArgs)."""
         if self.describe == self.alter:
             raise CommandError("Command must include exactly one action: --describe, --alter")
         if len(self.groups) > 1:
@@ -59,26 +59,26 @@ class _Arguments:
             raise CommandError(f"At least one of {options} must be specified with --alter")
 
     def to_set(self) -> dict[str, str]:
-        """{name: value}. Raises CommandError."""
+        """Return {name: value} of the configs to set. Raise CommandError."""
         return read_properties(self.file) if self.file is not None else added_configs(self.added or "")
 
 
 def configs(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
-    entity_type: Annotated[str, typer.Option(help="groups, which are the only entities here.")] = GROUPS,
-    entity_name: Annotated[list[str] | None, typer.Option(help="The group's id.")] = None,
-    group: Annotated[list[str] | None, typer.Option(help="The same.")] = None,
+    entity_type: Annotated[str, typer.Option(help="Entity type; only groups are supported.")] = GROUPS,
+    entity_name: Annotated[list[str] | None, typer.Option(help="Group id.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Group id (same as --entity-name).")] = None,
     describe: Annotated[
-        bool, typer.Option("--describe", help="Configs of the group, or of all groups that have some.")
+        bool, typer.Option("--describe", help="Describe configs of the group, or of all groups that have some.")
     ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Describe all that are in force, whoever set them.")] = False,
-    alter: Annotated[bool, typer.Option("--alter", help="Set and remove configs, all at once.")] = False,
-    add_config: Annotated[str | None, typer.Option(help="To set: 'k1=v1,k2=[v1,v2]'.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Describe all effective configs, including defaults.")] = False,
+    alter: Annotated[bool, typer.Option("--alter", help="Set and remove configs in one step.")] = False,
+    add_config: Annotated[str | None, typer.Option(help="Configs to set: 'k1=v1,k2=[v1,v2]'.")] = None,
     add_config_file: Annotated[
-        Path | None, typer.Option(help="A properties file with those to set, one name=value a line.")
+        Path | None, typer.Option(help="Properties file with configs to set, one name=value per line.")
     ] = None,
-    delete_config: Annotated[str | None, typer.Option(help="To remove: 'k1,k2'.")] = None,
+    delete_config: Annotated[str | None, typer.Option(help="Configs to remove: 'k1,k2'.")] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -99,7 +99,7 @@ def configs(
 
 
 def added_configs(text: str) -> dict[str, str]:
-    """{name: value} of `k1=v1,k2=[v1,v2]`. Raises CommandError."""
+    """Parse `k1=v1,k2=[v1,v2]` to {name: value}. Raise CommandError."""
     pairs = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
     if any(not equals or not name.strip() for name, equals, _ in pairs):
         raise CommandError(
@@ -110,7 +110,7 @@ def added_configs(text: str) -> dict[str, str]:
 
 
 def removed_configs(text: str) -> list[str]:
-    """The names of `k1,k2`."""
+    """Parse `k1,k2` to names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

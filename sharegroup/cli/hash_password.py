@@ -12,23 +12,23 @@ from sharegroup.cli.options.output import warn
 
 
 def hash_password(
-    user: Annotated[str, typer.Argument(help="The user's name.")],
+    user: Annotated[str, typer.Argument(help="Name of the user.")],
     mechanisms: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MECHANISM]...", help="SCRAM-SHA-512, the default, SCRAM-SHA-256, or both."),
+        typer.Argument(metavar="[MECHANISM]...", help="SCRAM-SHA-512 (default), SCRAM-SHA-256, or both."),
     ] = None,
 ) -> None:
-    """Print a user's line for the gateway's file of users.
+    """Print the line of a user for the gateway's file of users.
 
-    The password is asked for, or read from standard input if that is not a terminal. It is never an argument, because
-    everybody on the machine can see the arguments of a process.
+    The command prompts for the password, or reads it from standard input if that is not a terminal. The password is
+    never an argument, because all users of the machine can see the arguments of a process.
     """
     from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, SCRAM_SHA_512
     from sharegroup.security.authentication.credentials import hash_password as line_of
 
     chosen = mechanisms or [SCRAM_SHA_512]
     if not user or not SCRAM_MECHANISMS.keys() >= set(chosen) or len(set(chosen)) < len(chosen):
-        raise typer.BadParameter(f"a user, and each of {', '.join(SCRAM_MECHANISMS)} at most once")
+        raise typer.BadParameter(f"specify a user, and each of {', '.join(SCRAM_MECHANISMS)} at most once")
     password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     try:
         typer.echo(line_of(user, password, tuple(chosen)))

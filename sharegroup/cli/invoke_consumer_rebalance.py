@@ -1,4 +1,4 @@
-"""`sharegroup invoke-consumer-rebalance`: a group is rebalanced now (KIP-345)."""
+"""The command `sharegroup invoke-consumer-rebalance` (KIP-345)."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.options.asked import JobConfig, JobTimeout, asked
+from sharegroup.cli.options.config_option import JobConfig, JobTimeout, run_or_exit
 from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, connected, reported
 from sharegroup.cli.options.output import say
 
 
 def invoke_consumer_rebalance(
-    group: Annotated[str, typer.Option("--group", "--group-id", help="The group's id.")],
+    group: Annotated[str, typer.Option("--group", "--group-id", help="Group id.")],
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     config: JobConfig = None,
     timeout: JobTimeout = 120,
 ) -> None:
-    """Rebalance a group now: static members that are away leave, and what they held goes to others."""
+    """Rebalance a group now. Static members that are away are removed, and their records are delivered to others."""
     if config is not None:
         from sharegroup.kafka_clients.row_topics import (
-            member_administration,  # here, as Kafka's client takes a while to import
+            member_administration,  # deferred, because the import of kafka-python is slow
         )
 
-        left = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
+        left = run_or_exit(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
     else:
         with reported("the rebalance"), connected(bootstrap_server, command_config, int(timeout * 1000)) as admin:
             left = tuple(admin.invoke_consumer_rebalance(group))
     for member_id, name in left:
-        say(f"Static member {name} ({member_id}) was away and has left group {group}.")
+        say(f"Static member {name} ({member_id}) was away and was removed from group {group}.")
     say(f"Group {group} was rebalanced.")

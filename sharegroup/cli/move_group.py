@@ -1,4 +1,4 @@
-"""The command `sharegroup move-group`. The command line itself does not know the job's engine, which a move does."""
+"""The command `sharegroup move-group`. It runs a module of the job, which the command line must not import."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sharegroup.cli.options.config_option import config_of
 
 
 def move_group(
-    config: Annotated[Path, typer.Option(help="The configuration file, which has the group in its new cell.")],
-    group: Annotated[str, typer.Option(help="The group's id.")],
+    config: Annotated[Path, typer.Option(help="Configuration file, which has the group in its new cell.")],
+    group: Annotated[str, typer.Option(help="Group id.")],
     source: Annotated[
-        str, typer.Option("--from", help="The cell whose tables have the group; left out: the job without cells.")
+        str, typer.Option("--from", help="Cell whose tables have the group. Default: the job without cells.")
     ] = "",
 ) -> None:
-    """Move a group to another cell (experimental), while its members and the jobs of both cells are stopped."""
+    """Move a group to another cell (experimental). Stop its members and the jobs of both cells before."""
     config_of(config)
     arguments = ["--config", str(config), "--group", group, "--from", source]
     os.execv(sys.executable, [sys.executable, "-m", "sharegroup.job.cells.move_command", *arguments])

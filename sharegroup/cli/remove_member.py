@@ -1,4 +1,4 @@
-"""`sharegroup remove-member`: members leave their group now (KIP-345)."""
+"""The command `sharegroup remove-member` (KIP-345)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.options.asked import JobConfig, JobTimeout, asked
+from sharegroup.cli.options.config_option import JobConfig, JobTimeout, run_or_exit
 from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, connected, reported
 from sharegroup.cli.options.output import say, warn
 from sharegroup.errors import error_name
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 
 
 def remove_member(
-    group: Annotated[str, typer.Option(help="The group's id.")],
-    member: Annotated[list[str] | None, typer.Option(help="A member's id; may be repeated.")] = None,
-    instance: Annotated[list[str] | None, typer.Option(help="A static member's name; may be repeated.")] = None,
+    group: Annotated[str, typer.Option(help="Group id.")],
+    member: Annotated[list[str] | None, typer.Option(help="Member id. May be repeated.")] = None,
+    instance: Annotated[
+        list[str] | None, typer.Option(help="group.instance.id of a static member. May be repeated.")
+    ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     config: JobConfig = None,
     timeout: JobTimeout = 120,
 ) -> None:
-    """Remove members from a group now; what they hold goes to others. One whose process lives may join again."""
+    """Remove members from a group now. Their records are delivered to others. A running member may join again."""
     from sharegroup.kafka_clients.admin import MemberIdentity
     from sharegroup.kafka_clients.admin.errors import text_of
 
     named = [MemberIdentity(member_id) for member_id in member or ()]
     named += [MemberIdentity("", name) for name in instance or ()]
     if not named or MemberIdentity() in named:
-        raise typer.BadParameter("name at least one member, by --member or --instance")
+        raise typer.BadParameter("specify at least one member with --member or --instance")
     if config is not None:
         problems = _by_rows(config, group, named, timeout)
     else:
@@ -52,11 +54,9 @@ def _by_rows(
     config: Path, group: str, named: list[MemberIdentity], timeout_s: float
 ) -> dict[MemberIdentity, str | None]:
     from sharegroup.kafka_clients.admin import MemberIdentity
-    from sharegroup.kafka_clients.row_topics import (
-        member_administration,  # here, as Kafka's client takes a while to import
-    )
+    from sharegroup.kafka_clients.row_topics import member_administration
 
-    errors = asked(config, lambda found: member_administration.remove_members(found, group, named, timeout_s))
+    errors = run_or_exit(config, lambda found: member_administration.remove_members(found, group, named, timeout_s))
     return {
         MemberIdentity(member_id, name): message or error_name(code) if code else None
         for member_id, name, code, message in errors

@@ -6,7 +6,7 @@ import typer
 
 
 def config() -> None:
-    """Print every configuration key with its default, bounds and meaning."""
+    """Print all configuration keys with defaults, allowed values and descriptions."""
     from sharegroup.config import reference
 
     typer.echo(reference())

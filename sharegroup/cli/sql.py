@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 
 def sql(
-    tables: Annotated[str, typer.Argument(help="tables.path of the job's configuration.")],
-    statement: Annotated[str | None, typer.Argument(help="The SQL; without it, the tables and their columns.")] = None,
+    tables: Annotated[str, typer.Argument(help="Path of the tables (tables.path in the configuration).")],
+    statement: Annotated[
+        str | None, typer.Argument(help="SQL statement. Default: list the tables and their columns.")
+    ] = None,
 ) -> None:
-    """Query the job's tables in SQL, without Spark."""
+    """Query the job's tables with SQL, without Spark."""
     from rich.console import Console
 
-    # Lines that are read by a program are not cut to a terminal's width.
+    # Output for a program is not cut to the width of a terminal.
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(_tables() if statement is None else _rows(tables, statement))
 
@@ -40,7 +42,7 @@ def _rows(tables: str, statement: str) -> Table:
 
 
 def table_of(rows: pa.Table) -> Table:
-    """The rows as a table for the terminal."""
+    """Return the rows as a table for the terminal."""
     return _table(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
 
 

@@ -1,4 +1,4 @@
-"""The command `sharegroup top`: all share groups, live."""
+"""The command `sharegroup top`: a live table of all share groups."""
 
 from __future__ import annotations
 
@@ -41,19 +41,21 @@ _COLUMNS = (
 def top(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many looks.")] = None,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Number of updates to stop after.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="The job's configuration file: then records in flight are counted.")
+        Path | None, typer.Option(help="Configuration file of the job, to count records in flight from the tables.")
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Share groups with their lag, records in flight, rate and oldest record, until Ctrl-C."""
+    """Show lag, records in flight, rate and oldest record of all share groups, until Ctrl-C."""
     with reported("top command"), connected(bootstrap_server, command_config, timeout) as admin:
-        looks = Looks(admin, _load(config))
+        snapshots = GroupSnapshots(admin, _load(config))
         shown = [column for column in _COLUMNS if config is not None or column.key != "in_flight"]
-        code = watching(lambda: Output(output).tables(shown, [looks.look()], blank_line=False), interval, count=count)
+        code = watching(
+            lambda: Output(output).tables(shown, [snapshots.poll()], blank_line=False), interval, count=count
+        )
     raise typer.Exit(code)
 
 
@@ -66,8 +68,11 @@ def _load(path: Path | None) -> Config | None:
 
 
 @dataclass
-class Looks:
-    """One look after the other. The rate is that of records finished since the look before; `config` is the tables'."""
+class GroupSnapshots:
+    """Successive snapshots of all groups. Rates are of records finished since the previous one.
+
+    Without `config`, there are no tables to read records in flight from.
+    """
 
     admin: ShareGroupAdmin
     config: Config | None = None
@@ -75,8 +80,8 @@ class Looks:
     _at: float | None = None
     _oldest: dict[tuple[TopicPartition, int], OldestRecord | None] = field(default_factory=dict)
 
-    def look(self) -> list[Row]:
-        """A row for each group, those with the largest lag first. Raises KafkaError, TableUnavailableError."""
+    def poll(self) -> list[Row]:
+        """Return a row for each group, by descending lag. Raise KafkaError or TableUnavailableError."""
         groups = self.admin.describe_groups([g.group_id for g in self.admin.list_groups()], missing_ok=True)
         offsets = self.admin.list_groups_offsets(list(groups))
         logs = self.admin.log_offsets(sorted({key for found in offsets.values() for key in found}))
@@ -105,7 +110,7 @@ class Looks:
         return max(0.0, (finished - self._finished[group_id]) / (now - self._at))
 
     def _oldest_s(self, offsets: Mapping[TopicPartition, ShareGroupOffset]) -> float | None:
-        """The age of the oldest record that is not finished. A record is looked up once: it does not change."""
+        """Return the age of the oldest unfinished record. Records are cached, because they do not change."""
         starts = {(key, at.start_offset): at for key, at in offsets.items() if at.start_offset is not None and at.lag}
         new = {key: at for (key, start), at in starts.items() if (key, start) not in self._oldest}
         found = self.admin.oldest_unfinished(new)
@@ -121,15 +126,15 @@ class Looks:
         counts: dict[str, int] = {}
         jobs = {job.tables_path: job for job in map(self.config.job_of, group_ids)}
         for path, job in jobs.items():
-            of_job = [group_id for group_id in group_ids if self.config.job_of(group_id).tables_path == path]
-            for row in read_in_flight(path, of_job, job.delta_options):
+            of_path = [group_id for group_id in group_ids if self.config.job_of(group_id).tables_path == path]
+            for row in read_in_flight(path, of_path, job.delta_options):
                 if not row.state.is_terminal:
                     counts[row.group_id] = counts.get(row.group_id, 0) + row.last_offset - row.first_offset + 1
         return counts
 
 
 def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
-    """The sum of the lags that are known; None when none is."""
+    """Return the sum of the known lags; None if no lag is known."""
     lags = [found.lag for found in offsets.values() if found.lag is not None]
     return sum(lags) if lags else None
 
@@ -137,5 +142,5 @@ def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
 def finished_records(
     offsets: Mapping[TopicPartition, ShareGroupOffset], logs: Mapping[TopicPartition, LogOffsets]
 ) -> int:
-    """Records of the logs that the group has finished or passed, where its lag is known: the log's end less the lag."""
+    """Return the number of records that are finished or skipped: log end minus lag, of partitions with a known lag."""
     return sum(logs[key].end - found.lag for key, found in offsets.items() if found.lag is not None and key in logs)

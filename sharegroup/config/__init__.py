@@ -1,8 +1,11 @@
-"""Configuration: Kafka's dotted keys, each declared once with default, bounds and doc, read from one YAML file.
+"""Configuration: one YAML file with Kafka's dotted keys, each declared once with default, bounds and description.
 
-Sections of the file: `job` (JobConfig), `group` (ShareGroupConfig, ShareCoordinatorConfig: Kafka's broker keys),
-`groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig), `cells` (CellsConfig).
-There are no environment overrides.
+The file has these sections. Environment variables override nothing.
+- `job`: JobConfig
+- `group`: ShareGroupConfig and ShareCoordinatorConfig, Kafka's broker keys
+- `groups`: GroupOverrides for each group id, Kafka's GROUP keys
+- `gateway`: GatewayConfig
+- `cells`: CellsConfig
 """
 
 from sharegroup.config.config_file import Config, EffectiveGroupConfig

@@ -1,4 +1,4 @@
-"""The whole configuration of a job, and the values in force for one of its groups."""
+"""The whole configuration of a job, and the effective values for one of its groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sharegroup.errors import InvalidConfigError
 
 
 class EffectiveGroupConfig(NamedTuple):
-    """A group's values in force, with one sentence for each stored value that could not be used as it is."""
+    """The effective values of a group, with a warning for each stored value that is ignored or clamped."""
 
     config: GroupConfig
     warnings: tuple[str, ...]
@@ -27,9 +27,9 @@ class EffectiveGroupConfig(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """What `load_config` returns; `Config()` is Kafka's defaults where Kafka has the key, but for more record locks.
+    """The content of a configuration file. `Config()` has Kafka's defaults for Kafka's keys, but more record locks.
 
-    `group` and `coordinator` are the section `group` of the file (group.share.* and share.coordinator.*).
+    `group` and `coordinator` together are the section `group` of the file (group.share.* and share.coordinator.*).
     """
 
     job: JobConfig = field(default_factory=JobConfig)
@@ -38,49 +38,52 @@ class Config:
     groups: Mapping[str, GroupOverrides] = field(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     cells: CellsConfig = field(default_factory=CellsConfig)
-    #: The cell whose job this is the configuration of: `job` has its folders and topics then.
+    #: The cell that this configuration is for. If set, `job` has the folders and topics of the cell.
     cell: str = NO_CELL
     _file_job: JobConfig | None = field(default=None, compare=False, repr=False)
 
     def of_cell(self, cell: str) -> Config:
-        """The configuration of one cell's job. Raises InvalidConfigError for a cell that is not among `cell.names`."""
+        """Return the configuration of a cell's job. Raise InvalidConfigError if `cell.names` does not have the cell."""
         if cell not in (self.cells.names or (NO_CELL,)):
-            named = ", ".join(self.cells.names) or "none"
-            raise InvalidConfigError("cells", [f"{cell!r} is not a cell of cell.names ({named}): name one by --cell"])
+            known = ", ".join(self.cells.names) or "none"
+            raise InvalidConfigError(
+                "cells", [f"Cell {cell!r} is not in cell.names ({known}); set --cell to one of them"]
+            )
         job = job_of_cell(self.all_cells, cell)
         if job.metrics_port:
-            place = self.cells.names.index(cell) if cell else 0
-            job = job.model_copy(update={"metrics_port": job.metrics_port + place})
+            index = self.cells.names.index(cell) if cell else 0
+            job = job.model_copy(update={"metrics_port": job.metrics_port + index})
         return dataclasses.replace(self, job=job, cell=cell, _file_job=self.all_cells)
 
     @property
     def all_cells(self) -> JobConfig:
-        """The section `job` as the file has it, before any cell's folders and topics."""
+        """The section `job` of the file, without the folders and topics of a cell."""
         return self._file_job or self.job
 
     @property
     def row_topics(self) -> frozenset[str]:
-        """The topics of requests and responses of all cells' jobs."""
+        """The request and response topics of all cells."""
         cells = self.cells.names or (NO_CELL,)
         return frozenset(topic for cell in cells for topic in job_of_cell(self.all_cells, cell).topics)
 
     def job_of(self, group_id: str) -> JobConfig:
-        """The section `job` of the cell that has the group: its topics, for clients, and its tables."""
+        """Return the section `job` of the group's cell, which has the topics and tables of the group."""
         return job_of_cell(self.all_cells, self.cells.cell_of(group_id))
 
     def has_group(self, group_id: str) -> bool:
-        """Whether the job of this configuration is the one that has the group."""
+        """Return whether the job of this configuration serves the group."""
         return self.cells.cell_of(group_id) == self.cell
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """The values in force for a group by the file alone."""
+        """Return the effective values of a group from the file alone."""
         return GroupConfig.of(self.group, self._overrides(group_id))
 
     def effective(self, group_id: str, stored: Mapping[str, object]) -> EffectiveGroupConfig:
-        """The values in force when `stored` (dotted name -> value or its text, from a table) goes before the file.
+        """Return the effective values of a group. Values in `stored` take precedence over the file.
 
-        Never raises: the values are there already, and a group must not stop for them. What is unknown or wrong is
-        ignored, what is outside the job's min and max is clamped (KIP-1240); each is told in `warnings`.
+        `stored` maps dotted names to values or their texts, as a table has them. An unknown or invalid value is
+        ignored, and a value outside the job's min and max is clamped (KIP-1240). Each adds a sentence to `warnings`.
+        Nothing is raised, because a value that is already stored must not stop a group.
         """
         unknown = [name for name in stored if name not in GroupOverrides.config_keys()]
         known = {name: value for name, value in stored.items() if name not in unknown}

@@ -1,7 +1,7 @@
-"""What the config families have in common: a frozen pydantic model whose aliases are Kafka's dotted names.
+"""The base class of the config families: a frozen pydantic model whose aliases are Kafka's dotted names.
 
-A key is declared once, as a field: name (alias), default, bounds and one line of doc. Everything else that knows keys -
-the checks, the printed reference, the test of conf/share_group.yaml - reads it from here.
+A key is declared once, as a field with name (alias), default, bounds and description. The checks, the generated
+reference and the test of conf/share_group.yaml read these fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 
 def _whole_number(value: object) -> object:
-    """Kafka's INT and LONG: a number or its decimal text; YAML's `true` and `1.5` are mistakes, not numbers."""
+    """Parse Kafka's INT and LONG: a whole number or its decimal text. YAML's `true` and `1.5` are rejected."""
     if isinstance(value, str):
         try:
             return int(value)
@@ -32,7 +32,7 @@ def _whole_number(value: object) -> object:
 
 
 def _flag(value: object) -> object:
-    """Kafka's BOOLEAN: true or false, also as text; not 1, "yes" or "on"."""
+    """Parse Kafka's BOOLEAN: true or false, or one of them as text. 1, "yes" and "on" are rejected."""
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     if not isinstance(value, bool):
@@ -45,13 +45,16 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
 def key(name: str, default: Any, doc: str, *, allowed: str | None = None, **checks: Any) -> Any:
-    """A key's field. `checks` are those of pydantic's `Field`; `allowed` describes them where they do not do so."""
+    """Return the field of a key. `checks` are passed to pydantic's `Field`.
+
+    `allowed` describes the allowed values if they cannot be derived from type and checks.
+    """
     extra: JsonDict | None = {"allowed": allowed} if allowed is not None else None
     return Field(default=default, alias=name, description=doc, json_schema_extra=extra, **checks)
 
 
 class ConfigKey(NamedTuple):
-    """One key as the reference shows it; `default` is None where the job level's value applies."""
+    """A key as the reference shows it. `default` is None if the job-level value applies."""
 
     name: str
     default: object
@@ -60,25 +63,25 @@ class ConfigKey(NamedTuple):
 
 
 class ConfigFamily(BaseModel):
-    """Base of the families. A field's name is the key's, in snake case, without the family's common prefix."""
+    """Base class of the families. A field is named like its key, in snake case, without the prefix of the family."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
     @classmethod
     def config_keys(cls) -> dict[str, ConfigKey]:
-        """Every key of the family by its dotted name, in the order of declaration."""
+        """Return the keys of the family by dotted name, in the order of declaration."""
         return {key.name: key for key in map(_describe, cls.model_fields.values())}
 
     def values(self) -> dict[str, Any]:
-        """Every value by its dotted name."""
+        """Return all values by dotted name."""
         return self._by_name(self.__class__.model_fields)
 
     def set_values(self) -> dict[str, Any]:
-        """The values that were given, not defaulted, by dotted name."""
+        """Return the values that were set explicitly, by dotted name."""
         return self._by_name(self.model_fields_set)
 
     def set_texts(self) -> dict[str, str]:
-        """The values that were given, as Kafka's tools would write them; `check_family` reads them back."""
+        """Return the values that were set explicitly, as texts in Kafka's format, which `check_family` reads."""
         return {name: text_of(value) for name, value in self.set_values().items()}
 
     def _by_name(self, fields: Any) -> dict[str, Any]:
@@ -87,8 +90,8 @@ class ConfigFamily(BaseModel):
 
 
 def text_of(value: object) -> str:
-    """A value as Kafka's tools would write it."""
-    if type(value) is tuple:  # no named one, which is a value by itself
+    """Return a value as text, in the format of Kafka's tools."""
+    if type(value) is tuple:  # not a NamedTuple, which has its own text
         return ",".join(map(text_of, value))
     if isinstance(value, Enum):
         return str(value.value)
@@ -100,7 +103,7 @@ Family = TypeVar("Family", bound=ConfigFamily)
 
 @dataclass(frozen=True)
 class CheckedFamily(Generic[Family]):
-    """A family read from user input: `wrong` are the keys that kept their default because of a problem."""
+    """A family that was read from user input. `wrong` has the keys whose value was invalid: they have their default."""
 
     family: Family
     wrong: frozenset[str]
@@ -108,9 +111,9 @@ class CheckedFamily(Generic[Family]):
 
 
 def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedFamily[Family]:
-    """Read `values` (known dotted names only) and collect every problem instead of stopping at the first."""
+    """Read `values`, which has only known dotted names, and collect all problems."""
     missing = {name for name, value in values.items() if value is None}
-    problems = {name: f"Invalid value for configuration {name}: No value is given" for name in missing}
+    problems = {name: f"Missing value for configuration {name}" for name in missing}
     given = {name: value for name, value in values.items() if name not in missing}
     try:
         family.model_validate(given)
@@ -124,23 +127,23 @@ def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedF
 
 
 def _sentence(key: ConfigKey, value: object, details: ErrorDetails) -> str:
-    # What is to be a mapping may hold a password, whatever it is, which must not get into a log.
+    # The value of a mapping key may contain a password, even if it is malformed, so it is never shown.
     shown = "" if isinstance(key.default, Mapping) or isinstance(value, Mapping) else f"{value} "
     return f"Invalid value {shown}for configuration {key.name}: {_reason(details)} (allowed: {key.allowed})"
 
 
 def _reason(details: ErrorDetails) -> str:
-    """Kafka's words where it has some, pydantic's otherwise."""
+    """Return the reason in Kafka's words if it has some, otherwise in pydantic's."""
     context = details.get("ctx", {})
-    words = {
+    templates = {
         "greater_than_equal": "Value must be at least {ge}",
         "less_than_equal": "Value must be no more than {le}",
         "value_error": "{error}",
         "enum": "Not one of the known values",
-        "string_type": "Not a text",
+        "string_type": "Not a string",
         "string_too_short": "Value must not be empty",
     }
-    template = words.get(details["type"])
+    template = templates.get(details["type"])
     return template.format(**context) if template else details["msg"]
 
 
@@ -159,11 +162,11 @@ def _allowed(field: FieldInfo) -> str:
         return "true | false"
     if kind is int:
         return _interval(field)
-    return "text"
+    return "string"
 
 
 def _plain_type(annotation: Any) -> Any:
-    """The type inside `X | None` and `Annotated[X, ...]`."""
+    """Return the type X of `X | None` and `Annotated[X, ...]`."""
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = next(argument for argument in get_args(annotation) if argument is not type(None))
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -1,4 +1,4 @@
-"""From a YAML file to a Config. Everything that is wrong is told at once, in one InvalidConfigError."""
+"""Load a Config from a YAML file. One InvalidConfigError lists all problems of the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sharegroup.config.nearest_name import nearest_hint
 from sharegroup.config.rules import group_problems, job_problems
 from sharegroup.errors import InvalidConfigError
 
-#: Sections with flat keys, and the families whose keys they hold; `groups` holds GroupOverrides by group id.
+#: The sections with flat keys and the families of their keys. (`groups` has GroupOverrides for each group id.)
 SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
     "job": (JobConfig,),
     "group": (ShareGroupConfig, ShareCoordinatorConfig),
@@ -31,13 +31,13 @@ _GROUPS = "groups"
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a YAML file. InvalidConfigError: it is missing, is no YAML, or holds wrong values."""
+    """Load a YAML file. Raise InvalidConfigError if it is missing, is not valid YAML or has invalid values."""
     source = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidConfigError(source, [f"The file cannot be read: {reason}"]) from None
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidConfigError(source, [f"Cannot read the file: {reason}"]) from None
     try:
         content = yaml.load(text, Loader=_UniqueKeyLoader)
     except yaml.YAMLError as error:
@@ -50,7 +50,10 @@ def load_config(path: str | Path) -> Config:
 
 
 def parse_config(mapping: Mapping[str, object], source: str) -> Config:
-    """Check a mapping of the file's shape; `source` names it in the InvalidConfigError that lists every problem."""
+    """Return the Config of a mapping with the sections of the file.
+
+    Raise one InvalidConfigError for all problems; it names the file by `source`.
+    """
     names = (*SECTIONS, _GROUPS)
     problems = [f"Unknown section {name}{nearest_hint(str(name), names)}" for name in mapping if name not in names]
     job = check_family(JobConfig, _known_keys("job", mapping, problems))
@@ -75,9 +78,9 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
 def check_group_overrides(
     given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = (), group_id: str = ""
 ) -> tuple[GroupOverrides, list[str]]:
-    """One group's values, and every problem with them in the words of IncrementalAlterConfigs on a GROUP resource.
+    """Return the valid values of a group, and all problems in the words of Kafka's IncrementalAlterConfigs.
 
-    `wrong`: keys of `job` that cannot be compared with. The values without a problem are in the result.
+    Keys of `job` in `wrong` are invalid themselves, so nothing is compared with them.
     """
     known = GroupOverrides.config_keys()
     problems = [
@@ -87,8 +90,8 @@ def check_group_overrides(
     problems += checked.problems
     problems += group_problems(checked.family, job, {*wrong, *checked.wrong})
     if group_id and checked.family.consumer_group_offset_mirror == group_id:
-        # A consumer group of that name would keep members out of the share group.
-        problems.append(f"share.consumer.group.offset.mirror must name another group than {group_id}")
+        # A consumer group with this name would prevent members from joining the share group.
+        problems.append(f"share.consumer.group.offset.mirror must not be the group {group_id} itself")
     return checked.family, problems
 
 
@@ -105,7 +108,7 @@ def _part(section: Mapping[str, object], family: type[ConfigFamily]) -> dict[str
 
 
 def _mapping(name: str, value: object, problems: list[str]) -> Mapping[Any, Any]:
-    """A section's content; an empty section is YAML's null."""
+    """Return the content of a section. An empty section is null in YAML."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -125,18 +128,18 @@ def _hint(name: str, known: Collection[str]) -> str:
 
 def _syntax_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or "unreadable text"
-    return f"Not valid YAML{f' at line {mark.line + 1}, column {mark.column + 1}' if mark else ''}: {what}"
+    problem = getattr(error, "problem", None) or "unreadable text"
+    return f"Not valid YAML{f' at line {mark.line + 1}, column {mark.column + 1}' if mark else ''}: {problem}"
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses a key given twice, where PyYAML silently takes the last."""
+    """A SafeLoader that rejects duplicate keys. PyYAML itself silently uses the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
         for key_node, _ in node.value:
             key = key_node.value
             if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key} is given twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key}", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -1,4 +1,4 @@
-"""What an error about an unknown name adds: the known name that was probably meant."""
+"""A hint for errors about unknown names: the known name that was probably intended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from collections.abc import Collection
 
 
 def nearest_hint(name: str, known: Collection[str]) -> str:
-    """Return "; the nearest known name is ...", or nothing if no known name is similar."""
+    """Return "; the nearest known name is ...", or an empty text if no known name is similar."""
     close = difflib.get_close_matches(name, sorted(known), n=1)
     return f"; the nearest known name is {close[0]}" if close else ""

@@ -1,4 +1,4 @@
-"""The reference of every key, made from the families: `sharegroup config` prints it, README shows it."""
+"""The reference of all keys, generated from the families. `sharegroup config` prints it, docs/reference has it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sharegroup.config.loading import SECTIONS
 
 
 def reference() -> str:
-    """Markdown tables of key, default, allowed values and doc, one for each section of the file."""
+    """Return Markdown tables of key, default, allowed values and description, one for each section of the file."""
     return "\n".join(line for title, families in _sections() for line in _table(title, families))
 
 
 def default_text(key: ConfigKey) -> str:
-    """A default as it is written in YAML; the name of the job-level key where a group has no default of its own."""
+    """Return a default in YAML notation, or the job-level key if a group has no default of its own."""
     if key.default is None:
         return JOB_KEYS[key.name]
     if isinstance(key.default, Mapping):
@@ -29,7 +29,7 @@ def _sections() -> Iterator[tuple[str, tuple[type[ConfigFamily], ...]]]:
 
 
 def _table(title: str, families: tuple[type[ConfigFamily], ...]) -> Iterator[str]:
-    yield from (f"### {title}", "", "| key | default | allowed | |", "| --- | --- | --- | --- |")
+    yield from (f"### {title}", "", "| key | default | allowed | description |", "| --- | --- | --- | --- |")
     for key in (key for family in families for key in family.config_keys().values()):
         allowed = key.allowed.replace("|", "\\|")
         yield f"| `{key.name}` | `{default_text(key)}` | {allowed} | {key.doc} |"

@@ -1,6 +1,6 @@
-"""Rules between keys: min <= value <= max, session timeout above heartbeat interval, a group's values in their frames.
+"""Rules between keys: min <= value <= max, session timeout > heartbeat interval, a group's values within its limits.
 
-A rule is skipped when one of its keys is wrong by itself: the sentence would speak of a default nobody wrote.
+A rule is skipped if one of its keys is invalid by itself, because the message would be about a default value.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _ASSIGNOR, _ASSIGNORS = "share.assignor", "group.share.assignors"
 
 
 class Clamped(NamedTuple):
-    """A group's values moved into the job's frames, with one sentence for each that had to move."""
+    """A group's values within the job's limits, with a warning for each that was changed."""
 
     values: dict[str, Any]
     warnings: tuple[str, ...]
 
 
 def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
-    """Broken rules between keys of the sections `group` and `gateway`, in Kafka's words; `values` by dotted name."""
-    pairs = [pair for end in BOUNDED for pair in _frame(end)]
+    """Return the violated rules between keys of the sections `group` and `gateway`, in Kafka's words."""
+    pairs = [pair for end in BOUNDED for pair in _limit_pairs(end)]
     pairs.append(("group.share.max.share.sessions", "group.share.max.size"))
     problems = [
         f"{upper} must be greater than or equal to {lower} ({values[upper]} and {values[lower]})"
@@ -36,47 +36,46 @@ def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]
 
 
 def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Collection[str]) -> list[str]:
-    """Broken rules of one group's values against the job's frames (`wrong`: keys of both levels to leave out)."""
-    given, frames = overrides.set_values(), job.values()
+    """Return the violated rules between a group's values and the job's limits, without keys in `wrong`."""
+    given, limits = overrides.set_values(), job.values()
     problems = []
     for end in BOUNDED:
         name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
         if name not in given or name in wrong:
             continue
-        if high not in wrong and given[name] > frames[high]:
-            problems.append(f"{name} must be less than or equal to {high} ({given[name]} and {frames[high]})")
-        if low not in wrong and given[name] < frames[low]:
-            problems.append(f"{name} must be greater than or equal to {low} ({given[name]} and {frames[low]})")
+        if high not in wrong and given[name] > limits[high]:
+            problems.append(f"{name} must be less than or equal to {high} ({given[name]} and {limits[high]})")
+        if low not in wrong and given[name] < limits[low]:
+            problems.append(f"{name} must be greater than or equal to {low} ({given[name]} and {limits[low]})")
     assignor = given.get(_ASSIGNOR)
     if assignor is not None and _ASSIGNOR not in wrong and _ASSIGNORS not in wrong and assignor not in job.assignors:
         problems.append(f"{_ASSIGNOR} must be one of {_ASSIGNORS} ({assignor} and {_listed(job)})")
     if {f"share.{end}" for end in (*_SESSIONS, _HEARTBEAT)} & set(given):
-        in_force = {f"share.{end}": given.get(f"share.{end}", frames[f"group.share.{end}"]) for end in BOUNDED}
-        unsure = {name.removeprefix("group.") for name in wrong}
-        problems += _session_problems("share.", in_force, unsure)
+        effective = {f"share.{end}": given.get(f"share.{end}", limits[f"group.share.{end}"]) for end in BOUNDED}
+        problems += _session_problems("share.", effective, {name.removeprefix("group.") for name in wrong})
     return problems
 
 
 def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
-    """Move a group's stored values into the job's frames (KIP-1240: clamped at use, with a warning, not refused)."""
-    values, frames, warnings = dict(given), job.values(), []
+    """Clamp a group's stored values to the job's limits, with a warning for each (KIP-1240)."""
+    values, limits, warnings = dict(given), job.values(), []
     for end in BOUNDED:
         name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
         if name not in values:
             continue
-        bound = high if values[name] > frames[high] else low if values[name] < frames[low] else None
+        bound = high if values[name] > limits[high] else low if values[name] < limits[low] else None
         if bound is not None:
-            warnings.append(f"{name} {values[name]} is outside {bound} {frames[bound]}, which is used instead")
-            values[name] = frames[bound]
+            warnings.append(f"{name} {values[name]} is outside {bound} {limits[bound]}, which is used instead")
+            values[name] = limits[bound]
     assignor = values.get(_ASSIGNOR)
     if assignor is not None and assignor not in job.assignors:
-        warnings.append(f"{_ASSIGNOR} {assignor} is not one of {_ASSIGNORS} {_listed(job)}: the first is used")
+        warnings.append(f"{_ASSIGNOR} {assignor} is not one of {_ASSIGNORS} {_listed(job)}; the first is used")
         del values[_ASSIGNOR]
     for end in _SESSIONS:
-        session, heartbeat = (values.get(f"share.{e}", frames[f"group.share.{e}"]) for e in (end, _HEARTBEAT))
+        session, heartbeat = (values.get(f"share.{e}", limits[f"group.share.{e}"]) for e in (end, _HEARTBEAT))
         if session <= heartbeat:
             both = f"share.{end}", f"share.{_HEARTBEAT}"
-            warnings.append(f"{both[0]} {session} is not greater than {both[1]} {heartbeat}: the job's values are used")
+            warnings.append(f"{both[0]} {session} is not greater than {both[1]} {heartbeat}; the job's values are used")
             values = {name: value for name, value in values.items() if name not in both}
     return Clamped(values, tuple(warnings))
 
@@ -85,8 +84,8 @@ def _listed(job: ShareGroupConfig) -> str:
     return text_of(job.assignors)
 
 
-def _frame(end: str) -> Iterator[tuple[str, str]]:
-    """(greater, lesser) for max >= value >= min, and max >= min for when the value is wrong by itself."""
+def _limit_pairs(end: str) -> Iterator[tuple[str, str]]:
+    """Yield (greater, lesser) for max >= value >= min. max >= min matters if the value itself is invalid."""
     value, low, high = f"group.share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
     yield high, low
     yield high, value

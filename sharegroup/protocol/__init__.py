@@ -1,1 +1,1 @@
-"""What travels: the rows of the three Kafka topics that join members and gateways to the job."""
+"""Protocols: the rows of the three Kafka topics between members, gateways and the job, and Kafka's wire messages."""

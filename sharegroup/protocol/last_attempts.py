@@ -1,6 +1,8 @@
-"""A record at its last delivery attempt is delivered alone, so that a record that kills its consumer does not use up an
-attempt of its neighbours. As in Kafka, this applies only if a record may be delivered more than twice. Wire members and
-Spark members follow the same rule. PURE."""
+"""The rule that a record at its last delivery attempt is delivered alone. Pure.
+
+A record that crashes its consumer then uses no delivery attempt of its neighbours. As in Kafka, the rule applies if a
+record may be delivered more than twice. It is the same for members of a gateway and members that are Spark jobs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Protocol
 class _Delivered(Protocol):
     @property
     def delivery_count(self) -> int:
-        """How often the records were delivered, the coming delivery included."""
+        """The number of deliveries, including the next one."""
 
 
 def attempts_together(ranges: Sequence[_Delivered], delivery_count_limit: int) -> int:

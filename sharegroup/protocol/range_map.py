@@ -1,8 +1,8 @@
 """An ordered map from disjoint, inclusive offset ranges to values.
 
-The one interval structure of the project: the in-flight window of a share-partition and the state batches of the share
-coordinator are both "offset range -> value", with long runs of equal values. Cost and size follow the number of ranges,
-never the number of offsets.
+This is the only interval structure of the project. The in-flight window of a share-partition and the state batches of
+the share coordinator both map offset ranges to values, with long runs of equal values. Cost and size depend on the
+number of ranges, never on the number of offsets.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ V = TypeVar("V")
 
 
 class RangeMap(Generic[V]):
-    """Offset ranges to values, in three parallel sorted lists (first offsets, last offsets, values).
+    """Map from offset ranges to values, in three parallel sorted lists (first offsets, last offsets, values).
 
-    `assign` cuts what it overlaps, and fuses with equal values that touch it, so there is only one encoding of a given
-    content and two maps are equal exactly when they hold the same value at each offset::
+    `assign` cuts ranges that it overlaps, and fuses with adjacent ranges of an equal value. So each content has exactly
+    one encoding, and two maps are equal if and only if they have the same value at each offset::
 
         assign X into nothing          .......        .......
                                          XXX      ->  ..XXX..
@@ -41,15 +41,15 @@ class RangeMap(Generic[V]):
         equal neighbour on both sides  XX.A.XX        XXXXXXX    (one range of seven)
                                          XXX      ->
 
-    Offsets without a value are holes: they are skipped by `items`, and ranges never fuse across one. An operation costs
-    O(log n + ranges touched), plus the memory move of the list slices behind it. Values are compared with `==` and must
-    not be changed in place.
+    Offsets without a value are holes: `items` skips them, and ranges never fuse across one. An operation costs
+    O(log n + affected ranges), plus moving the list slices behind them. Values are compared with `==` and must not be
+    modified in place.
     """
 
     __slots__ = ("_firsts", "_lasts", "_values")
 
     def __init__(self, items: Iterable[tuple[int, int, V]] = ()) -> None:
-        """Make a map of `items`, (first offset, last offset, value); later ones win where they overlap."""
+        """Create a map of `items` (first offset, last offset, value). Where items overlap, the later one applies."""
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self._values: list[V] = []
@@ -58,20 +58,20 @@ class RangeMap(Generic[V]):
 
     @classmethod
     def from_columns(cls, firsts: list[int], lasts: list[int], values: list[V]) -> RangeMap[V]:
-        """Take over three parallel lists as `columns` gave them: sorted, disjoint, fused. Nothing is checked."""
+        """Return a map that uses three lists from `columns`: sorted, disjoint, fused. They are not checked."""
         ranges = cls.__new__(cls)
         ranges._firsts, ranges._lasts, ranges._values = firsts, lasts, values
         return ranges
 
     def columns(self) -> tuple[list[int], list[int], list[V]]:
-        """The first offsets, last offsets and values; the lists are the map's own, not copies."""
+        """Return the lists of first offsets, last offsets and values themselves, not copies."""
         return self._firsts, self._lasts, self._values
 
     def assign(self, first: int, last: int, value: V) -> None:
-        """Give every offset in first..last (inclusive) `value`. Raises ValueError for an empty range."""
+        """Set the value of all offsets in first..last (inclusive). Raise ValueError for an empty range."""
         _check(first, last)
         firsts, lasts, values = self._firsts, self._lasts, self._values
-        if not lasts or first > lasts[-1]:  # the common case: new data behind everything known
+        if not lasts or first > lasts[-1]:  # the common case: a range after all others
             if lasts and lasts[-1] + 1 == first and values[-1] == value:
                 lasts[-1] = last
             else:
@@ -79,7 +79,7 @@ class RangeMap(Generic[V]):
                 lasts.append(last)
                 values.append(value)
             return
-        # ranges low..high-1 overlap first..last or touch it
+        # The ranges low..high-1 overlap first..last or are adjacent to it.
         low = bisect_left(lasts, first - 1)
         high = bisect_right(firsts, last + 1)
         new_first, new_last = first, last
@@ -99,7 +99,7 @@ class RangeMap(Generic[V]):
         self._replace(low, high, [*before, (new_first, new_last, value), *after])
 
     def discard(self, first: int, last: int) -> None:
-        """Make a hole of first..last; offsets that have no value stay so. Raises ValueError for an empty range."""
+        """Remove the values of first..last (inclusive). Raise ValueError for an empty range."""
         _check(first, last)
         firsts, lasts, values = self._firsts, self._lasts, self._values
         low = bisect_left(lasts, first)
@@ -114,7 +114,7 @@ class RangeMap(Generic[V]):
         self._replace(low, high, rest)
 
     def trim_below(self, offset: int) -> None:
-        """Forget everything below `offset`."""
+        """Remove all values below `offset`."""
         high = bisect_left(self._lasts, offset)
         if high:
             del self._firsts[:high], self._lasts[:high], self._values[:high]
@@ -122,13 +122,13 @@ class RangeMap(Generic[V]):
             self._firsts[0] = offset
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         del self._firsts[:], self._lasts[:], self._values[:]
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, V]]:
-        """The ranges in order, as (first offset, last offset, value), clipped to first..last where given.
+        """Yield the ranges in order, as (first offset, last offset, value), clipped to first..last if given.
 
-        The map must not be changed while the iterator is in use.
+        The map must not be modified during the iteration.
         """
         firsts, lasts, values = self._firsts, self._lasts, self._values
         low = 0 if first is None else bisect_left(lasts, first)
@@ -142,21 +142,21 @@ class RangeMap(Generic[V]):
             yield range_first, range_last, values[i]
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The ranges inside first..last that have no value, in order."""
+        """Yield the ranges inside first..last that have no value, in order."""
         return holes_between(self.items(first, last), first, last)
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest offset with a value, or None when empty."""
+        """The lowest offset with a value; None if the map is empty."""
         return self._firsts[0] if self._firsts else None
 
     @property
     def last_offset(self) -> int | None:
-        """The highest offset with a value, or None when empty."""
+        """The highest offset with a value; None if the map is empty."""
         return self._lasts[-1] if self._lasts else None
 
     def __len__(self) -> int:
-        """The number of ranges (not of offsets)."""
+        """Return the number of ranges (not of offsets)."""
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[tuple[int, int, V]]:
@@ -173,8 +173,8 @@ class RangeMap(Generic[V]):
         return f"RangeMap({list(self.items())!r})"
 
     def _replace(self, low: int, high: int, ranges: list[tuple[int, int, V]]) -> None:
-        """Put `ranges` where the ranges low..high-1 are."""
-        if len(ranges) == 1 and high - low == 1:  # in place: nothing behind has to move
+        """Replace the ranges low..high-1 by `ranges`."""
+        if len(ranges) == 1 and high - low == 1:  # in place, without moving the slices behind it
             self._firsts[low], self._lasts[low], self._values[low] = ranges[0]
             return
         self._firsts[low:high] = [r[0] for r in ranges]
@@ -188,7 +188,7 @@ def _check(first: int, last: int) -> None:
 
 
 class _Range(Protocol):
-    """A named tuple that begins with the fields `first_offset` and `last_offset`, both included."""
+    """A named tuple whose first fields are `first_offset` and `last_offset`, both inclusive."""
 
     @property
     def first_offset(self) -> int: ...
@@ -205,9 +205,9 @@ R = TypeVar("R", bound=_Range)
 
 
 def append_fused(ranges: list[R], item: R) -> None:
-    """Append a range, or extend the last one when the item continues it with everything else equal.
+    """Append a range, or extend the last one if the item follows it directly and all other fields are equal.
 
-    It is what `RangeMap` does with equal neighbours, for ranges that are named tuples and come in their own order.
+    `RangeMap` fuses equal neighbours in the same way; this is for lists of named tuples in any order.
     """
     if ranges:
         last = ranges[-1]
@@ -218,7 +218,7 @@ def append_fused(ranges: list[R], item: R) -> None:
 
 
 def holes_between(items: Iterable[tuple[int, int, Any]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The ranges of first..last that none of `items` covers; these are in order, disjoint and clipped to it."""
+    """Yield the ranges of first..last that no item covers. Items must be in order, disjoint and clipped to it."""
     expected = first
     for range_first, range_last, _ in items:
         if range_first > expected:

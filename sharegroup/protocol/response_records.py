@@ -1,7 +1,7 @@
-"""The records that carry response rows: several rows in one, for those who read them so.
+"""The records of the response topic, which have one or several response rows.
 
-A micro-batch may answer a gateway a thousand times, and a record costs its producer, the brokers and its reader more
-than its row does. Who names itself with `LISTS` at the end (`reply_to`) takes a JSON array of rows as well as a row.
+A micro-batch may have a thousand responses to one gateway, and a record costs producer, brokers and consumer more than
+a row. A requester whose `reply_to` ends with `LIST_SUFFIX` accepts records that are a JSON array of rows.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any
 from sharegroup.protocol.json_text import from_json, to_json
 
 LISTS = "[]"
-#: Characters of a list: far below the size that brokers take by default, and enough for some hundred rows.
-_MOST_CHARACTERS = 200_000
+#: Maximum characters of an array: a few hundred rows, and far below the default message size limit of brokers.
+_MAX_CHARACTERS = 200_000
 
 
 def records_of(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]]:
-    """(key, value) of the records for response rows, in the rows' order for each key; rows without a `reply_to` are
-    left out."""
+    """Return (key, value) of the records for response rows, without rows that have no `reply_to`.
+
+    Rows with the same key keep their order.
+    """
     records: list[tuple[str, bytes]] = []
     lists: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
@@ -28,25 +30,25 @@ def records_of(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]
             if key:
                 records.append((key, text.encode()))
             continue
-        if lists.get(key) and sizes[key] + len(text) > _MOST_CHARACTERS:
-            records.append((key, _listed(lists.pop(key))))
+        if lists.get(key) and sizes[key] + len(text) > _MAX_CHARACTERS:
+            records.append((key, _to_array(lists.pop(key))))
         if key not in lists:
             lists[key], sizes[key] = [], 0
         lists[key].append(text)
         sizes[key] += len(text)
-    return [*records, *((key, _listed(texts)) for key, texts in lists.items())]
+    return [*records, *((key, _to_array(texts)) for key, texts in lists.items())]
 
 
 def rows_of(value: bytes) -> list[Any]:
-    """The rows that a record carries, as JSON says them; raises ValueError."""
-    said = from_json(value)
-    return said if isinstance(said, list) else [said]
+    """Return the JSON values of the rows of a record. Raise ValueError."""
+    content = from_json(value)
+    return content if isinstance(content, list) else [content]
 
 
 def as_record(response: Mapping[str, Any]) -> tuple[str, bytes]:
-    """(key, value) of a record with this row alone."""
+    """Return (key, value) of a record with one row."""
     return response["reply_to"], to_json(response).encode()
 
 
-def _listed(texts: list[str]) -> bytes:
+def _to_array(texts: list[str]) -> bytes:
     return (texts[0] if len(texts) == 1 else f"[{','.join(texts)}]").encode()

@@ -1,4 +1,4 @@
-"""Topic ids: Kafka's, or stable ones made from the names where the broker has none (before 2.8)."""
+"""Topic ids: those of Kafka, or ids derived from topic names for brokers without topic ids (before 2.8)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 def made_topic_id(cluster_id: str | None, name: str) -> uuid.UUID:
-    """The same id from everybody who knows this cluster, at any time."""
+    """Return an id derived from cluster id and topic name, which every process computes alike."""
     digest = hashlib.sha256(f"sharegroup topic id\0{cluster_id or ''}\0{name}".encode()).digest()
     return uuid.UUID(bytes=digest[:16], version=4)
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:
-    """Kafka's text of a topic id: URL-safe base64 without padding, 22 characters."""
+    """Return a topic id in Kafka's text format: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def topic_id_of(text: str) -> uuid.UUID:
-    """The inverse of `topic_id_text`. Raises ValueError."""
+    """Parse a topic id in Kafka's text format. Raise ValueError."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

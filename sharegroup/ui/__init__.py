@@ -1,1 +1,1 @@
-"""The page of `sharegroup ui`: groups, windows, records and dead ends, in a browser (docs/ui.md)."""
+"""The web page of `sharegroup ui`: groups, windows, records and dead ends (docs/ui.md)."""

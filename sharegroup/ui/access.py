@@ -1,10 +1,10 @@
-"""Who may see the page: the gateway's users and its access control list, over HTTP Basic (RFC 7617).
+"""Access control of the page: the gateway's users and access control list, with HTTP Basic (RFC 7617).
 
-Without users the page is for this machine alone, and then only under a name of this machine: a site that has its own
-name lead here (DNS rebinding) is refused. What changes something carries a token that only pages of this process have,
-so that no other site can send it in a user's name (CSRF).
+Without users, the page is only available on this machine, under a name of this machine. A site whose own name resolves
+to this machine (DNS rebinding) is rejected. Requests that change something have a token that only pages of this process
+have, so that another site cannot send them for a user (CSRF).
 
-A password is checked in turns by address, as at the gateway. A login that was right before does not wait.
+Passwords of an address are checked one after the other, as in the gateway. A login that succeeded before does not wait.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from sharegroup.security.caller import Caller
 from sharegroup.security.kept import Kept, KeptFiles
 from sharegroup.security.listener import is_loopback
 
-#: Logins that are known to be right; more are proved again.
-_MOST_KNOWN = 256
+#: Maximum number of cached successful logins. Others are checked again.
+_MAX_KNOWN = 256
 _ANONYMOUS = "User:ANONYMOUS"
-#: Passwords of one address that may wait to be checked.
-_MOST_WAITING = 16
-#: Requests that are answered at the same time.
-_MOST_REQUESTS = 100
-#: What the audit has for an API and for a mechanism here.
+#: Maximum number of passwords of one address that wait to be checked.
+_MAX_WAITING = 16
+#: Maximum number of concurrent requests.
+_MAX_REQUESTS = 100
+#: API and mechanism of the page in the audit log.
 _API, _MECHANISM = "page", "HTTP-Basic"
 _HEADERS = {
     "content-security-policy": (
@@ -55,22 +55,22 @@ _HEADERS = {
 
 
 class Tokens:
-    """Proofs that a form is of this process and of this user."""
+    """Tokens that prove that a form was created by this process for this user."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
 
     def token(self, principal: str) -> str:
-        """The proof."""
+        """Return the token of a user."""
         return hmac.digest(self._secret, principal.encode(errors="replace"), "sha256").hex()
 
     def proves(self, principal: str, token: str) -> bool:
-        """Whether it is that."""
+        """Return whether this is the token of the user."""
         return hmac.compare_digest(self.token(principal).encode(), token.encode(errors="replace"))
 
 
 class Access:
-    """ASGI in front of the pages: who is not logged in is asked to. `scope["caller"]` is who asks, for the pages."""
+    """ASGI middleware that requires login. It sets `scope["caller"]` for the pages."""
 
     def __init__(self, app: ASGIApp, config: GatewayConfig, host: str) -> None:
         self._app = app
@@ -82,7 +82,7 @@ class Access:
         self._names_only = self._logins is None and is_loopback(host)
 
     def look(self) -> None:
-        """Read the users again if they have changed. Blocks; for every second."""
+        """Read the users again if their file has changed. Called every second; blocks."""
         if self._logins is not None:
             self._logins.look()
 
@@ -91,7 +91,7 @@ class Access:
         self._turns.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI's."""
+        """Handle a connection (called by the ASGI server)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -104,26 +104,26 @@ class Access:
                 ]
             await send(message)
 
-        refusal = await self._refusal(scope)
-        if refusal is None and self._requests >= _MOST_REQUESTS:
-            refusal = _busy("too many requests at the same time")
+        rejection = await self._rejection(scope)
+        if rejection is None and self._requests >= _MAX_REQUESTS:
+            rejection = _busy("too many concurrent requests")
         self._requests += 1
         try:
-            await (refusal or self._app)(scope, receive, send_with_headers)
+            await (rejection or self._app)(scope, receive, send_with_headers)
         finally:
             self._requests -= 1
 
-    async def _refusal(self, scope: Scope) -> Response | None:
+    async def _rejection(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if self._names_only and not _is_this_machine(headers.get("host", "")):
-            return PlainTextResponse("this page is at localhost only", 421)
+            return PlainTextResponse("this page is only available as localhost", 421)
         principal = _ANONYMOUS
         host = scope["client"][0] if scope.get("client") else ""
         if self._logins is not None:
             login = _login_of(headers.get("authorization", ""))
             if login is not None and not self._logins.is_known(login):
-                if self._waiting[host] >= _MOST_WAITING:
-                    return _busy("too many logins of this address at the same time")
+                if self._waiting[host] >= _MAX_WAITING:
+                    return _busy("too many concurrent logins from this address")
                 if not await self._prove(self._logins, login, host):
                     login = None
             if login is None:
@@ -134,20 +134,20 @@ class Access:
         return None
 
     async def _prove(self, logins: _Logins, login: _Login, host: str) -> bool:
-        """Whether the password is right, when it is the address's turn. After a wrong one the address has to wait."""
-        found: list[bool] = []
+        """Check a password when it is the turn of the address. After a wrong password, the address must wait."""
+        results: list[bool] = []
         self._waiting[host] += 1
         try:
-            await self._turns.run(host, lambda: found.append(logins.prove(login, host)), lambda: found == [False])
+            await self._turns.run(host, lambda: results.append(logins.prove(login, host)), lambda: results == [False])
         finally:
             self._waiting[host] -= 1
             if not self._waiting[host]:
                 del self._waiting[host]
-        return found[0]
+        return results[0]
 
 
 def _busy(reason: str) -> Response:
-    return PlainTextResponse(f"{reason}: try again", 503, {"retry-after": "1"})
+    return PlainTextResponse(f"{reason}; try again", 503, {"retry-after": "1"})
 
 
 def _is_this_machine(host: str) -> bool:
@@ -159,14 +159,14 @@ def _is_this_machine(host: str) -> bool:
 
 
 class _Login(NamedTuple):
-    """What a client says in the header `Authorization`."""
+    """User and password of a header `Authorization`."""
 
     user: str
     password: str
 
 
 def _login_of(authorization: str) -> _Login | None:
-    """The login of an HTTP Basic header; None if it has none."""
+    """Return the login of an HTTP Basic header; None if it has none."""
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic" or len(encoded) > 4_096:
         return None
@@ -178,7 +178,7 @@ def _login_of(authorization: str) -> _Login | None:
 
 
 class _Logins:
-    """Checks passwords, one at a time, and remembers those that were right."""
+    """Checks of passwords, one at a time, with a cache of successful logins."""
 
     def __init__(self, users: Kept[Credentials]) -> None:
         self._users = users
@@ -187,17 +187,17 @@ class _Logins:
         self._proving = threading.Lock()
 
     def look(self) -> None:
-        """Read the users again. After a change each password has to be proved again."""
+        """Read the users again. After a change, all passwords are checked again."""
         if self._users.look():
             with self._proving:
                 self._known.clear()
 
     def is_known(self, login: _Login) -> bool:
-        """Whether the login was proved before. Takes no time."""
+        """Return whether the login succeeded before. Fast."""
         return self._digest(login) in self._known
 
     def prove(self, login: _Login, host: str) -> bool:
-        """Whether the password is right. Takes milliseconds, on purpose."""
+        """Return whether the password is correct. Takes milliseconds by design, to slow down guessing."""
         with self._proving:
             if self.is_known(login):
                 return True
@@ -206,7 +206,7 @@ class _Logins:
                 return False
             audit.login_accepted(Caller(0, 0, host, f"User:{login.user}", api=_API), _MECHANISM)
             self._known[self._digest(login)] = None
-            if len(self._known) > _MOST_KNOWN:
+            if len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
             return True
 

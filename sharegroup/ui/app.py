@@ -19,10 +19,10 @@ from sharegroup.ui.pages import Pages, Parts
 
 
 def application(parts: Parts, config: GatewayConfig, host: str) -> Access:
-    """The application for a listener at `host`. Raises InvalidConfigError for users that cannot be read."""
+    """Return the application for a listener at `host`. Raise InvalidConfigError if the users cannot be read."""
     pages, changes = Pages(parts), Changes(parts)
 
-    def refused(request: Request, error: Exception) -> Response:
+    def show_error(request: Request, error: Exception) -> Response:
         status, message = _status(error)
         return pages.refusal(request, status, message)
 
@@ -38,7 +38,7 @@ def application(parts: Parts, config: GatewayConfig, host: str) -> Access:
             Route("/change/config", changes.config, methods=["POST"]),
             Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
         ],
-        exception_handlers={HTTPException: refused, ShareGroupError: refused, Exception: _failed},
+        exception_handlers={HTTPException: show_error, ShareGroupError: show_error, Exception: _show_failure},
     )
     return Access(app, config, host)
 
@@ -51,5 +51,5 @@ def _status(error: Exception) -> tuple[int, str]:
     return 503, str(error)
 
 
-def _failed(_request: Request, _error: Exception) -> Response:
-    return PlainTextResponse("this page failed: see the log of its process", 500)
+def _show_failure(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("internal error; see the log of the process of this page", 500)

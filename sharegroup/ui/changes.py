@@ -1,4 +1,4 @@
-"""What `--allow-changes` lets users do: reset offsets, remove a member, set a config. Each is a POST of a form."""
+"""Changes that `--allow-changes` permits: reset offsets, remove a member, set a config. Each is the POST of a form."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from sharegroup.ui.data.looks import PartitionLook
 from sharegroup.ui.pages import Parts, caller_of
 from sharegroup.ui.words import address
 
-#: How long a browser is kept waiting for the job.
+#: Maximum time that a browser waits for the job.
 _TIMEOUT_S = 30.0
-_MOST_BYTES = 65_536
+_MAX_BYTES = 65_536
 
 Form = dict[str, str]
 
 
 class Changes:
-    """Handlers of POST requests. They need `--allow-changes`, the page's token, and the right to do it."""
+    """Handlers of POST requests. They require `--allow-changes`, a token of the page, and the permission."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     async def remove_member(self, request: Request) -> Response:
-        """Have a member leave now."""
+        """Remove a member now."""
         return await self._change(request, self._remove_member, "removed")
 
     async def reset(self, request: Request) -> Response:
-        """Set a share-partition's start offset."""
+        """Set the start offset of a share-partition."""
         return await self._change(request, self._reset, "reset")
 
     async def config(self, request: Request) -> Response:
-        """Set a config of the group, or take it away."""
+        """Set or remove a config of the group."""
         return await self._change(request, self._config, "configured")
 
     async def _change(self, request: Request, change: Callable[[Caller, Form], None], done: str) -> Response:
         caller = caller_of(request)
         form = await _form(request)
         if not self._parts.allows_changes:
-            raise HTTPException(403, "nothing can be changed here: the page was started without --allow-changes")
+            raise HTTPException(403, "changes are disabled; the page was started without --allow-changes")
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise HTTPException(403, "the form is of another site")
+            raise HTTPException(403, "the form was sent by another site")
         if not self._parts.tokens.proves(caller.principal, form.get("token", "")):
-            raise HTTPException(403, "the form is of an earlier run of this page: load it again")
+            raise HTTPException(403, "the form was created before a restart of this page; reload it")
         if not form.get("group"):
-            raise HTTPException(400, "group: missing")
+            raise HTTPException(400, "group is missing")
         await run_in_threadpool(change, caller, form)
         audit.changed(caller, "group", form["group"], detail=done)
         return RedirectResponse(address("/group", group=form["group"], done=done), 303)
@@ -64,7 +64,7 @@ class Changes:
     def _remove_member(self, caller: Caller, form: Form) -> None:
         self._parts.authorization.fetch(caller, form["group"])  # as Kafka's LeaveGroup: Read
         if not form.get("member"):
-            raise HTTPException(400, "member: missing")
+            raise HTTPException(400, "member is missing")
         named = [MemberIdentity(form["member"], None)]
         for error in remove_members(self._parts.config, form["group"], named, _TIMEOUT_S):
             if error.error_code:
@@ -89,19 +89,19 @@ class Changes:
         self._parts.authorization.alter_configs(caller, Resource.GROUP, form["group"])
         name = form.get("name", "")
         if not name:
-            raise HTTPException(400, "name: missing")
+            raise HTTPException(400, "name is missing")
         value = None if form.get("to") == "default" else form.get("value", "").strip()
         alter_configs(self._parts.config, form["group"], {name: value}, _TIMEOUT_S)
 
 
 def _offset(row: PartitionLook, to: str, text: str) -> int:
     if row.log is None:
-        raise HTTPException(503, "the log's offsets are not known now")
+        raise HTTPException(503, "the offsets of the log are currently not known")
     if to in ("earliest", "latest"):
         return row.log.start if to == "earliest" else row.log.end
     offset = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
     if not row.log.start <= offset <= row.log.end:
-        raise HTTPException(400, f"offset: from {row.log.start} to {row.log.end}, where the log is")
+        raise HTTPException(400, f"offset must be within the log, {row.log.start} to {row.log.end}")
     return offset
 
 
@@ -112,10 +112,10 @@ async def _form(request: Request) -> Form:
     try:
         async for part in request.stream():
             body += part
-            if len(body) > _MOST_BYTES:
-                raise HTTPException(413, "too long")
+            if len(body) > _MAX_BYTES:
+                raise HTTPException(413, "the form is too long")
     except ClientDisconnect:
-        raise HTTPException(400, "the form ends early") from None
+        raise HTTPException(400, "the form is incomplete") from None
     try:
         found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=20)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Connections of the page: how many there may be, and how long each may keep the page waiting.
+"""Limits of the connections to the page: their number, and the time that each may keep the page waiting.
 
-uvicorn's own limit counts connections as requests, so silent connections would close the page. Here the number of
+uvicorn's own limit counts connections as requests, so idle connections would block the page. Here the number of
 connections is limited for each address, and a connection that does not send its request in time is closed. The time
-begins when the connection is open and after each response; bytes that trickle in do not extend it.
+starts when the connection is opened and after each response. It is not extended by single bytes that arrive.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from sharegroup.gateway.clients.accepting.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
-#: Connections in all, and of one address. Browsers open six, and close them when they have nothing to load.
+#: Maximum connections in total and from one address. Browsers open six, and close them when they are idle.
 MOST_CONNECTIONS, MOST_OF_AN_ADDRESS = 1_000, 250
-#: For a client to send a request, or to read what it was sent.
+#: Maximum time for a client to send a request, or to read a response.
 PATIENCE_S = 20.0
 
 
 class PageConnections:
-    """What uvicorn makes connections with. `overrides` are limits of addresses of their own, such as of a proxy."""
+    """Factory of uvicorn's connections. `overrides` are limits of single addresses, such as that of a proxy."""
 
     def __init__(self, overrides: Mapping[str, int], patience_s: float = PATIENCE_S) -> None:
         self.patience_s = patience_s
         self._limits = AddressLimits(MOST_CONNECTIONS, MOST_OF_AN_ADDRESS, overrides, creation_rate=0)
-        self._refused = Seldom()
+        self._rejected = Seldom()
 
     def __call__(self, **settings: Any) -> PageConnection:
-        """A connection, with uvicorn's own arguments."""
+        """Return a connection with uvicorn's arguments."""
         return PageConnection(self, **settings)
 
     def admit(self, address: str, now_s: float) -> bool:
-        """Whether a new connection of an address has a place. If it has, call `ended` at its end."""
+        """Return whether a new connection is within the limits. If so, call `ended` when it is closed."""
         problem = self._limits.refusal(address, now_s * 1000)
-        if problem is not None and (more := self._refused.due(now_s)) is not None:
-            logger.warning("connection of %s to the page refused: %s%s", address, problem, more)
+        if problem is not None and (more := self._rejected.due(now_s)) is not None:
+            logger.warning("connection from %s to the page rejected: %s%s", address, problem, more)
         return problem is None
 
     def ended(self, address: str) -> None:
-        """A connection that had a place is closed."""
+        """Count the end of an admitted connection."""
         self._limits.ended(address)
 
 
@@ -55,7 +55,7 @@ class PageConnection(H11Protocol):
 
     def __init__(self, connections: PageConnections, **settings: Any) -> None:
         super().__init__(**settings)
-        self._of = connections
+        self._connections = connections
         self._address: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -63,11 +63,11 @@ class PageConnection(H11Protocol):
         """See asyncio.Protocol."""
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
-        if not self._of.admit(address, self.loop.time()):
+        if not self._connections.admit(address, self.loop.time()):
             transport.abort()
             return
         self._address = address
-        self._watch()
+        self._update_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -75,34 +75,34 @@ class PageConnection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         if self._address is not None:
-            self._of.ended(self._address)
+            self._connections.ended(self._address)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         super().data_received(data)
-        self._watch()
+        self._update_deadline()
 
     def on_response_complete(self) -> None:
-        """See uvicorn's."""
+        """See uvicorn's H11Protocol."""
         super().on_response_complete()
-        self._watch()
+        self._update_deadline()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
         super().pause_writing()
-        self._watch()
+        self._update_deadline()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
         super().resume_writing()
-        self._watch()
+        self._update_deadline()
 
-    def _watch(self) -> None:
-        """Start the deadline when the page begins to wait for the client, and stop it when it no longer waits."""
+    def _update_deadline(self) -> None:
+        """Start the deadline when the page waits for the client, and cancel it otherwise."""
         is_waiting = self.flow.write_paused or self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if self.transport.is_closing() or not is_waiting:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self._of.patience_s, self.transport.abort)
+            self._deadline = self.loop.call_later(self._connections.patience_s, self.transport.abort)

@@ -1,4 +1,4 @@
-"""Answers that cost a read of the tables, kept for those who ask the same soon after."""
+"""A cache of results that require reading the tables."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-#: An answer is given again for so long at least, and for nine times as long as it took to make.
+#: A result is cached for this time at least, and for nine times the duration of its creation.
 FRESH_S, _TIMES = 10.0, 9
-_MOST = 32
+_MAX_RESULTS = 32
 
 
 class KeptAnswers:
-    """Makes one answer at a time; `clock` is in seconds."""
+    """Cache that creates one result at a time. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._making = threading.Lock()
-        self._kept: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
 
-    def get(self, question: Hashable, make: Callable[[], T]) -> T:
-        """The answer to a question, as `make` gives it now or gave it lately. What it raises is not kept."""
-        with self._making:
-            began = self._clock()
-            if question in self._kept and began < self._kept[question][0]:
-                return cast("T", self._kept[question][1])
-            answer = make()
+    def get(self, key: Hashable, create: Callable[[], T]) -> T:
+        """Return the cached result of a key, or create it. Errors are not cached."""
+        with self._lock:
+            started = self._clock()
+            if key in self._cache and started < self._cache[key][0]:
+                return cast("T", self._cache[key][1])
+            result = create()
             ended = self._clock()
-            self._kept[question] = ended + max(FRESH_S, _TIMES * (ended - began)), answer
-            self._kept.move_to_end(question)
-            if len(self._kept) > _MOST:
-                self._kept.popitem(last=False)
-            return answer
+            self._cache[key] = ended + max(FRESH_S, _TIMES * (ended - started)), result
+            self._cache.move_to_end(key)
+            if len(self._cache) > _MAX_RESULTS:
+                self._cache.popitem(last=False)
+            return result

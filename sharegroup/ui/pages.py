@@ -1,4 +1,4 @@
-"""What each page shows. Reading alone: what changes something is in `changes`."""
+"""The pages, which only read. Changes are in `changes`."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ from sharegroup.ui.paging import ROWS, page_of, whole_number
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)
 _CAUSES = {"rejected": REJECTED_CAUSES, "limit": LIMIT_CAUSES}
-#: Ranges of the tables that a page of dead ends can go back to.
-_MOST_DEAD_ENDS = 5_000
+#: Maximum number of ranges that the pages of dead ends list.
+_MAX_DEAD_ENDS = 5_000
 
 
 class Parts(NamedTuple):
-    """What the pages are made from."""
+    """The dependencies of the pages."""
 
     config: Config
     looks: Looks
@@ -72,11 +72,11 @@ class Parts(NamedTuple):
 
 
 class Pages:
-    """Handlers of GET requests; Starlette runs each on a thread."""
+    """Handlers of GET requests. Starlette runs each on a thread."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._kept = KeptAnswers()
+        self._cache = KeptAnswers()
         self._templates = Environment(
             loader=PackageLoader("sharegroup.ui"),
             autoescape=True,
@@ -96,14 +96,14 @@ class Pages:
     # -- pages
 
     def groups(self, request: Request) -> Response:
-        """All groups, filtered, sorted and in pages."""
+        """Show all groups, filtered, sorted and in pages."""
         query = request.query_params
         text, state, sort = query.get("text", ""), query.get("state", ""), query.get("sort", "group")
         sort = sort if sort in _SORTS else "group"
-        look, caller = self._parts.looks.newest, caller_of(request)
+        snapshot, caller = self._parts.looks.newest, caller_of(request)
         found = [
             group
-            for group_id, group in look.groups.items()
+            for group_id, group in snapshot.groups.items()
             if text.lower() in group_id.lower()
             and state in ("", group.description.group_state)
             and self._parts.authorization.may_see_group(caller, group_id)
@@ -117,7 +117,7 @@ class Pages:
         )
 
     def group(self, request: Request) -> Response:
-        """Members, share-partitions and configs of one."""
+        """Show members, share-partitions and configs of a group."""
         group = self._visible_group(request)
         group_id = group.description.group_id
         query = request.query_params
@@ -138,7 +138,7 @@ class Pages:
         )
 
     def window(self, request: Request) -> Response:
-        """The picture of a share-partition's window, and its ranges."""
+        """Show the picture of the window of a share-partition, and its ranges."""
         group = self._visible_group(request)
         partition = _partition(group, request)
         bounds = _bounds(partition)
@@ -171,12 +171,12 @@ class Pages:
         )
 
     def record(self, request: Request) -> Response:
-        """What has happened to one record and, on request, its payload."""
+        """Show the history of a record and, on request, its payload."""
         group = self._visible_group(request)
         partition, query = _partition(group, request), request.query_params
         offset = whole_number(query.get("offset"), -1)
         if offset < 0:
-            raise HTTPException(400, "offset: a whole number from 0 up")
+            raise HTTPException(400, "offset must be a whole number of at least 0")
         description, caller = group.description, caller_of(request)
         form = query.get("payload", "")
         may_read = self._parts.authorization.would_allow(caller, Operation.READ, Resource.TOPIC, partition.topic)
@@ -192,7 +192,7 @@ class Pages:
                 payload |= {f"Header {shown(name.encode(), 'text').text}": shown(v, form) for name, v in record.headers}
         record_key = description.group_id, partition.topic, partition.partition, offset
         tables = self._parts.looks.tables_of(description.group_id)
-        history = self._kept.get(record_key, lambda: read_record_history(tables, *record_key))
+        history = self._cache.get(record_key, lambda: read_record_history(tables, *record_key))
         return self._show(
             request,
             "record.html",
@@ -211,7 +211,7 @@ class Pages:
         )
 
     def dead_ends(self, request: Request) -> Response:
-        """Rejected and limit-archived records."""
+        """Show records that were rejected, or archived at the delivery count limit."""
         query, caller = request.query_params, caller_of(request)
         group_id, cause = query.get("group", ""), query.get("cause", "")
         hours = whole_number(query.get("hours"), _HOURS[1])
@@ -221,8 +221,8 @@ class Pages:
         if group_id:
             self._parts.authorization.describe_group(caller, group_id)
         self._check_sees_all(caller, group_id, self._parts.looks.newest.groups)
-        asked = "dead ends", group_id, cause, since
-        found = self._kept.get(asked, lambda: self._dead_ends(group_id, cause, since))
+        key = "dead ends", group_id, cause, since
+        found = self._cache.get(key, lambda: self._dead_ends(group_id, cause, since))
         self._check_sees_all(caller, group_id, found.group_ids)
         found = found.of_topics(partial(self._parts.authorization.may_see, caller))
         by_hour = found.by_hour()
@@ -243,51 +243,51 @@ class Pages:
         )
 
     def _check_sees_all(self, caller: Caller, group_id: str, group_ids: Iterable[str]) -> None:
-        """Refuse the dead ends of all groups to a caller who may not see all of them, deleted groups included."""
+        """Reject a request for all groups if the caller may not see all of them, including deleted groups."""
         may_see = self._parts.authorization.may_see_group
         if not group_id and not all(may_see(caller, each) for each in group_ids):
-            raise HTTPException(403, "name a group: you may not see all of them")
+            raise HTTPException(403, "specify a group, because you may not see all groups")
 
     def _dead_ends(self, group_id: str, cause: str, since: datetime) -> DeadEnds:
-        """Of one group, or of all."""
-        looks = self._parts.looks
-        tables = [looks.tables_of(group_id)] if group_id else looks.all_tables()
+        """Return the dead ends of one group, or of all groups."""
+        snapshots = self._parts.looks
+        tables = [snapshots.tables_of(group_id)] if group_id else snapshots.all_tables()
         causes = _CAUSES.get(cause, (*REJECTED_CAUSES, *LIMIT_CAUSES))
-        found = [read_dead_ends(each, since, group_id or None, causes, _MOST_DEAD_ENDS) for each in tables]
+        found = [read_dead_ends(each, since, group_id or None, causes, _MAX_DEAD_ENDS) for each in tables]
         newest = sorted((row for each in found for row in each.newest), key=lambda row: row.time, reverse=True)
         counts: dict[tuple[str, datetime], HourCounts] = {}
         for each in found:
             for key, more in each.counts.items():
                 counts[key] = counts.get(key, HourCounts()) + more
         group_ids = frozenset[str]().union(*(each.group_ids for each in found))
-        return DeadEnds(tuple(newest[:_MOST_DEAD_ENDS]), counts, group_ids)
+        return DeadEnds(tuple(newest[:_MAX_DEAD_ENDS]), counts, group_ids)
 
-    # -- what they share
+    # -- shared by the pages
 
     def _visible_group(self, request: Request) -> GroupLook:
-        """The group that the request names, if its caller may see it."""
+        """Return the group of the request. Raise an error if its caller may not see it."""
         group_id = request.query_params.get("group", "")
         group = self._parts.looks.newest.groups.get(group_id)
         topics = {row.topic for row in group.partitions} if group is not None else set()
         self._parts.authorization.describe_group(caller_of(request), group_id, sorted(topics))
         if group is None:
-            raise HTTPException(404, "there is no such group")
+            raise HTTPException(404, "the group does not exist")
         return group
 
     def refusal(self, request: Request, status: int, message: str) -> Response:
-        """A page that says what is wrong."""
+        """Show an error."""
         return self._show(request, "error.html", status=status, message=message)
 
     def _show(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        caller, look = caller_of(request), self._parts.looks.newest
+        caller, snapshot = caller_of(request), self._parts.looks.newest
         common: Mapping[str, Any] = {
-            "look": look,
+            "snapshot": snapshot,
             "caller": caller,
             "allows_changes": self._parts.allows_changes,
             "token": self._parts.tokens.token(caller.principal) if self._parts.allows_changes else "",
             "query": dict(request.query_params),
             "rows": ROWS,
-            "since": lambda at_ms: words.age(at_ms, look.at_ms),
+            "since": lambda at_ms: words.age(at_ms, snapshot.at_ms),
             "ACQUIRED": RecordState.ACQUIRED,
             "AVAILABLE": RecordState.AVAILABLE,
             "status": status,
@@ -296,13 +296,13 @@ class Pages:
 
 
 def caller_of(request: Request) -> Caller:
-    """Who asks, as `Access` has found."""
+    """Return the caller that `Access` set."""
     caller: Caller = request.scope["caller"]
     return caller
 
 
 def _order(group: GroupLook, sort: str) -> tuple[float, str]:
-    """Large ones first, unknown ones last; by id among the same."""
+    """Return the sort key of a group: descending values, unknown values last, then by id."""
     values: dict[str, float | None] = {
         "group": 0,
         "lag": group.lag,
@@ -323,7 +323,7 @@ def _partition(group: GroupLook, request: Request) -> PartitionLook:
 
 
 def _bounds(partition: PartitionLook) -> Span | None:
-    """All offsets that there is something to say about; None while nothing is known, or the log is empty."""
+    """Return the span of all known offsets; None if nothing is known, or the log is empty."""
     start, log, batches = partition.start_offset, partition.log, partition.batches
     if start is None and log is None:
         return None
@@ -333,14 +333,14 @@ def _bounds(partition: PartitionLook) -> Span | None:
 
 
 def _in_flight(partition: PartitionLook, bounds: Span) -> Span:
-    """From the start offset to the last record in flight, and a little more."""
+    """Return the span from the start offset to slightly above the last record in flight."""
     start = min(max(bounds.first, partition.start_offset or 0), bounds.last)
     last = partition.batches[-1].last_offset if partition.batches else bounds.last
     return Span(start, max(start, min(bounds.last, last + max(1, (last - start) // 20))))
 
 
 def _span(request: Request, partition: PartitionLook, bounds: Span) -> Span:
-    """What the request names, within the bounds; else what is in flight."""
+    """Return the span of the request, clipped to the bounds, or else that of the records in flight."""
     first = whole_number(request.query_params.get("first"), -1)
     last = whole_number(request.query_params.get("last"), -1)
     if not 0 <= first <= last or last < bounds.first or first > bounds.last:
@@ -349,7 +349,7 @@ def _span(request: Request, partition: PartitionLook, bounds: Span) -> Span:
 
 
 def _ways(span: Span, bounds: Span, partition: PartitionLook) -> dict[str, Span]:
-    """Where the picture can be taken to."""
+    """Return the spans that the page links to."""
     step = max(1, span.records // 2)
     return {
         "left": moved(span, bounds, -step),
@@ -362,7 +362,7 @@ def _ways(span: Span, bounds: Span, partition: PartitionLook) -> dict[str, Span]
 
 
 def _standing(partition: PartitionLook, offset: int) -> Piece | None:
-    """What is known of a record; None where there is none (yet)."""
+    """Return the state of a record; None if it does not exist or is not known."""
     bounds = _bounds(partition)
     if bounds is None or not 0 <= offset <= bounds.last or partition.start_offset is None:
         return None
@@ -371,6 +371,6 @@ def _standing(partition: PartitionLook, offset: int) -> Piece | None:
 
 
 def _in_steps(counts: list[tuple[datetime, int, int]], step: int) -> list[tuple[datetime, int, int]]:
-    """The counts of several hours in one."""
+    """Sum the counts of `step` hours each."""
     parts = [counts[at : at + step] for at in range(0, len(counts), step)]
     return [(part[0][0], sum(row[1] for row in part), sum(row[2] for row in part)) for part in parts]

@@ -1,4 +1,4 @@
-"""Parts of long lists. PURE."""
+"""Pages of long lists. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = 50
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some rows of a list; `number` counts from 1 to `pages`."""
+    """A page of the rows of a list. `number` is from 1 to `pages`."""
 
     rows: Sequence[T]
     number: int
@@ -21,14 +21,14 @@ class Page(NamedTuple, Generic[T]):
 
 
 def page_of(rows: Sequence[T], number: int, size: int = ROWS) -> Page[T]:
-    """The page of this number, or the nearest that there is; an empty list has one empty page."""
+    """Return the page with this number, or the nearest one. An empty list has one empty page."""
     count = max(1, -(-len(rows) // size))
     number = max(1, min(number, count))
     return Page(rows[(number - 1) * size : number * size], number, count, len(rows))
 
 
 def whole_number(text: str | None, otherwise: int) -> int:
-    """A number from a query, `otherwise` where it is none."""
+    """Parse a number of a query; return `otherwise` if it is not a number."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
         return otherwise
     return int(text)

@@ -1,4 +1,4 @@
-"""Serving the page until it is told to stop."""
+"""The server of the page."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from sharegroup.ui.pages import Parts
 
 logger = logging.getLogger(__name__)
 
-#: Connections that may wait to be accepted.
+#: Maximum number of connections that wait to be accepted.
 _BACKLOG = 100
 _NICENESS = 19
-_LOOK_INTERVAL_S = 1.0
+_RELOAD_INTERVAL_S = 1.0
 
 
 class PageUnavailableError(ShareGroupError):
-    """The operator's: the page's address cannot be listened on."""
+    """The address of the page is not available. The operator must change the configuration."""
 
 
 class PageServer:
-    """The page at one address. Raises InvalidConfigError, PageUnavailableError when it is made: nothing runs then."""
+    """Server of the page at one address. The constructor raises InvalidConfigError or PageUnavailableError."""
 
     def __init__(
         self, config: Config, host: str, port: int, allows_changes: bool = False, logs: Logs | None = None
@@ -55,13 +55,13 @@ class PageServer:
         self._acl = KeptFiles(partial(load_acl, path), [path]) if path else None
         self._authorization = Authorization(None if self._acl is None else self._acl.value, config.row_topics)
         logs = logs or BrokerLogs(config)
-        self._looks = Looks(config, logs)
-        parts = Parts(config, self._looks, logs, self._authorization, Tokens(), allows_changes)
+        self._snapshots = Looks(config, logs)
+        parts = Parts(config, self._snapshots, logs, self._authorization, Tokens(), allows_changes)
         self._pages = application(parts, config.gateway, host)
         overrides = connection_overrides(config.gateway.max_connections_per_ip_overrides)
         settings = uvicorn.Config(
             self._pages,
-            http=cast("type[asyncio.Protocol]", PageConnections(overrides)),  # uvicorn calls it as it calls a class
+            http=cast("type[asyncio.Protocol]", PageConnections(overrides)),  # uvicorn expects a class
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -75,48 +75,51 @@ class PageServer:
         bound = self._socket.getsockname()[1]
         self.address = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{bound}/"
         if config.gateway.sasl_users and tls is None and not is_loopback(host):
-            logger.warning("passwords reach the page at %s as they are: it has no TLS", self.address)
+            logger.warning("page at %s has no TLS; passwords are sent in plain text", self.address)
 
     def serve(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop` is called."""
         raise_limit()
-        self._looks.start()
+        self._snapshots.start()
         try:
             asyncio.run(self._serve())
         finally:
             self._socket.close()
-            self._looks.close()
+            self._snapshots.close()
             self._pages.close()
 
     async def _serve(self) -> None:
-        looking = asyncio.ensure_future(self._look())
+        reloading = asyncio.ensure_future(self._reload())
         try:
             await self._server.serve([self._socket])
         finally:
-            looking.cancel()
+            reloading.cancel()
 
-    async def _look(self) -> None:
-        """Read users and rights again when they change."""
+    async def _reload(self) -> None:
+        """Read users and access control list again when they change."""
         while True:
-            await asyncio.sleep(_LOOK_INTERVAL_S)
+            await asyncio.sleep(_RELOAD_INTERVAL_S)
             await asyncio.to_thread(self._pages.look)
             if self._acl is not None and await asyncio.to_thread(self._acl.look):
                 self._authorization.use(self._acl.value)
 
     def stop(self, *_: object) -> None:
-        """End soon; from any thread, or as a signal's handler."""
+        """Stop the server soon. May be called from any thread or by a signal handler."""
         self._server.should_exit = True
 
 
 def run_page(config: Config, host: str, port: int, allows_changes: bool) -> None:
-    """Serve until SIGTERM or SIGINT, behind whatever else runs on the machine: it gives way to a job.
+    """Serve until SIGTERM or SIGINT, with low priority, so that a job on the same machine is not slowed down.
 
-    Raises InvalidConfigError, PageUnavailableError.
+    Raise InvalidConfigError or PageUnavailableError.
     """
     set_up_audit_log()
     server = PageServer(config, host, port, allows_changes)
     os.nice(_NICENESS)
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again when it has ended: to these, not to die
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+    ):  # uvicorn raises them again at its end, which must not kill the process
         signal.signal(number, server.stop)
     print(f"ui: {server.address}", flush=True)
     server.serve()
@@ -131,4 +134,4 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        raise PageUnavailableError(f"the page cannot be served at {host}:{port}: {error}") from error
+        raise PageUnavailableError(f"page cannot listen on {host}:{port}: {error}") from error

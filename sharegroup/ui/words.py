@@ -1,4 +1,4 @@
-"""Numbers and times as the pages say them, and addresses of pages. PURE."""
+"""Text formats of numbers and times, and addresses of pages. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ UNKNOWN = "–"
 
 
 def number(value: int | None) -> str:
-    """With commas between thousands."""
+    """Return a number with thousands separators."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def moment(at: datetime | int | None, sep: str = " ", timespec: str = "seconds", zone: str = "") -> str:
-    """Return a time, or ms since 1970, in UTC. A number that no calendar has, as producers may send, stays in ms."""
+    """Return a time, or ms since 1970, in UTC. A number outside the calendar, as producers may send, stays in ms."""
     if at is None:
         return UNKNOWN
     try:
@@ -25,12 +25,12 @@ def moment(at: datetime | int | None, sep: str = " ", timespec: str = "seconds",
 
 
 def age(at_ms: int | None, now_ms: int) -> str:
-    """How long ago, in its two largest units."""
+    """Return the time since `at_ms`, in its two largest units."""
     return UNKNOWN if at_ms is None else duration(max(0, now_ms - at_ms) // 1000)
 
 
 def duration(seconds: int) -> str:
-    """In its two largest units."""
+    """Return a duration in its two largest units."""
     for large, length, small, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
         if seconds >= length:
             rest = seconds % length // part
@@ -39,13 +39,13 @@ def duration(seconds: int) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """How fast a lag grows (+) or falls (-)."""
+    """Return the rate at which a lag grows (+) or falls (-)."""
     if per_second is None:
         return UNKNOWN
     return "steady" if abs(per_second) < 0.05 else f"{per_second:+,.1f}/s"
 
 
 def address(path: str, /, **query: object) -> str:
-    """A page's; what is None is left out."""
+    """Return the address of a page with a query, without values that are None."""
     given = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path

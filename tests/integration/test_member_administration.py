@@ -100,7 +100,7 @@ def test_members_are_kept_rebalanced_and_removed(
     assert third.fetch(max_wait_ms=0).acquired == ()
     assert second.heartbeat(-2).error_code == ErrorCode.NONE
     rebalanced = cli("invoke-consumer-rebalance")
-    left = f"Static member worker-1 ({first.member_id}) was away and has left group {group_id}."
+    left = f"Static member worker-1 ({first.member_id}) was away and was removed from group {group_id}."
     assert (rebalanced.exit_code, rebalanced.stdout.splitlines()) == (0, [left, f"Group {group_id} was rebalanced."])
     third.heartbeat(third.epoch)
     assert [held.delivery_count for held in third.fetch().acquired] == [2]
@@ -151,7 +151,7 @@ def test_an_administrator_needs_a_gateway_only(
     third, fourth = joined("worker-3"), joined("worker-4")
     assert third.heartbeat(-2).error_code == ErrorCode.NONE
     rebalanced = cli("invoke-consumer-rebalance")
-    left = f"Static member worker-3 ({third.member_id}) was away and has left group {group_id}."
+    left = f"Static member worker-3 ({third.member_id}) was away and was removed from group {group_id}."
     assert (rebalanced.exit_code, rebalanced.stdout.splitlines()) == (0, [left, f"Group {group_id} was rebalanced."])
     removed = cli("remove-member", "--instance", "worker-4", "--member", "nobody")
     assert (removed.exit_code, removed.stderr) == (1, "nobody: The coordinator is not aware of this member.\n")
@@ -185,7 +185,7 @@ def test_members_of_the_brokers_groups_leave_there(
 def test_nobody_named_is_a_wrong_command_line(share_group_job: ShareGroupJobRun) -> None:
     found = CliRunner().invoke(app, ["remove-member", "--config", str(share_group_job.config_path), "--group", "g"])
     assert found.exit_code == 2
-    assert "name at least one member" in found.stderr
+    assert "specify at least one member" in found.stderr
 
 
 def test_a_job_that_does_not_answer_is_told(share_group_job: ShareGroupJobRun) -> None:

@@ -108,7 +108,7 @@ def test_shell_completion() -> None:
             ["configs", "--alter", "--group", "g", "--add-config", "a=1", "--add-config-file", "x"],
             "Only one of --add-config or --add-config-file must be specified",
         ),
-        (["configs", "--alter", "--group", "g", "--add-config-file", "x"], "x cannot be read: No such file"),
+        (["configs", "--alter", "--group", "g", "--add-config-file", "x"], "Cannot read x: No such file"),
         (["configs", "--entity-type", "topics", "--describe"], "Invalid entity type topics"),
         (
             ["configs", "--describe", "--add-config", "a=b"],
@@ -139,7 +139,7 @@ def test_settings_of_the_connection_that_are_wrong(tmp_path: Path, content: str 
         path.write_text("# a comment\n\nclient.id=admin\n" + content)
     done = sharegroup("share-groups", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(path), "--list")
     assert (done.returncode, done.stdout) == (1, "")
-    assert {"no-value\n": "a line without name=value", None: "cannot be read"}.get(
+    assert {"no-value\n": "has a line without name=value", None: "Cannot read"}.get(
         content, "Unknown property ssl.truststore.locatoin"
     ) in done.stderr
 

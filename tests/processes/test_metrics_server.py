@@ -112,7 +112,7 @@ def test_anything_else_is_not_there(served: Served) -> None:
 
 def test_an_address_that_is_taken_is_said(served: Served) -> None:
     other = MetricsServer(list, list, list)
-    with pytest.raises(MetricsUnavailableError, match=f"metrics cannot be served at 127.0.0.1:{served.port}: "):
+    with pytest.raises(MetricsUnavailableError, match=f"metrics server cannot listen on 127.0.0.1:{served.port}: "):
         other.start("127.0.0.1", served.port)
     other.close()
 

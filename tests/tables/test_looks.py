@@ -79,7 +79,7 @@ class LogsAway(SeenLogs):
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
         if self.are_away:
-            raise LogsUnavailableError("the brokers cannot be asked: NoBrokersAvailable")
+            raise LogsUnavailableError("the brokers are not available: NoBrokersAvailable")
         return super().offsets(places)
 
 
@@ -87,7 +87,7 @@ def test_brokers_that_are_away_are_told_and_looked_for_again(tables: str) -> Non
     logs = LogsAway()
     looks = Looks(Config(job=JobConfig(**{"tables.path": tables})), logs, lambda: NOW_MS)
     look = looks.look()
-    assert look.problems == ("the brokers cannot be asked: NoBrokersAvailable",)
+    assert look.problems == ("the brokers are not available: NoBrokersAvailable",)
     group = look.groups[GROUP_ID]
     assert (group.lag, group.oldest_ms) == (None, None)
     assert all(row.start_offset is not None and row.batches for row in group.partitions)

@@ -1,20 +1,40 @@
-"""The configuration file that a command names by `--config`."""
+"""The option `--config`: loading the file, and running a function with it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from sharegroup.errors import InvalidConfigError
+from sharegroup.cli.options.output import warn
+from sharegroup.errors import InvalidConfigError, ShareGroupError
 
 if TYPE_CHECKING:
     from sharegroup.config import Config
 
+T = TypeVar("T")
+
+JobConfig = Annotated[
+    Path | None,
+    typer.Option(help="Configuration file of the job, or of all cells, to send the request without a gateway."),
+]
+JobTimeout = Annotated[float, typer.Option(help="Maximum time to wait for the response of the job, in seconds.")]
+
+
+def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
+    """Return the result of `run` with the loaded file. For an error, print it and exit with code 1."""
+    loaded = config_of(config)
+    try:
+        return run(loaded)
+    except ShareGroupError as error:
+        warn(str(error))
+        raise typer.Exit(1) from None
+
 
 def config_of(path: Path) -> Config:
-    """The configuration; what is wrong with it ends the command with exit code 1."""
+    """Load the file. If it is invalid, print the problems and exit with code 1."""
     from sharegroup.config import load_config
 
     try:

@@ -1,4 +1,4 @@
-"""Connecting an administrator's command: `--bootstrap-server`, `--command-config`, `--timeout`; and how it fails."""
+"""Connection options of administrative commands, such as `--bootstrap-server`, and their error messages."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 BootstrapServer = Annotated[
     str | None,
-    typer.Option(envvar="SHAREGROUP_BOOTSTRAP_SERVER", help="host:port of the gateway, or of Kafka 4.2 or later."),
+    typer.Option(
+        envvar="SHAREGROUP_BOOTSTRAP_SERVER", help="host:port of a gateway, or of a broker of Kafka 4.2 or later."
+    ),
 ]
 CommandConfig = Annotated[
-    Path | None, typer.Option(help="A properties file with settings of the connection, by Java's names.")
+    Path | None, typer.Option(help="Properties file with connection settings, as for Kafka's tools.")
 ]
-Timeout = Annotated[int, typer.Option(min=1, help="How long to go on trying, in ms.")]
+Timeout = Annotated[int, typer.Option(min=1, help="Maximum time to retry, in ms.")]
 
 
 class CommandError(ShareGroupError):
-    """What the user asked for cannot be done; the text says why."""
+    """A command cannot be executed. The text has the reason."""
 
 
 @contextmanager
 def connected(bootstrap_server: str | None, command_config: Path | None, timeout_ms: int) -> Iterator[ShareGroupAdmin]:
-    """The admin client, closed at the end. Raises CommandError, InvalidConfigError, KafkaError."""
+    """Yield an admin client, and close it. Raise CommandError, InvalidConfigError or KafkaError."""
     settings = client_settings(bootstrap_server, command_config)
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
@@ -44,9 +46,9 @@ def connected(bootstrap_server: str | None, command_config: Path | None, timeout
 
 
 def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
-    """kafka-python's settings for the command's clients. Raises CommandError, InvalidConfigError.
+    """Return kafka-python's settings for the command's clients. Raise CommandError or InvalidConfigError.
 
-    The clients' own log is turned off unless the command's is on: what goes wrong is told once, by the command.
+    Without --verbose, the log of the clients is turned off, because the command reports an error itself.
     """
     if not bootstrap_server:
         raise CommandError('Missing required argument "[bootstrap-server]"')
@@ -63,25 +65,25 @@ def client_settings(bootstrap_server: str | None, command_config: Path | None) -
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A properties file as Java's tools take it: lines of name=value, # and ! begin comments. Raises CommandError."""
+    """Read a Java properties file with lines of name=value, and comments with # or !. Raise CommandError."""
     try:
         lines = path.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+        raise CommandError(f"Cannot read {path}: {error.strerror}") from None
     found = {}
     for line in lines:
         name, equals, value = line.strip().partition("=")
         if name.startswith(("#", "!")) or not line.strip():
             continue
         if not equals:
-            raise CommandError(f"{path}: a line without name=value")  # not shown: it may be a secret
+            raise CommandError(f"{path} has a line without name=value")  # not shown, because it may be a secret
         found[name.strip()] = value.strip()
     return found
 
 
 @contextmanager
 def reported(action: str) -> Iterator[None]:
-    """Any failure of the command becomes one line on standard error, and exit code 1."""
+    """Print an error as one line to standard error, and exit with code 1."""
     from kafka.errors import KafkaError
 
     from sharegroup.kafka_clients.admin.errors import text_of

@@ -1,4 +1,4 @@
-"""Options whose value may be left out, as Kafka's tools have them: `--state`, or `--state Empty,Stable`."""
+"""Options with an optional value, as in Kafka's tools: `--state`, or `--state Empty,Stable`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 from typer.core import TyperCommand
 
-#: What an option has that is given without a value.
+#: The value of an option that is given without a value.
 NO_VALUE = ""
 
 
 class OptionalValues(TyperCommand):
-    """A command some of whose options may come without their values, which are NO_VALUE then."""
+    """A command that sets NO_VALUE for options in `names` that are given without a value."""
 
     names: ClassVar[frozenset[str]] = frozenset({"--state", "--watch"})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Typer's, with the value put in where the next argument is an option, or nothing."""
+        """Add NO_VALUE if the next argument is an option or missing, then parse as Typer does."""
         following = [*args[1:], "-"]
         return super().parse_args(
             ctx,

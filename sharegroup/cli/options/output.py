@@ -1,4 +1,4 @@
-"""Tables for people, as Kafka's tools print them, or the same rows as JSON or YAML for machines."""
+"""Output of commands: tables in the format of Kafka's tools, or the same rows as JSON or YAML."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ Row = Mapping[str, Any]
 
 
 class OutputFormat(StrEnum):
-    """What `-o` takes."""
+    """The values of `--output`."""
 
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
 
 
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")]
+OutputOption = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="Output format; json and yaml are for programs.")
+]
 
 
 class Column(NamedTuple):
-    """A column's head, the name of its value in a row, its least width, and how a value is shown in a table."""
+    """A column: its heading, the key of its value in a row, its minimum width, and the text format of a value."""
 
     head: str
     key: str
@@ -40,13 +42,13 @@ class Column(NamedTuple):
 
 
 class Output:
-    """Where a command says what it found. `rows` come in order; `say` is for people only."""
+    """Output of the results of a command in one format."""
 
     def __init__(self, kind: OutputFormat = OutputFormat.TABLE) -> None:
         self.kind = kind
 
     def tables(self, columns: Sequence[Column], tables: Iterable[Sequence[Row]], *, blank_line: bool = True) -> None:
-        """Several tables with the same columns; one list of all rows for machines. A table without rows is left out."""
+        """Print tables with the same columns, without empty ones; in JSON and YAML, one list of all rows."""
         if self.kind is not OutputFormat.TABLE:
             self.document([{c.key: row.get(c.key) for c in columns} for rows in tables for row in rows])
             return
@@ -55,7 +57,7 @@ class Output:
                 typer.echo(("\n" if blank_line else "") + table_text(columns, rows))
 
     def document(self, value: Any) -> None:
-        """A value for machines."""
+        """Print a value as JSON or YAML."""
         if self.kind is OutputFormat.JSON:
             typer.echo(json.dumps(value, indent=2))
         else:
@@ -64,23 +66,23 @@ class Output:
             typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
     def say(self, text: str) -> None:
-        """A line for people."""
+        """Print a line of text, only in the table format."""
         if self.kind is OutputFormat.TABLE:
             say(text)
 
 
 def say(text: str) -> None:
-    """A line for people. Names may be anybody's: control characters, which a terminal would obey, are escaped."""
+    """Print a line. Control characters are escaped, because names from elsewhere must not control the terminal."""
     typer.echo(visible(text))
 
 
 def warn(text: str) -> None:
-    """A line about what is wrong, or missing, to standard error; see `say`."""
+    """Print a line to standard error, with control characters escaped."""
     typer.echo(visible(text), err=True)
 
 
 def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
-    """Head and rows, left-aligned, a blank between columns; a missing value is `-`, control characters are escaped."""
+    """Return headings and rows, left-aligned. A missing value is `-`; control characters are escaped."""
     lines = [[column.head for column in columns]]
     lines += [[_shown(column, row.get(column.key)) for column in columns] for row in rows]
     widths = [max(column.width, *(len(line[number]) for line in lines)) for number, column in enumerate(columns)]
@@ -90,7 +92,7 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
 
 
 def time_text(at: datetime | int | None) -> str | None:
-    """Return a time, or ms since 1970, in UTC with milliseconds; None for None."""
+    """Return a time, or milliseconds since 1970, as text in UTC with milliseconds; None for None."""
     return None if at is None else moment(at, "T", "milliseconds", "Z")
 
 

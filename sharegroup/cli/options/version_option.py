@@ -1,4 +1,4 @@
-"""The option --version of each command, as Kafka's tools have it."""
+"""The option --version of each command, as in Kafka's tools."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import typer
 from sharegroup import __version__
 
 
-def _show(is_asked_for: bool) -> None:
-    if is_asked_for:
+def _show(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"sharegroup {__version__}")
         raise typer.Exit
 
 
-#: A parameter of a command.
+#: The parameter of a command.
 Version = Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show)]
 
 
 def with_version(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with one parameter more, which it is not given: Typer reads options from the signature."""
+    """Return the command with the option --version, which is added to the signature that Typer reads."""
 
     def run(**given: Any) -> None:
         given.pop("version", None)
@@ -33,5 +33,5 @@ def with_version(command: Callable[..., None]) -> Callable[..., None]:
     version = inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Version)
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__annotations__ = {**hints, "version": Version}
-    run.__signature__ = inspect.Signature([*own, version])  # type: ignore[attr-defined]  # what inspect looks for
+    run.__signature__ = inspect.Signature([*own, version])  # type: ignore[attr-defined]  # read by inspect
     return run

@@ -1,4 +1,4 @@
-"""`--watch`: a command that only looks, again and again until Ctrl-C."""
+"""The option `--watch`: repeat a command that only reads, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from itertools import count as count_up
 
 import typer
 
-#: Clears a terminal and goes to its top.
+#: Clear the terminal and move the cursor to its top.
 _CLEAR = "\x1b[2J\x1b[H"
 
 
 def watching(
-    look: Callable[[], None],
+    show: Callable[[], None],
     interval_s: float | None,
     pause: Callable[[float], None] = time.sleep,
     count: int | None = None,
 ) -> int:
-    """Look once, or each `interval_s` seconds until Ctrl-C or `count` looks; the exit code, which is 0."""
+    """Call `show` once, or every `interval_s` seconds until Ctrl-C or for `count` times. Return exit code 0."""
     if interval_s is None:
-        look()
+        show()
         return 0
     try:
         for number in count_up(1):
             if sys.stdout.isatty():
                 typer.echo(_CLEAR, nl=False)
-            look()
+            show()
             if number == count:
                 break
             pause(interval_s)

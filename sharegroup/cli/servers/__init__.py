@@ -1,1 +1,1 @@
-"""The commands that run until they are stopped: broker, gateway, job and page."""
+"""The commands that run until they are stopped: broker, gateway, job and ui."""

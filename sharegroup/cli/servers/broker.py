@@ -9,13 +9,15 @@ import typer
 
 
 def broker(
-    port: Annotated[int, typer.Option(help="Where clients connect; 0: any free port.")] = 9092,
+    port: Annotated[int, typer.Option(help="Port for clients. 0: any free port.")] = 9092,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Keep the data here; without it, the data is removed when the broker stops.")
+        Path | None, typer.Option(help="Directory of the data. Default: a temporary one, which is removed at the end.")
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Create this topic.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[:PARTITIONS]", help="Topic to create. May be repeated.")
+    ] = None,
 ) -> None:
-    """Run a Kafka broker on this machine, to try things, until Ctrl-C or SIGTERM."""
+    """Run a Kafka broker on this machine for trying things out, until Ctrl-C or SIGTERM."""
     from sharegroup.testing.embedded_kafka import run_broker
 
     raise typer.Exit(run_broker(port, data_dir, topic or []))

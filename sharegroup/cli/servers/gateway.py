@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 
 def gateway(
-    config: Annotated[
-        Path, typer.Option(help="The job's configuration file; its section `gateway` is this command's.")
-    ],
-    port: Annotated[int | None, typer.Option(help="Instead of gateway.listener.port; 0: any free port.")] = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Instead of the file's bootstrap.servers (the upstream brokers).")
-    ] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="Instead of gateway.metrics.port; 0: no metrics.")] = None,
+    config: Annotated[Path, typer.Option(help="Configuration file of the job, with the section `gateway`.")],
+    port: Annotated[int | None, typer.Option(help="Overrides gateway.listener.port. 0: any free port.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Overrides bootstrap.servers (the brokers).")] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Overrides gateway.metrics.port. 0: disabled.")] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="Gateways to run, each with ports of its own: 100 above those of the one before.")
+        int,
+        typer.Option(
+            min=1, help="Number of gateways to run. The ports of each are 100 above those of the previous one."
+        ),
     ] = 1,
-    ui_port: Annotated[int | None, typer.Option(help="Instead of gateway.ui.port; 0: no page.")] = None,
+    ui_port: Annotated[int | None, typer.Option(help="Overrides gateway.ui.port. 0: disabled.")] = None,
 ) -> None:
-    """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
+    """Run a gateway, to which Kafka's share consumers (KIP-932) and other clients connect."""
     overridden = _overridden(config_of(config), port, bootstrap_servers, metrics_port)
     with page_beside(config, overridden.gateway.ui_port if ui_port is None else ui_port, bootstrap_servers):
         code = _run(overridden) if workers == 1 else _run_all(config, overridden, workers, bootstrap_servers)

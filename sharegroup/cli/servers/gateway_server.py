@@ -1,4 +1,4 @@
-"""Running the gateway until it is told to stop."""
+"""Running the gateway until a signal stops it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 def run_gateway(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT, and until the clients have gone then; the exit code.
+    """Serve until SIGTERM or SIGINT, drain, and return the exit code.
 
-    1: the upstream brokers or a port are not to be had.
+    The code is 1 if the brokers or a port are not available.
     """
     set_up_audit_log()
     try:

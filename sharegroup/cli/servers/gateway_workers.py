@@ -1,7 +1,8 @@
-"""Several gateways on one machine, each with its ports, by one command: they know each other as those of a cluster do.
+"""Several gateways on one machine, each with its own ports, started by one command.
 
-They do not share ports (SO_REUSEPORT): what a gateway answers at once rests on what it has seen of a member itself, and
-a member's connections to one port would come to different processes. docs/gateways.md has it at length.
+They work together like the gateways of a cluster. They do not share ports (SO_REUSEPORT), because a gateway responds
+from its own state of a member, and the connections of a member to a shared port would go to different processes. See
+docs/gateways.md.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: From one worker's base port to the next one's.
+#: Difference between the base ports of two workers.
 PORTS_EACH = 100
-#: Before a worker is started again.
+#: Delay before a worker is restarted.
 _PAUSE_S = 1.0
 
 
 def worker_commands(
     config: Path, gateway: GatewayConfig, workers: int, bootstrap_servers: str | None, is_verbose: bool
 ) -> list[list[str]]:
-    """The command line of each worker; `gateway` has the first one's ports, 0 stays 0."""
+    """Return the command line of each worker. `gateway` has the ports of the first; port 0 is 0 for all."""
     command = [sys.executable, "-m", "sharegroup.cli", *(["--verbose"] if is_verbose else []), "gateway"]
     command += [f"--config={config}", "--ui-port=0"]
     if bootstrap_servers is not None:
@@ -46,10 +47,10 @@ def worker_commands(
 
 
 def run_workers(commands: Sequence[Sequence[str]]) -> int:
-    """Keep the workers running until SIGTERM or SIGINT, which each is told; the exit code.
+    """Keep the workers running until SIGTERM or SIGINT, stop them, and return the exit code.
 
-    One that a signal has killed is started again. One that ends by itself has said what is wrong: then all end, and its
-    code is returned.
+    A worker that was killed by a signal is restarted. A worker that exits has logged the reason. All others are then
+    stopped, and its exit code is returned.
     """
     return asyncio.run(_run(commands))
 
@@ -63,7 +64,7 @@ async def _run(commands: Sequence[Sequence[str]]) -> int:
 
 
 async def _keep_running(command: Sequence[str], stop: asyncio.Event) -> int:
-    """The exit code of a worker's last process; `stop` ends it, and is set when it ends by itself."""
+    """Return the exit code of the last process of a worker. `stop` stops it, and is set if it exits."""
     while True:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
         ended, stopped = asyncio.ensure_future(process.wait()), asyncio.ensure_future(stop.wait())
@@ -75,7 +76,7 @@ async def _keep_running(command: Sequence[str], stop: asyncio.Event) -> int:
         if stop.is_set() or code >= 0:
             stop.set()
             return abs(code)
-        logger.error("a worker was ended by signal %d, and is started again", -code)
+        logger.error("gateway worker was killed by signal %d; restarting it", -code)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(stop.wait(), _PAUSE_S)
         if stop.is_set():

@@ -1,4 +1,4 @@
-"""The command `sharegroup job`: the share-group job on this machine, with the JARs that set-up has fetched."""
+"""The command `sharegroup job`: run the share-group job on this machine, with the JARs that `make setup` fetched."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def job(
-    config: Annotated[Path, typer.Option(help="The job's configuration file.")],
-    driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
-    cell: Annotated[str, typer.Option(help="The cell whose job this is, if the file has cells (experimental).")] = "",
+    config: Annotated[Path, typer.Option(help="Configuration file.")],
+    driver_memory: Annotated[str, typer.Option(help="Memory of Spark's JVM.")] = "1g",
+    cell: Annotated[str, typer.Option(help="Cell to run the job of, if the file has cells (experimental).")] = "",
 ) -> None:
-    """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
+    """Run the share-group job on this machine. On a cluster, run jobs/run_share_group.py with spark-submit."""
     from sharegroup.spark.jars import JarsError
 
     try:
@@ -31,7 +31,7 @@ def job(
 
 
 def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str) -> NoReturn:
-    """Become the job: this process goes on as `sharegroup.spark.job.run_job`. Raises JarsError."""
+    """Replace this process by `sharegroup.spark.job.run_job`. Raise JarsError."""
     from sharegroup.spark.local_spark import local_settings, pyspark_environment
 
     settings = local_settings([job_config.tables_path, job_config.checkpoint_path])

@@ -1,4 +1,4 @@
-"""The page beside a gateway: `sharegroup ui` as a process of its own, so that no page holds up the event loop."""
+"""The web page of a gateway: `sharegroup ui` in its own process, so that it does not block the event loop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_END_S = 10.0
+_STOP_TIMEOUT_S = 10.0
 
 
 @contextmanager
 def page_beside(config: Path, port: int, bootstrap_servers: str | None) -> Iterator[None]:
-    """Have the page run at a port, unless that is 0, and end it at the end. It says itself why it cannot run."""
+    """Run the page at a port, unless the port is 0, and stop it at the end. The page logs its own errors."""
     if not port:
         yield
         return
@@ -26,7 +26,7 @@ def page_beside(config: Path, port: int, bootstrap_servers: str | None) -> Itera
     finally:
         process.terminate()
         try:
-            process.wait(_END_S)
+            process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.options.asked import asked
+from sharegroup.cli.options.config_option import run_or_exit
 
 if TYPE_CHECKING:
     from sharegroup.config import Config
@@ -17,20 +17,21 @@ PORT = 9180
 
 
 def ui(
-    config: Annotated[Path, typer.Option(help="The job's configuration file, or that of all cells.")],
+    config: Annotated[Path, typer.Option(help="Configuration file of the job, or of all cells.")],
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help=f"Instead of gateway.ui.port, else {PORT}; 0: any free port.")
+        int | None,
+        typer.Option(min=0, max=65535, help=f"Overrides gateway.ui.port (if that is 0, {PORT}). 0: any free port."),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Instead of gateway.ui.host.")] = None,
-    bootstrap_servers: Annotated[str | None, typer.Option(help="Instead of the file's bootstrap.servers.")] = None,
+    host: Annotated[str | None, typer.Option(help="Overrides gateway.ui.host.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Overrides bootstrap.servers.")] = None,
     allow_changes: Annotated[
         bool,
         typer.Option(
-            "--allow-changes", help="Users may reset offsets, remove members and alter configs (experimental)."
+            "--allow-changes", help="Allow users to reset offsets, remove members and alter configs (experimental)."
         ),
     ] = False,
 ) -> None:
-    """Show groups, windows, records and dead ends on a page, for browsers."""
+    """Serve a web page with groups, windows, records and dead ends."""
     from sharegroup.ui.server import run_page
 
     def serve(found: Config) -> None:
@@ -45,4 +46,4 @@ def ui(
             allow_changes or gateway.ui_allow_changes,
         )
 
-    asked(config, serve)
+    run_or_exit(config, serve)

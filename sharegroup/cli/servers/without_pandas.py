@@ -1,7 +1,7 @@
-"""A process that has no use for pandas does not load it.
+"""Prevent the import of pandas in processes that do not use it.
 
-pyarrow looks for pandas at its first array, wherever it is installed: that is 40 MB and most of a second of each
-gateway. It does without where there is none.
+pyarrow imports pandas, if it is installed, with its first array. This would cost each gateway 40 MB and most of a
+second. pyarrow also works without pandas.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from importlib.abc import MetaPathFinder
 
 class _NoPandas(MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """It is not there."""
+        """Raise ModuleNotFoundError for pandas."""
         if fullname == "pandas":
-            raise ModuleNotFoundError("this process does without pandas", name=fullname)
+            raise ModuleNotFoundError("pandas is disabled in this process", name=fullname)
 
 
 def do_without_pandas() -> None:
-    """From here on `import pandas` is an ImportError, unless it is loaded already."""
+    """Make `import pandas` fail from now on, unless it is already imported."""
     sys.meta_path.insert(0, _NoPandas())

@@ -1,1 +1,1 @@
-"""The command `sharegroup share-groups`, with the flags, tables and messages of Kafka's kafka-share-groups.sh."""
+"""The command `sharegroup share-groups`, with the options, tables and messages of Kafka's kafka-share-groups.sh."""

@@ -1,7 +1,7 @@
-"""What `share-groups` was asked for, and which combinations of options are refused, in Kafka's words.
+"""Arguments of `share-groups`, and the checks of their combinations, in Kafka's words.
 
-The order of the rules is Kafka's (ShareGroupCommandOptions.checkArgs), so that of several mistakes the same one is
-told. Options that are ours are refused in the same manner.
+The checks have the order of Kafka (ShareGroupCommandOptions.checkArgs), so the first of several errors is the same.
+Options that Kafka does not have are checked in the same way.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEFAULT_WATCH_S = 2.0
 
 
 class UsageError(CommandError):
-    """Options that do not go together."""
+    """An invalid combination of options."""
 
 
 class Kind(StrEnum):
-    """What is described of a group."""
+    """The aspect of a group that `--describe` shows."""
 
     OFFSETS = "offsets"
     MEMBERS = "members"
@@ -39,13 +39,13 @@ class Kind(StrEnum):
 
     @property
     def needs_tables(self) -> bool:
-        """Whether the Delta tables tell it, and no response."""
+        """Whether it is read from the Delta tables."""
         return self in (Kind.IN_FLIGHT, Kind.HISTORY)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The options as they were given; False, None or empty where they were not."""
+    """The values of the options; False, None or empty for options that were not given."""
 
     list_: bool = False
     describe: bool = False
@@ -77,39 +77,39 @@ class Arguments:
     watch: str | None = None
 
     def has(self, option: str) -> bool:
-        """Whether an option was given, by its name with dashes."""
+        """Return whether an option was given, by its name with dashes."""
         value = getattr(self, "list_" if option == "list" else option.replace("-", "_"))
         return value is not None and value is not False and value != ()
 
     def given(self, *options: str) -> list[str]:
-        """Those of some options that were given."""
+        """Return those of `options` that were given."""
         return [option for option in options if self.has(option)]
 
     @property
     def kind(self) -> Kind:
-        """What `--describe` shows."""
+        """The aspect that `--describe` shows."""
         (kind,) = self.given(*KINDS) or [Kind.OFFSETS]
         return Kind(kind)
 
     @property
     def watch_s(self) -> float | None:
-        """Seconds between two looks; None for a single one."""
+        """Seconds between two updates; None to show the result once."""
         if self.watch is None:
             return None
         return DEFAULT_WATCH_S if self.watch == NO_VALUE else float(self.watch)
 
     def check(self) -> None:
-        """Raises UsageError for what does not go together, before anything is asked or changed."""
+        """Raise UsageError for an invalid combination, before anything is requested or changed."""
         if len(self.given(*ACTIONS)) != 1:
             raise UsageError(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}.")
         (action,) = self.given(*ACTIONS)
         _CHECKS[action](self)
         _check_scopes(self)
-        _check_ours(self)
+        _check_other_options(self)
 
 
 def _check_list(a: Arguments) -> None:
-    _refuse_with(a, "list", "group")
+    _reject_together(a, "list", "group")
 
 
 def _check_describe(a: Arguments) -> None:
@@ -152,12 +152,12 @@ def _check_reset_offsets(a: Arguments) -> None:
         raise UsageError(f"Option [reset-offsets] takes one of these options: {_names(SCENARIOS)}")
     for first, other in permutations((*scenarios, *scopes), 2):
         if _excludes(first, other):
-            _refuse_with(a, other, first)
+            _reject_together(a, other, first)
     _one_group(a)
 
 
 def _excludes(first: str, other: str) -> bool:
-    """Two scenarios, two scopes; a file is a scope as well."""
+    """Return whether the two options are mutually exclusive: two scenarios, or two scopes. A file is both."""
     return (first in SCENARIOS) == (other in SCENARIOS) or "from-file" in (first, other)
 
 
@@ -169,7 +169,7 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "reset-offsets": _check_reset_offsets,
 }
 
-#: Which actions an option is for, where that is not all of them. A topic of `--describe` is that of a record's history.
+#: The actions of options that are not for all actions. `--describe` has a topic only with `--history`.
 _SCOPES = {
     "all-groups": ("list", "describe", "delete"),
     "topic": ("describe", "delete-offsets", "reset-offsets"),
@@ -194,17 +194,17 @@ def _check_scopes(a: Arguments) -> None:
     (action,) = a.given(*ACTIONS)
     for option in a.given(*_SCOPES):
         if action not in _SCOPES[option]:
-            _refuse_with(a, action, option)
+            _reject_together(a, action, option)
     if a.describe and not a.history:
-        _refuse_with(a, "describe", "topic")
+        _reject_together(a, "describe", "topic")
 
 
-def _check_ours(a: Arguments) -> None:
+def _check_other_options(a: Arguments) -> None:
     if a.describe:
         if a.offset is not None and not a.history:
             raise UsageError("Option [offset] takes the option: [history]")
         if a.lag is not None and a.kind is not Kind.OFFSETS:
-            _refuse_with(a, a.kind.value, "lag")
+            _reject_together(a, a.kind.value, "lag")
         if a.kind.needs_tables and a.config is None:
             raise UsageError(f"Option [{a.kind.value}] takes the option: [config]")
     if a.lag is not None:
@@ -218,7 +218,7 @@ def _one_group(a: Arguments) -> None:
         raise UsageError("Found multiple arguments for option group, but you asked for only one")
 
 
-def _refuse_with(a: Arguments, option: str, *others: str) -> None:
+def _reject_together(a: Arguments, option: str, *others: str) -> None:
     for other in others:
         if a.has(option) and a.has(other):
             raise UsageError(f'Option "[{other}]" can\'t be used with option "[{option}]"')
@@ -229,7 +229,7 @@ def _names(options: tuple[str, ...]) -> str:
 
 
 def states(text: str) -> list[str]:
-    """The states of `--list --state S,S`; case does not matter. Raises UsageError."""
+    """Parse the states of `--list --state S,S`, in any case. Raise UsageError."""
     wanted = [name.strip() for name in text.split(",")] if text else []
     known = {name.lower(): name for name in STATES}
     if any(name.lower() not in known for name in wanted):
@@ -248,9 +248,9 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def lag_filter(text: str) -> Callable[[int | None], bool]:
-    """Whether a lag is asked for by `>0`, `>=10`, `<5`, `<=5`, `=0`; an unknown one is not. Raises UsageError."""
+    """Return the predicate of `>0`, `>=10`, `<5`, `<=5` or `=0`, which no unknown lag matches. Raise UsageError."""
     match = re.fullmatch(r"\s*(>=|<=|>|<|=|)\s*([0-9]+)\s*", text)
     if match is None:
-        raise UsageError(f"Invalid lag '{text}': a number with >, >=, <, <= or = before it")
+        raise UsageError(f"Invalid lag '{text}', expected a number, optionally after >, >=, <, <= or =")
     compare, bound = _COMPARISONS[match[1]], int(match[2])
     return lambda lag: lag is not None and compare(lag, bound)

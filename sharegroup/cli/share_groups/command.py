@@ -1,4 +1,4 @@
-"""The options of `sharegroup share-groups`, and which action they lead to."""
+"""The options of `sharegroup share-groups`, and the action that they select."""
 
 from __future__ import annotations
 
@@ -23,56 +23,65 @@ from sharegroup.cli.share_groups.arguments import Arguments
 def share_groups(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
-    list_: Annotated[bool, typer.Option("--list", help="List share groups; with --state a table.")] = False,
-    describe: Annotated[bool, typer.Option("--describe", help="Offsets and lag, or what is named below.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List share groups; with --state, with their states.")] = False,
+    describe: Annotated[
+        bool,
+        typer.Option("--describe", help="Describe groups: offsets and lag, or the aspect that another option selects."),
+    ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete groups that have no members.")] = False,
     delete_offsets: Annotated[
-        bool, typer.Option("--delete-offsets", help="Have a group without members forget topics.")
+        bool, typer.Option("--delete-offsets", help="Delete the offsets of topics in a group that has no members.")
     ] = False,
     reset_offsets: Annotated[
-        bool, typer.Option("--reset-offsets", help="Set start offsets of a group without members.")
+        bool, typer.Option("--reset-offsets", help="Set start offsets of a group that has no members.")
     ] = False,
-    group: Annotated[list[str] | None, typer.Option(help="The share group's id; may be repeated.")] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="All share groups.")] = False,
+    group: Annotated[list[str] | None, typer.Option(help="Group id. May be repeated.")] = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Apply to all share groups.")] = False,
     topic: Annotated[
-        list[str] | None, typer.Option(help="A topic, or TOPIC:0,1,2 for a reset; may be repeated.")
+        list[str] | None, typer.Option(help="Topic; for a reset also TOPIC:0,1,2. May be repeated.")
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics that the group has a state of.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Describe start offsets and lag (the default).")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Apply to all topics of the group.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Describe start offsets and lag (default).")] = False,
     members: Annotated[bool, typer.Option("--members", help="Describe members.")] = False,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="[STATES]", help="Describe states; with --list, of these states alone."),
+        typer.Option(
+            "--state", metavar="[STATES]", help="Describe states; with --list, show states, and only these groups."
+        ),
     ] = None,
     in_flight: Annotated[
-        bool, typer.Option("--in-flight", help="Describe ranges in flight; from the tables (--config).")
+        bool, typer.Option("--in-flight", help="Describe ranges in flight, from the tables (--config).")
     ] = False,
     history: Annotated[
-        bool, typer.Option("--history", help="All that happened to a record; from the tables (--config).")
+        bool, typer.Option("--history", help="Describe all transitions of a record, from the tables (--config).")
     ] = False,
-    offset: Annotated[int | None, typer.Option(min=0, help="The record's offset, for --history.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="More columns.")] = False,
-    lag: Annotated[str | None, typer.Option(help="Only partitions with such a lag: '>0'.")] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="Offset of the record, for --history.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show more columns.")] = False,
+    lag: Annotated[str | None, typer.Option(help="Show only partitions whose lag matches, such as '>0'.")] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the start of the log.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the end of the log.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Reset to where it is; else to the end.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Reset to the current start offset, or else to the end.")
+    ] = False,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to the first record from then on.")
+        str | None,
+        typer.Option(metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to the first record at or after a time (UTC)."),
     ] = None,
-    to_offset: Annotated[int | None, typer.Option(help="Reset to an offset, within the log.")] = None,
+    to_offset: Annotated[int | None, typer.Option(help="Reset to an offset; limited to the log.")] = None,
     from_file: Annotated[
-        Path | None, typer.Option(help="Reset to what a CSV file says: [group,]topic,partition,offset.")
+        Path | None, typer.Option(help="Reset to the offsets in a CSV file: [group,]topic,partition,offset.")
     ] = None,
-    export: Annotated[bool, typer.Option("--export", help="Print a reset as --from-file reads it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a reset would do.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do the reset.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV, for --from-file.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets without setting them.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Set the new offsets.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
     output: OutputOption = OutputFormat.TABLE,
     config: Annotated[
-        Path | None, typer.Option(help="The job's configuration file, which says where the tables are.")
+        Path | None, typer.Option(help="Configuration file of the job, which has the path of the tables.")
     ] = None,
     watch: Annotated[
-        str | None, typer.Option("--watch", metavar="[SECONDS]", help="Again and again, until Ctrl-C.")
+        str | None,
+        typer.Option("--watch", metavar="[SECONDS]", help="Repeat every 2 or SECONDS seconds, until Ctrl-C."),
     ] = None,
 ) -> None:
     """List, describe, reset and delete share groups, as kafka-share-groups.sh does."""

@@ -15,20 +15,24 @@ _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 
 
 def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Delete share groups that have no members, each by itself; the exit code. Groups of other kinds are left alone."""
+    """Delete share groups that have no members, independently of each other. Return the exit code."""
     states = {group.group_id: group.group_state for group in admin.list_groups()}
-    asked = sorted(states) if arguments.all_groups else list(dict.fromkeys(arguments.group))
-    refused = {group_id: why for group_id in asked if (why := _refusal(group_id, states.get(group_id))) is not None}
-    results: dict[str, str | None] = {**refused}
-    allowed = [group_id for group_id in asked if group_id not in refused]
+    group_ids = sorted(states) if arguments.all_groups else list(dict.fromkeys(arguments.group))
+    problems = {group_id: _problem(group_id, states.get(group_id)) for group_id in group_ids}
+    results: dict[str, str | None] = {
+        group_id: problem for group_id, problem in problems.items() if problem is not None
+    }
+    allowed = [group_id for group_id in group_ids if group_id not in results]
     if allowed:
-        results |= {key: _why(error) for key, error in admin.delete_groups(allowed).items()}
-    _tell_of_deletions({group_id: results[group_id] for group_id in asked}, output)
+        results |= {
+            key: None if error is None else text_of(error) for key, error in admin.delete_groups(allowed).items()
+        }
+    _report_deletions({group_id: results[group_id] for group_id in group_ids}, output)
     return 1 if any(results.values()) else 0
 
 
-def _refusal(group_id: str, state: str | None) -> str | None:
-    """Why a group is not even asked to be deleted."""
+def _problem(group_id: str, state: str | None) -> str | None:
+    """Return why a group cannot be deleted, without a request, or None."""
     if state is None:
         return f"Group '{group_id}' is not a share group."
     if state == DEAD:
@@ -36,11 +40,7 @@ def _refusal(group_id: str, state: str | None) -> str | None:
     return None if state == EMPTY else f"Share group '{group_id}' is not EMPTY."
 
 
-def _why(error: KafkaError | None) -> str | None:
-    return None if error is None else text_of(error)
-
-
-def _tell_of_deletions(results: Mapping[str, str | None], output: Output) -> None:
+def _report_deletions(results: Mapping[str, str | None], output: Output) -> None:
     if output.kind is not OutputFormat.TABLE:
         output.document([{"group": group_id, "error": error} for group_id, error in results.items()])
         return
@@ -57,7 +57,7 @@ def _tell_of_deletions(results: Mapping[str, str | None], output: Output) -> Non
 
 
 def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Have a group without members forget topics, each by itself; the exit code."""
+    """Delete offsets of topics in a group that has no members. Return the exit code."""
     (group_id,) = arguments.group
     topics = sorted(set(arguments.topic))
     errors: Mapping[str, KafkaError | None]

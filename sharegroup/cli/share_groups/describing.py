@@ -1,4 +1,4 @@
-"""`share-groups --describe`: offsets and lags, members, states; over the wire."""
+"""`share-groups --describe`: offsets and lags, members and states, from Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _STATE = (
     Column("ASSIGNMENT-EPOCH", "assignment_epoch", 17),
     Column("#MEMBERS", "members"),
 )
-#: What `--verbose` adds.
+#: Columns that `--verbose` adds.
 _VERBOSE = {"leader_epoch", "member_epoch", "group_epoch", "assignment_epoch"}
 
 
 def describe(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> None:
-    """One table for each group, by id. A group that is not there refuses all."""
+    """Print a table for each group, by id. If a group is unknown, nothing is printed."""
     group_ids = [group.group_id for group in admin.list_groups()] if arguments.all_groups else arguments.group
     groups = admin.describe_groups(sorted(group_ids), missing_ok=arguments.all_groups)
     columns: Sequence[Column]
@@ -66,7 +66,7 @@ def _offset_rows(
     wanted = lag_filter(lag) if lag is not None else None
     tables = []
     for group_id, group in groups.items():
-        if not _dead(group) and not found[group_id]:
+        if not _warn_if_dead(group) and not found[group_id]:
             warn(f"\nShare group '{group_id}' has no offset information.")
         tables.append(
             [_offset(group_id, *item) for item in found[group_id].items() if wanted is None or wanted(item[1].lag)]
@@ -80,7 +80,7 @@ def _offset(group_id: str, partition: TopicPartition, found: ShareGroupOffset) -
 
 def _member_rows(groups: Mapping[str, ShareGroupDescription]) -> list[list[Row]]:
     for group in groups.values():
-        _tell_of_emptiness(group)
+        _warn_if_empty(group)
     return [[_member(group.group_id, member) for member in group.members] for group in groups.values()]
 
 
@@ -101,7 +101,7 @@ def _member(group_id: str, member: MemberDescription) -> Row:
 
 def _state_rows(groups: Mapping[str, ShareGroupDescription]) -> list[list[Row]]:
     for group in groups.values():
-        _tell_of_emptiness(group)
+        _warn_if_empty(group)
     return [[_state(group)] for group in groups.values() if group.group_state != DEAD]
 
 
@@ -117,12 +117,12 @@ def _state(group: ShareGroupDescription) -> Row:
     }
 
 
-def _tell_of_emptiness(group: ShareGroupDescription) -> None:
-    if not _dead(group) and group.group_state == EMPTY:
+def _warn_if_empty(group: ShareGroupDescription) -> None:
+    if not _warn_if_dead(group) and group.group_state == EMPTY:
         warn(f"\nShare group '{group.group_id}' has no active members.")
 
 
-def _dead(group: ShareGroupDescription) -> bool:
+def _warn_if_dead(group: ShareGroupDescription) -> bool:
     if group.group_state == DEAD:
         warn(f"\nError: Share group '{group.group_id}' does not exist.")
     return group.group_state == DEAD

@@ -1,4 +1,4 @@
-"""`share-groups --describe --in-flight` and `--history`: what only the Delta tables tell. No broker is asked."""
+"""`share-groups --describe --in-flight` and `--history`, from the Delta tables, without a broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HISTORY = (
 
 
 def describe_from_tables(arguments: Arguments, output: Output) -> None:
-    """One table for each group, by id. Raises CommandError, InvalidConfigError, TableUnavailableError."""
+    """Print a table for each group, by id. Raise CommandError, InvalidConfigError or TableUnavailableError."""
     config = load_config(Path(arguments.config or ""))
     group_ids = _all_groups(config) if arguments.all_groups else sorted(set(arguments.group))
     jobs = {group_id: config.job_of(group_id) for group_id in group_ids}
@@ -77,18 +77,18 @@ def _range(found: InFlightRange) -> Row:
 
 
 def _record(arguments: Arguments) -> tuple[TopicPartition, int]:
-    """The record of `--topic t:0 --offset N`. Raises CommandError."""
+    """Return the record of `--topic t:0 --offset N`. Raise CommandError."""
     topics = topics_of(arguments.topic)
     partitions = [TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers or ()]
     if len(topics) != 1 or len(partitions) != 1 or arguments.offset is None:
-        raise CommandError("Option [history] is about one record: --topic TOPIC:PARTITION --offset OFFSET")
+        raise CommandError("Option [history] requires one record: --topic TOPIC:PARTITION --offset OFFSET")
     return partitions[0], arguments.offset
 
 
 def _history(group_id: str, key: TopicPartition, offset: int, job: JobConfig) -> list[Row]:
     found = read_record_history(job.tables_path, group_id, key.topic, key.partition, offset, job.delta_options)
     if not found:
-        warn(f"\nNothing has happened to record {offset} of {key.topic}-{key.partition} in share group '{group_id}'.")
+        warn(f"\nShare group '{group_id}' has no transitions of record {offset} of {key.topic}-{key.partition}.")
     return [
         {
             **row._asdict(),

@@ -1,4 +1,4 @@
-"""`share-groups --list`: ids, or with `--state` a table."""
+"""`share-groups --list`: group ids, or a table with `--state`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COLUMNS = (Column("GROUP", "group"), Column("STATE", "state"))
 
 
 def list_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> None:
-    """The share groups, all or in some states, by id."""
+    """Print all share groups, or those in some states, by id."""
     listed = admin.list_groups(states=states(arguments.state or ""))
     if arguments.state is None and output.kind is OutputFormat.TABLE:
         for group in listed:

@@ -1,4 +1,4 @@
-"""What a reset would set: {partition: new start offset}, by a scenario of `--reset-offsets`."""
+"""The plan of a reset: {partition: new start offset}, for a scenario of `--reset-offsets`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Plan = dict[TopicPartition, int]
 
 
 def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> Plan:
-    """The plan, by topic and partition. Raises CommandError, KafkaError; nothing is changed."""
+    """Return the plan, by topic and partition, without changing anything. Raise CommandError or KafkaError."""
     (group_id,) = arguments.group
     wanted: Mapping[TopicPartition, int] | None = None
     if arguments.from_file is not None:
@@ -48,18 +48,18 @@ def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> Plan:
 def _existing(
     admin: ShareGroupAdmin, topics: Mapping[str, list[int] | None], named: Iterable[TopicPartition] = ()
 ) -> list[TopicPartition]:
-    """The partitions meant: those named, or where none are all of a topic. Raises KafkaError."""
+    """Return the partitions in `named`, or else those of `topics`. Raise KafkaError if one is not available."""
     found = admin.leaders(topics)
-    meant = set(named) or {
+    selected = set(named) or {
         TopicPartition(topic, partition)
         for topic, partitions in topics.items()
         for partition in (partitions or [key.partition for key in found if key.topic == topic])
     }
-    if missing := sorted(meant - found.keys()):
+    if missing := sorted(selected - found.keys()):
         raise UnknownTopicOrPartitionError(f"The partitions {_quoted(missing)} do not exist")
-    if leaderless := sorted(key for key in meant if found[key] < 0):
+    if leaderless := sorted(key for key in selected if found[key] < 0):
         raise LeaderNotAvailableError(f"The partitions {_quoted(leaderless)} have no leader")
-    return sorted(meant)
+    return sorted(selected)
 
 
 def _quoted(partitions: Iterable[TopicPartition]) -> str:
@@ -67,7 +67,7 @@ def _quoted(partitions: Iterable[TopicPartition]) -> str:
 
 
 def topics_of(arguments: Iterable[str]) -> dict[str, list[int] | None]:
-    """{topic: partitions, or None for all} of `t` and `t:0,1,2`. Raises CommandError."""
+    """Parse `t` and `t:0,1,2` to {topic: partitions, or None for all}. Raise CommandError."""
     topics: dict[str, list[int] | None] = {}
     for argument in arguments:
         topic, colon, text = argument.partition(":")
@@ -86,7 +86,7 @@ def _partition(text: str, argument: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """ms since 1970 of `YYYY-MM-DDThh:mm:ss.sss`, UTC unless an offset follows. Raises CommandError."""
+    """Parse `YYYY-MM-DDThh:mm:ss.sss`, in UTC if it has no offset, to ms since 1970. Raise CommandError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -111,28 +111,28 @@ def _at(
 
 
 def clamped(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogOffsets]) -> Plan:
-    """Offsets brought into their logs (KIP-1323); what was moved is told."""
+    """Return the offsets, limited to their logs (KIP-1323). Each one that changes has a warning."""
     plan = {}
     for key, offset in sorted(wanted.items()):
         plan[key] = min(max(offset, logs[key].start), logs[key].end)
         if plan[key] != offset:
-            than = "higher than latest" if offset > plan[key] else "lower than earliest"
+            position = "higher than latest" if offset > plan[key] else "lower than earliest"
             warn(
-                f"Warn: New offset ({offset}) is {than} offset for topic partition {key.topic}-{key.partition}. "
+                f"Warn: New offset ({offset}) is {position} offset for topic partition {key.topic}-{key.partition}. "
                 f"Value will be set to {plan[key]}"
             )
     return plan
 
 
 def read_plan(path: Path, group_id: str) -> Plan:
-    """The rows `topic,partition,offset` of a CSV file, and those `group,topic,partition,offset` of this group.
+    """Read the rows `topic,partition,offset`, and `group,topic,partition,offset` of this group, of a CSV file.
 
-    Raises CommandError.
+    Raise CommandError.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+        raise CommandError(f"Cannot read {path}: {error.strerror}") from None
     plan = {}
     for number, row in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), 1):
         if not row:
@@ -148,7 +148,7 @@ def read_plan(path: Path, group_id: str) -> Plan:
 
 
 def write_plan(plan: Mapping[TopicPartition, int]) -> str:
-    """The plan as `--from-file` reads it."""
+    """Return the plan as CSV, which `--from-file` reads."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((key.topic, key.partition, offset) for key, offset in plan.items())
     return text.getvalue()

@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def reset_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Show the new start offsets and, with `--execute`, set them; the exit code. An unknown group is made."""
+    """Print the new start offsets and, with `--execute`, set them. Return the exit code. Create an unknown group."""
     (group_id,) = arguments.group
     group = admin.describe_groups([group_id], missing_ok=True).get(group_id)
     if group is not None and group.members:

@@ -1,10 +1,8 @@
-"""`gateway.advertised.listeners`: what clients are told to connect to, where it is not the gateway's own host and port.
+"""`gateway.advertised.listeners`: the addresses that clients connect to, if they differ from the gateway's own.
 
-    {hostname}.gateways.default.svc:{port}                              one template for all ports
-    1=kafka-1.example.com:9092, 2=kafka-2.example.com:9092              each broker's port by its id
-    standby=10.0.0.7:9191, broker-{broker}.example.com:{port}           some named, a template for the others
-
-PURE: the host's name comes in as an argument.
+{hostname}.gateways.default.svc:{port}                              one template for all ports
+1=kafka-1.example.com:9092, 2=kafka-2.example.com:9092              an address for each broker id
+standby=10.0.0.7:9191, broker-{broker}.example.com:{port}           one listener by name, a template for the others
 """
 
 from __future__ import annotations
@@ -16,22 +14,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Self
 
-#: What the port for clients of other gateways is called, in the place of a broker's id.
+#: The name of the port for clients of other gateways, written like a broker id.
 STANDBY = "standby"
 _ENTRY = re.compile(r"(?:(\d+|standby)=)?([^\s,=]+)")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]{}]+):(\d+)")
-_MOST_PORTS = 65_535
+_MAX_PORT = 65_535
 
 
 class AdvertisedListeners:
-    """The addresses by port: the `named` ones, {broker id or STANDBY: template}, and a template for the `others`."""
+    """The advertised address of each port: {broker id or STANDBY: template}, and a template for the `others`."""
 
     def __init__(self, named: Mapping[str, str], others: str) -> None:
         self._named, self._others = named, others
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError with a sentence for what is wrong. An empty text names no address."""
+        """Parse the text; an empty text has no address. Raise ValueError with a sentence about the problem."""
         named: dict[str, str] = {}
         for entry in filter(None, (part.strip() for part in text.split(","))):
             found = _ENTRY.fullmatch(entry)
@@ -39,17 +37,14 @@ class AdvertisedListeners:
                 raise ValueError(f"Not [BROKER=]HOST:PORT: {entry}")
             name, template = found[1] or "", found[2]
             if name in named:
-                raise ValueError(f"Named twice: {name or 'the address of the other ports'}")
+                raise ValueError(f"Duplicate address of {f'listener {name}' if name else 'the other listeners'}")
             _address(template, name or "1", 1, "host")
             named[name] = template
         others = named.pop("", "")
         return cls(named, others)
 
     def address(self, listener: int | str, port: int, hostname: str) -> tuple[str, int] | None:
-        """(host, port) that clients are told for a broker's port, or STANDBY, which listens on `port`.
-
-        None where the text says nothing of it.
-        """
+        """Return the advertised (host, port) of a broker id or STANDBY, which listens on `port`; None if not set."""
         template = self._named.get(str(listener), self._others)
         return _address(template, str(listener), port, hostname) if template else None
 
@@ -59,6 +54,6 @@ def _address(template: str, listener: str, port: int, hostname: str) -> tuple[st
     for name, value in {"broker": listener, "port": str(port), "hostname": hostname}.items():
         text = text.replace(f"{{{name}}}", value)
     found = _ADDRESS.fullmatch(text)
-    if found is None or not 1 <= int(found[2]) <= _MOST_PORTS:
-        raise ValueError(f"Not HOST:PORT, with {{broker}}, {{port}} and {{hostname}} at the most: {template}")
+    if found is None or not 1 <= int(found[2]) <= _MAX_PORT:
+        raise ValueError(f"Not HOST:PORT (only {{broker}}, {{port}} and {{hostname}} are replaced): {template}")
     return found[1].strip("[]"), int(found[2])

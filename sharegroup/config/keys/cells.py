@@ -1,4 +1,4 @@
-"""Section `cells`: several jobs side by side, each with its groups, topics and tables (ours)."""
+"""Section `cells`: several jobs side by side, each with its own groups, topics and tables (not in Kafka)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sharegroup.config.family import ConfigFamily, key
 from sharegroup.config.keys.job import JobConfig
 from sharegroup.types import is_topic_name
 
-#: The one job of a configuration without cells.
+#: The cell of the only job of a configuration without cells.
 NO_CELL = ""
 _NAME = re.compile(r"[a-z0-9](-?[a-z0-9])*")
 
 
 def _names(value: object) -> object:
-    """A list, or a text with commas."""
+    """Parse a list, or a text with commas."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError("Not a list")
     texts = tuple(str(name).strip() for name in names if str(name).strip())
     wrong = [name for name in texts if not _NAME.fullmatch(name)]
     if wrong:
-        raise ValueError(f"Not a cell's name: {', '.join(wrong)}")
+        raise ValueError(f"Not a cell name: {', '.join(wrong)}")
     if len(set(texts)) < len(texts):
-        raise ValueError("A cell is named twice")
+        raise ValueError("Duplicate cell name")
     return texts
 
 
@@ -39,46 +39,45 @@ def _groups(value: object) -> object:
 
 
 class CellsConfig(ConfigFamily):
-    """Keys of the section `cells`; without names there is one job, `NO_CELL`."""
+    """Keys of the section `cells`. Without names there is one job, `NO_CELL`."""
 
     names: Annotated[tuple[str, ...], BeforeValidator(_names)] = key(
         "cell.names",
         (),
-        "Cells (experimental): jobs side by side, each with own groups, topics and tables; none: one job.",
-        allowed="a list of names of small letters, digits and hyphens",
+        "Names of the cells (experimental). A cell is a job with its own groups, topics and tables. Empty: one job "
+        "without cells.",
+        allowed="list of names of lower-case letters, digits and hyphens",
     )
     groups: Annotated[dict[str, str], BeforeValidator(_groups)] = key(
         "group.cells",
         {},
-        "The cells of groups, by group id; a group that is not here has one by its id.",
+        "Cell of each listed group id. The cell of any other group is derived from its id.",
         allowed="mapping of group ids to cells",
     )
 
     def cell_of(self, group_id: str) -> str:
-        """The cell of a group: the one that is named for it, else that with the highest SHA-256 of "cell\\ngroup".
+        """Return the cell of a group: as configured, or else the cell with the highest SHA-256 of "cell\\ngroup".
 
-        So a cell that is added takes groups from the others, and gives none from one of them to another.
+        With this hash a new cell receives groups from the others, and no group moves between the others.
         """
         if group_id in self.groups:
             return self.groups[group_id]
         return max(self.names, key=lambda cell: _weight(cell, group_id), default=NO_CELL)
 
     def problems(self, job: JobConfig) -> list[str]:
-        """What is wrong between the keys, in sentences."""
+        """Return the violated rules between keys, in sentences."""
         unknown = sorted({cell for cell in self.groups.values() if cell not in self.names})
-        problems = [f"group.cells names the cell {cell}, which cell.names does not have" for cell in unknown]
+        problems = [f"group.cells has the cell {cell}, which is not in cell.names" for cell in unknown]
         for cell in self.names:
             topics = job_of_cell(job, cell).topics
             problems += [
-                f"cell {cell}: {topic} is not a name that a topic can have"
-                for topic in topics
-                if not is_topic_name(topic)
+                f"cell {cell}: {topic} is not a valid topic name" for topic in topics if not is_topic_name(topic)
             ]
         return problems
 
 
 def job_of_cell(job: JobConfig, cell: str) -> JobConfig:
-    """The section `job` as one cell has it: folders below those that are given, topics with the cell's name behind."""
+    """Return the section `job` for a cell: its folders are subfolders, its topics end with the name of the cell."""
     if cell == NO_CELL:
         return job
     folders = {name: f"{getattr(job, name).rstrip('/')}/{cell}" for name in ("tables_path", "checkpoint_path")}

@@ -1,8 +1,8 @@
-"""The properties of Kafka clients that more than one client here has to understand, by Java's names.
+"""The Kafka client properties of key `kafka`, by Java's names, and their counterparts in kafka-python.
 
-Spark reads with Kafka's Java consumer, which gets every property as it is. Everything else connects with kafka-python:
-the job's producers, admin clients and looks at offsets, the gateway, a ShareConsumer. Those know fewer properties,
-under other names and with types; how they connect is told here, once. A property that only Java has is no mistake.
+Spark reads with Kafka's Java consumer, which gets every property unchanged. All other clients (producers, admin clients
+and offset polls of the job, the gateway, a ShareConsumer) use kafka-python, which has fewer properties, with other
+names and types. Only properties about connecting are translated. Properties that only Java has are allowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INT_MAX = 2**31 - 1
 
 
 class PythonProperty(NamedTuple):
-    """`name` is kafka-python's; `parse` takes the text and raises ValueError with what is wrong, without showing it."""
+    """A property of kafka-python. `parse` converts the text; its ValueError does not show it, as it may be a secret."""
 
     name: str
     parse: Callable[[str], Any] = str
@@ -42,19 +42,19 @@ def _one_of(*values: str) -> Callable[[str], str]:
 
 
 def _buffer_bytes(text: str) -> int | None:
-    """-1 leaves it to the system, for which kafka-python has None."""
+    """Return a buffer size. Java's -1, the default of the operating system, is None in kafka-python."""
     size = _whole(-1)(text)
     return None if size == -1 else size
 
 
 def _checks_hostname(text: str) -> bool:
-    """Java's empty algorithm is none."""
+    """Return whether host names are verified. Java's empty algorithm means no."""
     return _one_of("https", "HTTPS", "none", "")(text.strip()) in ("https", "HTTPS")
 
 
-#: What connects, by Java's name (the last three by librdkafka's, which go first). Whatever a client does beside that is
-#: its own. kafka-python wants a request's time to be longer than a fetch waits (500 ms), and shorter than a row's
-#: delivery may take (2 minutes) and a connection idle.
+#: The properties about connecting, by Java's name. The last three have librdkafka's names and take precedence.
+#: kafka-python requires request.timeout.ms to be above the wait of a fetch (500 ms), and below the delivery timeout of
+#: a row (2 minutes) and the idle timeout of a connection.
 PYTHON_PROPERTIES: Mapping[str, PythonProperty] = {
     "client.id": PythonProperty("client_id"),
     "client.dns.lookup": PythonProperty(
@@ -82,7 +82,7 @@ PYTHON_PROPERTIES: Mapping[str, PythonProperty] = {
     "ssl.key.location": PythonProperty("ssl_keyfile"),
 }
 
-#: Java's other ones with these beginnings; among them a name that nobody knows is a slip, and no login with it.
+#: Prefixes among which an unknown name is rejected: it is probably misspelt, and the client could not log in.
 _SECURITY = ("security.", "sasl.", "ssl.")
 _ONLY_JAVA = frozenset(
     {
@@ -109,11 +109,11 @@ _ONLY_JAVA = frozenset(
 )
 _ONLY_JAVA_FAMILIES = ("sasl.login.", "sasl.oauthbearer.")
 
-#: Those that the job or Spark's reader sets.
-_OURS = frozenset(
+#: Properties that the job or Spark's reader sets.
+_SET_BY_JOB = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"}
 )
-#: Certificates in a form that only Java reads, and in which property kafka-python finds them as a file.
+#: Properties for certificates that only Java reads, and the property that gives kafka-python a file instead.
 _STORES = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
 _INLINE = {
     "ssl.truststore.certificates": "ssl.ca.location",
@@ -123,13 +123,13 @@ _INLINE = {
 
 
 def property_problems(properties: Mapping[str, str]) -> list[str]:
-    """One sentence for each property that cannot be right; none of them shows a value, which may be a password."""
+    """Return a sentence for each invalid property, without its value, which may be a password."""
     problems = [problem for name, text in properties.items() if (problem := _problem(name, text))]
     for store, instead in _STORES.items():
         if not _is_pem(properties, store) and instead not in properties:
-            problems.append(f"{store}.type must be PEM, or {instead} have it as PEM: not every client here is Java")
+            problems.append(f"{store}.type must be PEM, or {instead} must be set; clients without Java read only PEM")
     problems += [
-        f"{inline} is for Java alone: {instead} has to name a file as well"
+        f"{inline} is only read by Java clients; set {instead} to a PEM file as well"
         for inline, instead in _INLINE.items()
         if inline in properties and instead not in properties
     ]
@@ -137,7 +137,7 @@ def property_problems(properties: Mapping[str, str]) -> list[str]:
 
 
 def is_read(name: str, properties: Mapping[str, str]) -> bool:
-    """Whether kafka-python is to take this one: not a store that it cannot read."""
+    """Return whether kafka-python gets this property. Stores in a format other than PEM are left out."""
     store = name.removesuffix(".location")
     return name in PYTHON_PROPERTIES and (store not in _STORES or _is_pem(properties, store))
 
@@ -148,9 +148,9 @@ def _is_pem(properties: Mapping[str, str], store: str) -> bool:
 
 def _problem(name: str, text: str) -> str | None:
     if name == "bootstrap.servers":
-        return f"{name} is a key of its own"
-    if name in _OURS:
-        return f"{name} is not to be set: it is the job's"
+        return f"{name} is not allowed in kafka; set the key {name} of the section job"
+    if name in _SET_BY_JOB:
+        return f"{name} must not be set, because the job sets it"
     if name in PYTHON_PROPERTIES:
         try:
             PYTHON_PROPERTIES[name].parse(text)

@@ -14,7 +14,7 @@ from sharegroup.config.keys.login_names import ALGORITHMS, MECHANISMS, Algorithm
 
 
 class UpstreamIdentity(str, Enum):
-    """In whose name what passes through the gateway comes to the brokers."""
+    """The identity with which the gateway forwards requests to the brokers."""
 
     GATEWAY = "gateway"
     CLIENT = "client"
@@ -26,234 +26,256 @@ def _advertised(text: str) -> str:
 
 
 class GatewayConfig(ConfigFamily):
-    """Keys of the section `gateway`. An empty path means off; what files hold is read again when they change."""
+    """Keys of the section `gateway`. An empty path disables a feature. Files are read again when they change."""
 
-    listener_host: str = key("gateway.listener.host", "127.0.0.1", "Address to listen on.", min_length=1)
+    listener_host: str = key("gateway.listener.host", "127.0.0.1", "Address that the gateway listens on.", min_length=1)
     listener_port: Whole = key(
         "gateway.listener.port",
         9192,
-        "Bootstrap port. Port + n serves broker n, port - 1 clients of other gateways. 0: any free ports.",
+        "Bootstrap port. Port + n serves broker n; port - 1 serves clients of other gateways. 0: any free ports.",
         ge=0,
         le=65535,
     )
     listener_name: str = key(
         "gateway.listener.name",
         "",
-        "Gateways of one name stand in for each other; empty: the security protocol's, such as SASL_SSL.",
+        "Listener name. Clients of a failed gateway move to gateways with the same name. Empty: the security "
+        "protocol, such as SASL_SSL.",
     )
     advertised_host: str = key(
-        "gateway.advertised.host", "", "Host that clients are told; empty: gateway.listener.host."
+        "gateway.advertised.host", "", "Host that clients connect to. Empty: gateway.listener.host."
     )
     advertised_listeners: Annotated[str, AfterValidator(_advertised)] = key(
         "gateway.advertised.listeners",
         "",
-        "Addresses that clients are told, where they are others (docs/gateways.md); empty: the host above.",
+        "Addresses that clients connect to, if they differ from the host and ports above (docs/gateways.md).",
         allowed="[BROKER=]HOST:PORT, ..., with {broker}, {port}, {hostname}",
     )
     allow_everyone: Flag = key(
         "gateway.allow.everyone",
         False,
-        "Listen on other addresses than loopback without authentication or without an access control list.",
+        "Whether the gateway may listen on other addresses than loopback without authentication or without an access "
+        "control list.",
     )
-    max_connections: Whole = key("gateway.max.connections", 5_000, "Most client connections of this gateway.", ge=1)
+    max_connections: Whole = key(
+        "gateway.max.connections", 5_000, "Maximum number of client connections of this gateway.", ge=1
+    )
     max_connections_per_ip: Whole = key(
-        "gateway.max.connections.per.ip", 2_500, "Most connections of one address.", ge=0
+        "gateway.max.connections.per.ip", 2_500, "Maximum number of connections from one IP address.", ge=0
     )
     max_connections_per_ip_overrides: Annotated[str, AfterValidator(check_overrides)] = key(
         "gateway.max.connections.per.ip.overrides",
         "",
-        "Most connections of these addresses, in place of the limit and the rate for any.",
+        "Maximum number of connections of the listed IP addresses. The limit and the rate for other addresses do not "
+        "apply to them.",
         allowed=ALLOWED,
     )
     max_connection_creation_rate_per_ip: Whole = key(
         "gateway.max.connection.creation.rate.per.ip",
         0,
-        "Most new connections a second of one address. 0: any number.",
+        "Maximum number of new connections per second from one IP address. 0: unlimited.",
         ge=0,
     )
     connections_max_idle_ms: Whole = key(
-        "gateway.connections.max.idle.ms", 600_000, "A connection without a request for so long is closed.", ge=1_000
+        "gateway.connections.max.idle.ms",
+        600_000,
+        "Time without a request after which a connection is closed.",
+        ge=1_000,
     )
     tcp_keepalive_ms: Whole = key(
         "gateway.tcp.keepalive.ms",
         45_000,
-        "A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
+        "Time without a response to TCP keepalive probes after which a connection is closed. 0: the operating "
+        "system's setting.",
         ge=0,
         le=3_600_000,
     )
     first_request_timeout_ms: Whole = key(
         "gateway.first.request.timeout.ms",
         10_000,
-        "A new connection has to send its first request (and to authenticate) within this time.",
+        "Time within which a new connection must send its first request and authenticate.",
         ge=100,
     )
     failed_authentication_delay_ms: Whole = key(
         "gateway.connection.failed.authentication.delay.ms",
         100,
-        "After a failed login its answer, and other logins of its address, wait so long.",
+        "Delay of the response to a failed login, and of other logins from the same IP address.",
         ge=0,
         le=10_000,
     )
     request_max_bytes: Whole = key(
         "gateway.request.max.bytes",
         104_857_600,
-        "Largest request that passes through; those that do not are limited to 1 MiB.",
+        "Maximum size of a request that is forwarded to a broker. Other requests are limited to 1 MiB.",
         ge=1_024,
         le=2_147_483_647,
     )
     queued_max_request_bytes: Whole = key(
         "gateway.queued.max.request.bytes",
         134_217_728,
-        "Memory for requests above 64 KiB, of all connections, while they are read and handled.",
+        "Memory of all connections for requests above 64 KiB, while these are read and handled.",
         ge=1_048_576,
     )
     request_stall_timeout_ms: Whole = key(
         "gateway.request.stall.timeout.ms",
         10_000,
-        "A connection that holds some of this memory has to send 64 KiB more within this time.",
+        "Time within which a connection that holds some of this memory must send the next 64 KiB.",
         ge=100,
     )
     drain_timeout_ms: Whole = key(
         "gateway.drain.timeout.ms",
         10_000,
-        "How long a gateway that is told to end waits for its clients to finish what they hold, and to go.",
+        "Time that a stopping gateway gives its clients to finish their acquired records and to disconnect.",
         ge=0,
     )
     job_timeout_ms: Whole = key(
         "gateway.job.timeout.ms",
         20_000,
-        "How long a request waits for the job before it is answered with a retriable error.",
+        "Time that a request waits for the job before the gateway responds with a retriable error.",
         ge=100,
     )
     ack_margin_ms: Whole = key(
         "gateway.ack.margin.ms",
         5_000,
-        "Lock time that must be left for an acknowledgement to be answered before the job has run it.",
+        "Minimum remaining lock time to respond to an acknowledgement before the job has processed it.",
         ge=0,
     )
     read_ahead_min_records: Whole = key(
         "gateway.read.ahead.min.records",
         0,
-        "Least records acquired at a time for a member; 0: as many as its fetch asks for.",
+        "Minimum number of records to acquire at a time for a member. 0: the number that its fetch requests.",
         ge=0,
     )
     read_ahead_max_records: Whole = key(
         "gateway.read.ahead.max.records",
         200_000,
-        "Most records acquired ahead for one member of one share-partition.",
+        "Maximum number of records acquired ahead for a member in one share-partition.",
         ge=1,
     )
     read_ahead_linger_ms: Whole = key(
         "gateway.read.ahead.linger.ms",
         0,
-        "How long asking ahead may wait for others at the job; more is read ahead for it.",
+        "Maximum delay of a read-ahead request, for batching. More records are read ahead to make up for it.",
         ge=0,
         le=5_000,
     )
     read_ahead_idle_ms: Whole = key(
         "gateway.read.ahead.idle.ms",
         500,
-        "Records acquired ahead go back when the member is away this long, and four of its usual pauses.",
+        "Minimum time without a fetch after which records acquired ahead for a member are released. At least four of "
+        "its usual pauses must have passed as well.",
         ge=1,
     )
     batch_cache_max_bytes: Whole = key(
         "gateway.batch.cache.max.bytes", 67_108_864, "Memory for record batches read from the brokers.", ge=1
     )
-    metrics_host: str = key("gateway.metrics.host", "127.0.0.1", "Address to show metrics at.", min_length=1)
+    metrics_host: str = key("gateway.metrics.host", "127.0.0.1", "Address of the metrics server.", min_length=1)
     metrics_port: Whole = key(
-        "gateway.metrics.port", 0, "Port of /metrics, /healthz and /readyz. 0: off.", ge=0, le=65535
+        "gateway.metrics.port", 0, "Port of /metrics, /healthz and /readyz. 0: disabled.", ge=0, le=65535
     )
-    ui_host: str = key("gateway.ui.host", "127.0.0.1", "Address to show the page at.", min_length=1)
+    ui_host: str = key("gateway.ui.host", "127.0.0.1", "Address of the web page.", min_length=1)
     ui_port: Whole = key(
-        "gateway.ui.port", 0, "Port of the page, in a process of its own beside the gateway. 0: off.", ge=0, le=65535
+        "gateway.ui.port",
+        0,
+        "Port of the web page, which runs in its own process beside the gateway. 0: disabled.",
+        ge=0,
+        le=65535,
     )
     ui_allow_changes: Flag = key(
         "gateway.ui.allow.changes",
         False,
-        "Users of the page may reset offsets, remove members and alter configs (experimental).",
+        "Whether users of the web page may reset offsets, remove members and alter configs (experimental).",
     )
     max_share_sessions: Whole = key(
-        "group.share.max.share.sessions", 2_000, "Most share sessions of each upstream broker.", ge=1
+        "group.share.max.share.sessions", 2_000, "Maximum number of share sessions for each upstream broker.", ge=1
     )
-    tls_certificate: str = key("gateway.ssl.certificate.location", "", "Certificate chain (PEM); set: TLS only.")
-    tls_key: str = key("gateway.ssl.key.location", "", "Private key (PEM).")
+    tls_certificate: str = key(
+        "gateway.ssl.certificate.location", "", "Certificate chain (PEM). If set, clients must use TLS."
+    )
+    tls_key: str = key("gateway.ssl.key.location", "", "Private key of the certificate (PEM).")
     tls_client_ca: str = key(
         "gateway.ssl.client.ca.location",
         "",
-        "Certificate authorities (PEM) of clients; set: clients must have a certificate.",
+        "Certificate authorities of client certificates (PEM). If set, clients must have a certificate.",
     )
     sasl_users: str = key(
         "gateway.sasl.users.location",
         "",
-        "Users and their credentials (YAML); set: clients authenticate, by PLAIN or SCRAM.",
+        "Users and their credentials (YAML). If set, clients must authenticate with PLAIN or SCRAM.",
     )
     sasl_mechanisms: Mechanisms = key(
         "gateway.sasl.enabled.mechanisms",
         (),
-        "How clients may authenticate; empty: by all for which there are users or keys of tokens.",
-        allowed=f"a list of {', '.join(MECHANISMS)}",
+        "SASL mechanisms that clients may use. Empty: all for which there are users or token keys.",
+        allowed=f"list of {', '.join(MECHANISMS)}",
     )
     max_reauth_ms: Whole = key(
         "gateway.connections.max.reauth.ms",
         0,
-        "Clients have to authenticate again after this time (KIP-368). 0: only when their token ends.",
+        "Time after which clients must authenticate again (KIP-368). 0: only when their token expires.",
         ge=0,
     )
     token_keys: str = key(
         "gateway.sasl.oauthbearer.jwks.endpoint.url",
         "",
-        "Keys of tokens, a JWKS (file: or https:); set: clients may authenticate by OAUTHBEARER.",
+        "JWKS with the keys of tokens (file: or https: URL). If set, clients may authenticate with OAUTHBEARER.",
     )
     token_keys_refresh_ms: Whole = key(
         "gateway.sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
-        "How often keys are asked for by https. A file is read again when it changes.",
+        "Interval at which an https: JWKS is fetched. A file: JWKS is read again when it changes.",
         ge=10_000,
     )
-    token_issuer: str = key("gateway.sasl.oauthbearer.expected.issuer", "", "Who has to have issued a token (`iss`).")
+    token_issuer: str = key(
+        "gateway.sasl.oauthbearer.expected.issuer", "", "Required issuer of a token (claim `iss`). Empty: any."
+    )
     token_audiences: Audiences = key(
         "gateway.sasl.oauthbearer.expected.audience",
         (),
-        "For whom a token has to be (`aud`): one of these.",
-        allowed="a list of texts",
+        "Accepted audiences of a token (claim `aud`). One of them is sufficient.",
+        allowed="list of strings",
     )
     token_claim: str = key(
-        "gateway.sasl.oauthbearer.sub.claim.name", "sub", "The claim of a token that has the user's name.", min_length=1
+        "gateway.sasl.oauthbearer.sub.claim.name", "sub", "Claim of a token that has the user name.", min_length=1
     )
     token_algorithms: Algorithms = key(
         "gateway.sasl.oauthbearer.algorithms",
         ALGORITHMS,
-        "How tokens may be signed.",
+        "Accepted signature algorithms of tokens.",
         min_length=1,
-        allowed=f"a list of {', '.join(ALGORITHMS)}",
+        allowed=f"list of {', '.join(ALGORITHMS)}",
     )
     token_clock_skew_s: Whole = key(
         "gateway.sasl.oauthbearer.clock.skew.seconds",
         30,
-        "How far the clock of a token's issuer may be off.",
+        "Maximum difference to the clock of a token's issuer.",
         ge=0,
         le=300,
     )
     upstream_identity: UpstreamIdentity = key(
         "gateway.upstream.identity",
         UpstreamIdentity.GATEWAY,
-        "Who acts at the brokers: the gateway, or (experimental) each client, so that its own rights hold.",
+        "Identity at the brokers: that of the gateway, or (experimental) that of each client, whose own rights at the "
+        "brokers then apply.",
     )
-    acls: str = key("gateway.acls.location", "", "Access control list (YAML); set: what it does not allow is denied.")
+    acls: str = key(
+        "gateway.acls.location", "", "Access control list (YAML). If set, anything it does not allow is denied."
+    )
     quotas: str = key(
         "gateway.quota.location",
         "",
-        "Quotas of users and client ids (YAML); what they do not say is as the next two keys say.",
+        "Quotas of users and client ids (YAML). The next two keys apply to all others.",
     )
     quota_consumer_byte_rate: Whole = key(
         "gateway.quota.consumer.byte.rate",
         0,
-        "Bytes a second of a client's ShareFetch responses, before it is throttled. 0: any number.",
+        "Bytes per second of ShareFetch responses above which a client is throttled. 0: unlimited.",
         ge=0,
     )
     quota_request_rate: Whole = key(
         "gateway.quota.request.rate",
         0,
-        "Requests a second of a client that the gateway answers, before it is throttled. 0: any number.",
+        "Requests per second, of those that the gateway handles itself, above which a client is throttled. 0: "
+        "unlimited.",
         ge=0,
     )

@@ -1,7 +1,7 @@
-"""Kafka's GROUP configs: what a group may set for itself, and what is in force for it.
+"""Kafka's GROUP configs: the values that a group overrides, and the effective values.
 
-Two models: `GroupOverrides` is what was set (any key may be absent), `GroupConfig` what is in force after the job level
-filled the gaps. The second one is pinned in the source's offset, so it goes to JSON and back.
+`GroupOverrides` has the values that were set; any key may be absent. `GroupConfig` has the effective values, with the
+job-level value for each absent key. It is stored in the offset of the source, so it can be converted to JSON and back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sharegroup.config.keys.share_group import AssignorName, IsolationLevel, Res
 
 __all__ = ["BOUNDED", "JOB_KEYS", "GroupConfig", "GroupOverrides", "IsolationLevel"]
 
-#: Ends of the keys that exist four times: group.share.X with its group.share.min.X and group.share.max.X, and share.X.
+#: Suffixes X of the keys that exist four times: group.share.X, group.share.min.X, group.share.max.X and share.X.
 BOUNDED = (
     "session.timeout.ms",
     "static.session.timeout.ms",
@@ -27,69 +27,78 @@ BOUNDED = (
     "record.lock.duration.ms",
     "static.record.lock.duration.ms",
 )
-#: The job-level key of each key of a group that has one.
+#: The job-level key of each group key that has one.
 JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in (*BOUNDED, "auto.offset.reset", "isolation.level")} | {
     "share.assignor": "group.share.assignors"
 }
 
 
 class GroupOverrides(ConfigFamily):
-    """Keys `share.*` of one group. None: the job's value `group.share.*` applies."""
+    """Keys `share.*` of one group. If a value is None, the job-level value `group.share.*` applies."""
 
     session_timeout_ms: Whole | None = key(
-        "share.session.timeout.ms", None, "A member without heartbeat for so long has left.", ge=1
+        "share.session.timeout.ms", None, "Time without a heartbeat after which a member is removed.", ge=1
     )
     static_session_timeout_ms: Whole | None = key(
-        "share.static.session.timeout.ms", None, "The same of a static member (KIP-345; ours).", ge=1
+        "share.static.session.timeout.ms",
+        None,
+        "Time without a heartbeat after which a static member is removed (as in KIP-345; not in Kafka).",
+        ge=1,
     )
     heartbeat_interval_ms: Whole | None = key(
-        "share.heartbeat.interval.ms", None, "How often members are told to heartbeat.", ge=1
+        "share.heartbeat.interval.ms", None, "Interval of heartbeats of a member.", ge=1
     )
     record_lock_duration_ms: Whole | None = key(
-        "share.record.lock.duration.ms", None, "How long an acquired record is locked for its member.", ge=1_000
+        "share.record.lock.duration.ms", None, "Time that an acquired record is locked for its member.", ge=1_000
     )
     static_record_lock_duration_ms: Whole | None = key(
         "share.static.record.lock.duration.ms",
         None,
-        "How long a record is locked for a static member, if that is longer (ours).",
+        "Time that an acquired record is locked for a static member, if longer than the above (not in Kafka).",
         ge=1_000,
     )
     client_id_as_instance_id: Flag = key(
         "share.client.id.as.instance.id",
         False,
-        "Whether members at a gateway are static ones, with their client.id as group.instance.id (ours).",
+        "Whether members at a gateway are static members, with their client.id as group.instance.id (not in Kafka).",
     )
     auto_offset_reset: Reset | None = key(
-        "share.auto.offset.reset", None, "Where the group starts in a topic that is new to it.", allowed=ALLOWED
+        "share.auto.offset.reset",
+        None,
+        "Initial start offset in a topic that is new to the group.",
+        allowed=ALLOWED,
     )
     isolation_level: IsolationLevel | None = key(
-        "share.isolation.level", None, "Whether records of open and aborted transactions are delivered."
+        "share.isolation.level", None, "Whether only records of committed transactions are delivered."
     )
     delivery_count_limit: Whole | None = key(
-        "share.delivery.count.limit", None, "Delivery attempts before a record is archived.", ge=2
+        "share.delivery.count.limit", None, "Number of delivery attempts after which a record is archived.", ge=2
     )
     partition_max_record_locks: Whole | None = key(
-        "share.partition.max.record.locks", None, "Most records in flight of a share-partition.", ge=100
+        "share.partition.max.record.locks", None, "Maximum number of records in flight in a share-partition.", ge=100
     )
     renew_acknowledge_enable: Flag = key(
         "share.renew.acknowledge.enable", True, "Whether members may renew locks (KIP-1222)."
     )
     assignment_interval_ms: Whole | None = key(
-        "share.assignment.interval.ms", None, "Least time between two runs of the assignor.", ge=0
+        "share.assignment.interval.ms", None, "Minimum time between two runs of the assignor.", ge=0
     )
     assignor: AssignorName | None = key(
-        "share.assignor", None, "Who decides which member reads what (ours).", allowed="one of group.share.assignors"
+        "share.assignor",
+        None,
+        "Assignor, which assigns topic-partitions to members (not in Kafka).",
+        allowed="one of group.share.assignors",
     )
     consumer_group_offset_mirror: str = key(
         "share.consumer.group.offset.mirror",
         "",
-        "Consumer group whose offsets follow the start offsets, for lag monitors (ours; experimental).",
+        "Consumer group to which the start offsets are committed, for lag monitors (not in Kafka; experimental).",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupConfig:
-    """The values in force for one group. Times are milliseconds."""
+    """The effective values of one group. Times are in milliseconds."""
 
     session_timeout_ms: int
     static_session_timeout_ms: int
@@ -109,7 +118,7 @@ class GroupConfig:
 
     @classmethod
     def of(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:
-        """The group's own values where it has some, the job's otherwise."""
+        """Return the group's own values, completed with those of the job."""
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             own = getattr(overrides, field.name, None)
@@ -117,7 +126,7 @@ class GroupConfig:
         return cls(**merged)
 
     def to_json(self) -> dict[str, object]:
-        """A flat dict for `json.dumps`; `from_json` reads it back to an equal config."""
+        """Return a flat dict for `json.dumps`, which `from_json` converts back to an equal config."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         texts = {
             "auto_offset_reset": str(self.auto_offset_reset),
@@ -127,9 +136,9 @@ class GroupConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> GroupConfig:
-        """Read what `to_json` wrote, also by another version of this project.
+        """Return the config that `to_json` wrote, possibly in another version of this project.
 
-        A name this version lacks is ignored, and one that is absent takes its default.
+        An unknown name is ignored. A missing name gets its default.
         """
         known = {field.name: values[field.name] for field in dataclasses.fields(cls) if field.name in values}
         if "auto_offset_reset" in known:

@@ -1,4 +1,4 @@
-"""Section `job`: where things are, and the job's own keys (Kafka has no counterpart for these)."""
+"""Section `job`: addresses, paths and settings of the job (Kafka has no counterpart for these keys)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sharegroup.config.keys.storage_options import checked_options, delta_option
 from sharegroup.types import is_topic_name
 
 _DAY_MS = 86_400_000
-#: Of retentions: a hundred years, which dates can still be reckoned with.
-_FOR_EVER_MS = 36_500 * _DAY_MS
+#: The maximum retention, a hundred years. Dates this far back can still be computed.
+_MAX_RETENTION_MS = 36_500 * _DAY_MS
 
 
 def _client_properties(value: object) -> object:
-    """Kafka client properties are texts; YAML's numbers and booleans are written the way Kafka reads them."""
+    """Parse Kafka client properties. YAML's numbers and booleans become strings in Kafka's format."""
     if not isinstance(value, Mapping):
         raise ValueError("Not a mapping of Kafka client properties")
-    properties = {str(name): _property_text(str(name), text) for name, text in value.items()}
+    properties = {str(name): _property_text(str(name), raw) for name, raw in value.items()}
     if problems := property_problems(properties):
         raise ValueError("; ".join(problems))
     return properties
@@ -32,23 +32,23 @@ def _property_text(name: str, value: object) -> str:
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise ValueError(f"Property {name} is not a text")
+    raise ValueError(f"Property {name} is not a string")
 
 
 def _topic_name(name: str) -> str:
     if not is_topic_name(name):
-        raise ValueError("Not a name that a topic can have")
+        raise ValueError("Not a valid topic name")
     return name
 
 
 def _replication_factor(number: int) -> int:
     if number == 0:
-        raise ValueError("A topic has at least one replica")
+        raise ValueError("A topic must have at least one replica")
     return number
 
 
 def _without_values(texts: Mapping[str, str]) -> dict[str, str]:
-    """What a dump of the configuration shows: passwords are among the values."""
+    """Hide the values in a dump of the configuration, because some are passwords."""
     return dict.fromkeys(texts, "[hidden]")
 
 
@@ -59,75 +59,85 @@ ReplicationFactor = Annotated[Whole, AfterValidator(_replication_factor)]
 
 
 class JobConfig(ConfigFamily):
-    """Keys of the section `job`. Paths may be relative; the job makes them absolute."""
+    """Keys of the section `job`. The job makes relative paths absolute."""
 
     bootstrap_servers: str = key(
-        "bootstrap.servers", "localhost:9092", "Kafka brokers as host:port, with commas.", min_length=1
+        "bootstrap.servers", "localhost:9092", "Kafka brokers as host:port, separated by commas.", min_length=1
     )
     tables_path: str = key("tables.path", "./data/tables", "Directory of the Delta tables (public API).", min_length=1)
     checkpoint_path: str = key(
-        "checkpoint.path", "./data/checkpoint", "Directory of the queries' checkpoints.", min_length=1
+        "checkpoint.path", "./data/checkpoint", "Directory of the checkpoints of the streaming queries.", min_length=1
     )
     tables_storage_options: StorageOptions = key(
         "tables.storage.options",
         {},
-        "How both are reached on an object store (AWS_ENDPOINT_URL, ...; fs.*: for Spark alone).",
+        "Options of the object store that has tables and checkpoints (AWS_ENDPOINT_URL, ...). Options fs.* are only "
+        "for Spark.",
         repr=False,
-        allowed="mapping of texts",
+        allowed="mapping of strings",
     )
     kafka: ClientProperties = key(
         "kafka",
         {},
-        "Properties for every Kafka client (security.protocol, sasl.*, ...).",
+        "Properties of all Kafka clients (security.protocol, sasl.*, ...).",
         repr=False,
-        allowed="mapping of texts",
+        allowed="mapping of strings",
     )
     operator_shards: Whole = key(
-        "operator.shards", 1, "Operator keys per (group, topic): partition % shards.", ge=1, le=1024
+        "operator.shards",
+        1,
+        "Number of keys of the share-partition operator for each group and topic. A key has the partitions with the "
+        "same remainder.",
+        ge=1,
+        le=1024,
     )
     shuffle_partitions: Whole = key(
         "shuffle.partitions",
         0,
-        "Tasks of a micro-batch, which its checkpoint pins; 0: what that has, or one a core, 8 at most.",
+        "Number of tasks of a micro-batch. A checkpoint keeps the number it was created with. 0: the number of the "
+        "checkpoint; for a new one, one for each core, at most 8.",
         ge=0,
         le=10_000,
     )
     trigger_interval_ms: Whole = key(
         "trigger.interval.ms",
         0,
-        "Least time between the starts of two micro-batches; an idle query waits for news anyway.",
+        "Minimum time between the starts of two micro-batches. An idle query starts none in any case.",
         ge=0,
     )
     max_requests_per_batch: Whole = key(
-        "max.requests.per.batch", 20_000, "Most request rows of a micro-batch (maxOffsetsPerTrigger).", ge=1
+        "max.requests.per.batch",
+        20_000,
+        "Maximum number of request rows in a micro-batch (maxOffsetsPerTrigger).",
+        ge=1,
     )
     log_poll_interval_ms: Whole = key(
-        "log.poll.interval.ms", 200, "How often log offsets are polled while members wait.", ge=1
+        "log.poll.interval.ms", 200, "Interval at which log offsets are polled while members wait for records.", ge=1
     )
     log_idle_poll_interval_ms: Whole = key(
-        "log.idle.poll.interval.ms", 5_000, "How often log offsets are polled otherwise.", ge=1
+        "log.idle.poll.interval.ms", 5_000, "Interval at which log offsets are polled otherwise.", ge=1
     )
     request_linger_ms: Whole = key(
         "request.linger.ms",
         500,
-        "How long requests that nobody waits for wait for others, which spares micro-batches.",
+        "Maximum delay of requests that no client waits for. They then share a micro-batch with others.",
         ge=0,
         le=5_000,
     )
     topic_deletion_grace_ms: Whole = key(
         "topic.deletion.grace.ms",
         30_000,
-        "A topic that the brokers have not known for so long is deleted, and its states with it.",
+        "Time that a topic must be unknown to the brokers before its states are deleted.",
         ge=0,
     )
     request_topic_partitions: Whole = key(
-        "request.topic.partitions", 4, "Partitions of the request topics, if the job creates them.", ge=1
+        "request.topic.partitions", 4, "Number of partitions of the request topics that the job creates.", ge=1
     )
     request_topic_replication_factor: ReplicationFactor = key(
         "request.topic.replication.factor",
         -1,
-        "Replicas of the topics that the job creates; -1: 3, or as many as there are brokers. With 3 or "
-        "more their min.insync.replicas is 2.",
+        "Replication factor of the topics that the job creates. -1: 3, or the number of brokers if lower. With 3 or "
+        "more, min.insync.replicas is 2.",
         ge=-1,
         le=32767,
         allowed="-1, 1..32767",
@@ -136,65 +146,70 @@ class JobConfig(ConfigFamily):
         "request.topic.retention.ms", _DAY_MS, "Retention of the request and response topics.", ge=1
     )
     group_requests_topic: TopicName = key(
-        "share.group.requests.topic", "__share_group_requests", "Topic of the requests to the group coordinator."
+        "share.group.requests.topic", "__share_group_requests", "Topic of requests to the group coordinator."
     )
     partition_requests_topic: TopicName = key(
-        "share.partition.requests.topic", "__share_partition_requests", "Topic of the requests to the share-partitions."
+        "share.partition.requests.topic", "__share_partition_requests", "Topic of requests to share-partitions."
     )
     responses_topic: TopicName = key(
-        "share.group.responses.topic", "__share_group_responses", "Topic of the responses to both."
+        "share.group.responses.topic", "__share_group_responses", "Topic of the responses to both kinds of requests."
     )
     upkeep_interval_commits: Whole = key(
-        "upkeep.interval.commits", 100, "Commits to a table between two upkeeps (compact, prune).", ge=1
+        "upkeep.interval.commits", 100, "Number of commits to a table after which it is compacted and pruned.", ge=1
     )
     tables_retention_ms: Whole = key(
         "tables.retention.ms",
         _DAY_MS,
-        "How long old versions of the tables are kept (on a local disk, see tables.local.versions).",
+        "Time that old versions of the tables are kept. On a local disk, tables.local.versions applies as well.",
         ge=_DAY_MS,
-        le=_FOR_EVER_MS,
+        le=_MAX_RETENTION_MS,
     )
     tables_local_versions: Whole = key(
         "tables.local.versions",
         1_000,
-        "Versions that stay on a local disk, where each commit lists them all (4 ms for 1,000).",
+        "Number of table versions that are kept on a local disk. Each commit lists them all (4 ms for 1,000).",
         ge=100,
     )
     tables_local_sync: Flag = key(
         "tables.local.sync",
         True,
-        "Whether a commit waits until it is on the disk, where the tables are on a local one. If not, a "
-        "power loss may take the last seconds of what was answered.",
+        "Whether a commit to tables on a local disk waits for fsync. If not, a power loss may revert the last seconds "
+        "of requests that were responded to.",
     )
     delivery_log_retention_ms: Whole = key(
-        "delivery.log.retention.ms", 7 * _DAY_MS, "How long rows of delivery_log are kept.", ge=1, le=_FOR_EVER_MS
+        "delivery.log.retention.ms", 7 * _DAY_MS, "Time that rows of delivery_log are kept.", ge=1, le=_MAX_RETENTION_MS
     )
 
-    metrics_host: str = key("metrics.host", "127.0.0.1", "Address to show metrics at.", min_length=1)
+    metrics_host: str = key("metrics.host", "127.0.0.1", "Address of the metrics server.", min_length=1)
     metrics_port: Whole = key(
         "metrics.port",
         0,
-        "Port of /metrics, /healthz and /readyz; of cells the first one's, the next ones follow. 0: off.",
+        "Port of /metrics, /healthz and /readyz. With cells, the port of the first; the others use the next ones. 0: "
+        "disabled.",
         ge=0,
         le=65535,
     )
     metrics_max_groups: Whole = key(
-        "metrics.max.groups", 100, "Most groups with metrics of their own; the others are added up.", ge=0, le=10_000
+        "metrics.max.groups",
+        100,
+        "Maximum number of groups with their own metrics. The other groups share one sum.",
+        ge=0,
+        le=10_000,
     )
     metrics_max_partitions: Whole = key(
         "metrics.max.partitions",
         0,
-        "Most share-partitions with metrics of their own, beside their group's. 0: none.",
+        "Maximum number of share-partitions with their own metrics, in addition to those of their group. 0: none.",
         ge=0,
         le=100_000,
     )
 
     @property
     def delta_options(self) -> dict[str, str]:
-        """Of the storage's options those that delta-rs takes, for whatever opens a table."""
+        """The storage options for delta-rs, with which tables are opened."""
         return delta_options(self.tables_storage_options, self.tables_path)
 
     @property
     def topics(self) -> tuple[str, str, str]:
-        """The names of the three topics: requests to the group coordinator and to the share-partitions, responses."""
+        """The topics of requests to the group coordinator, requests to the share-partitions, and responses."""
         return self.group_requests_topic, self.partition_requests_topic, self.responses_topic

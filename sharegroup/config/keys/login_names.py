@@ -1,4 +1,4 @@
-"""The names that may be listed where logins are configured."""
+"""The SASL mechanisms and signature algorithms that keys of the gateway may list."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256")
-#: In the order in which clients are told of them.
+#: In the order of SaslHandshake responses.
 MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
-#: Signatures by a private key. `none` proves nothing, and HS256 and the like prove as much to whoever has the public
-#: key (RFC 8725, 2.1): they are not to be had.
+#: Signatures with a private key. `none` and the HS family are not supported: `none` proves nothing, and anyone who has
+#: the public key can forge HS256 (RFC 8725, section 2.1).
 ALGORITHMS = (
     *("RS256", "RS384", "RS512"),
     *("PS256", "PS384", "PS512"),
@@ -21,7 +21,7 @@ ALGORITHMS = (
 
 
 def _listed(value: object) -> tuple[str, ...]:
-    """Kafka's LIST: names with commas, or YAML's own list."""
+    """Parse Kafka's LIST: names separated by commas, or a YAML list."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ValueError("Not a list of names")

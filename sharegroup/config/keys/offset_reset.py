@@ -1,4 +1,4 @@
-"""share.auto.offset.reset: where a share-partition starts that has no start offset yet (KIP-932)."""
+"""share.auto.offset.reset: the initial start offset of a share-partition (KIP-932)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALLOWED = "earliest | latest | by_duration:<ISO-8601 duration>"
 
 
 class OffsetResetStrategy(str, Enum):
-    """The three ways of KIP-932 and KIP-1106."""
+    """The strategies of KIP-932 and KIP-1106."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -21,13 +21,13 @@ class OffsetResetStrategy(str, Enum):
 
 
 class AutoOffsetReset(NamedTuple):
-    """A strategy; `duration_ms` (how far back from now, milliseconds) is set for BY_DURATION only."""
+    """A strategy. `duration_ms`, the milliseconds to go back from now, is only set for BY_DURATION."""
 
     strategy: OffsetResetStrategy
     duration_ms: int | None = None
 
     def __str__(self) -> str:
-        """Kafka's text of the value, which `parse` reads back to an equal one."""
+        """Return the value in Kafka's format, which `parse` reads."""
         if self.duration_ms is None:
             return self.strategy.value
         seconds, milliseconds = divmod(self.duration_ms, 1000)
@@ -36,7 +36,7 @@ class AutoOffsetReset(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> AutoOffsetReset:
-        """Read the config value; ValueError says what is wrong with it."""
+        """Parse a config value. Raise ValueError with a sentence about the problem."""
         if text.lower().startswith(_BY_DURATION_PREFIX):
             return cls(OffsetResetStrategy.BY_DURATION, duration_to_ms(text[len(_BY_DURATION_PREFIX) :]))
         for strategy in (OffsetResetStrategy.EARLIEST, OffsetResetStrategy.LATEST):
@@ -46,9 +46,9 @@ class AutoOffsetReset(NamedTuple):
 
 
 def duration_to_ms(text: str) -> int:
-    """An ISO-8601 duration of days, hours, minutes and seconds (`P1DT2H30M5.5S`) in milliseconds.
+    """Return an ISO-8601 duration of days, hours, minutes and seconds (`P1DT2H30M5.5S`) in milliseconds.
 
-    Years and months have no fixed length and are refused, as are negative durations (ValueError).
+    Raise ValueError for a negative duration, and for years and months, which have no fixed length.
     """
     if "-" in text:
         raise ValueError(f"Duration {text} must not be negative")

@@ -1,4 +1,4 @@
-"""Kafka's broker keys share.coordinator.* that mean something here: how share-partition state is written."""
+"""The supported ones of Kafka's broker keys share.coordinator.*, for writing the state of share-partitions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class ShareCoordinatorConfig(ConfigFamily):
     snapshot_update_records_per_snapshot: Whole = key(
         "share.coordinator.snapshot.update.records.per.snapshot",
         500,
-        "ShareUpdate records before the next ShareSnapshot; 0 writes snapshots only.",
+        "Number of ShareUpdate records between two ShareSnapshot records. 0: only snapshots are written.",
         ge=0,
         le=500,
     )
     cold_partition_snapshot_interval_ms: Whole = key(
         "share.coordinator.cold.partition.snapshot.interval.ms",
         300_000,
-        "A state whose last ShareSnapshot is older is written anew, so that older rows can go.",
+        "Age of the last ShareSnapshot after which a new one is written, so that older rows can be deleted.",
         ge=1,
     )

@@ -1,9 +1,10 @@
 """`tables.storage.options`: how delta-rs and Spark reach the object store that tables and checkpoints are on.
 
-delta-rs reads and writes the tables; Spark, by Hadoop's file systems, the checkpoints, and tables in SQL. The two know
-the same things by other names. Options have delta-rs' names, whatever the case (AWS_ENDPOINT_URL); what Spark needs of
-them to reach S3 is told here, once. Options whose names begin with `fs.` are Hadoop's, for Spark alone, and go first.
-What is left out is left to the libraries: the environment, the machine's role.
+delta-rs reads and writes the tables. Spark, with Hadoop's file systems, reads and writes the checkpoints and reads the
+tables in SQL. Their options have different names. `tables.storage.options` has delta-rs' names, in any case
+(AWS_ENDPOINT_URL), and this module derives Hadoop's properties for S3 from them. Options with the prefix `fs.` are
+Hadoop's; only Spark gets them, and they take precedence. For a missing option the libraries use their own defaults,
+such as the environment or the role of the machine.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sharegroup.config.nearest_name import nearest_hint
 _HADOOP = "fs."
 _S3_SCHEMES = ("s3://", "s3a://")
 
-#: delta-rs' name (or either of two), and S3A's.
+#: S3A's property for each option of delta-rs.
 _TO_S3A = {
     "aws_access_key_id": "fs.s3a.access.key",
     "aws_secret_access_key": "fs.s3a.secret.key",
@@ -30,12 +31,12 @@ _PATH_STYLE = "fs.s3a.path.style.access"
 _VIRTUAL_HOSTED = "aws_virtual_hosted_style_request"
 _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url")
 
-#: By its own defaults delta-rs tries for three minutes to reach a store from which nothing comes back; as long the job
-#: could not be told to stop, and a gateway's client would wait.
-_PATIENCE = {"retry_timeout": "30s"}
-#: With these, a commit is no compare-and-set any more.
+#: delta-rs retries for three minutes by default if a store does not respond. During this time the job cannot stop, and
+#: clients of a gateway wait.
+_DEFAULTS = {"retry_timeout": "30s"}
+#: Values with which a commit is no longer a compare-and-set.
 _UNSAFE = {"aws_s3_allow_unsafe_rename": ("true", "1"), "aws_conditional_put": ("disabled",)}
-#: delta-rs passes over a name that it does not know; one that begins like these is told to be a slip.
+#: delta-rs ignores unknown names. Here, an unknown name with this prefix is rejected, since it is probably misspelt.
 _AWS = "aws_"
 _KNOWN_AWS = frozenset(
     {
@@ -80,7 +81,7 @@ _KNOWN_AWS = frozenset(
 
 
 def checked_options(value: object) -> object:
-    """The options as texts. Raises ValueError, which shows no value: some are passwords."""
+    """Return the options as strings. Raise ValueError, without values in its text, because some are passwords."""
     if not isinstance(value, Mapping):
         raise ValueError("Not a mapping of storage options")
     options = {str(name): _text(str(name), text) for name, text in value.items()}
@@ -90,13 +91,13 @@ def checked_options(value: object) -> object:
 
 
 def delta_options(options: Mapping[str, str], path: str) -> dict[str, str]:
-    """What delta-rs takes as `storage_options` for tables below a path."""
+    """Return the `storage_options` of delta-rs for tables below a path."""
     own = {name: text for name, text in options.items() if not name.startswith(_HADOOP)}
-    return {**_PATIENCE, **own} if "://" in path else own
+    return {**_DEFAULTS, **own} if "://" in path else own
 
 
 def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop's properties for the same. An endpoint of one's own is asked by paths, as delta-rs does."""
+    """Return Hadoop's properties for the options. A custom endpoint is accessed in path style, as delta-rs does."""
     by_name = {name.lower(): text for name, text in options.items()}
     found = {hadoop: by_name[name] for name, hadoop in _TO_S3A.items() if name in by_name}
     if _VIRTUAL_HOSTED in by_name or any(name in by_name for name in _ENDPOINTS):
@@ -105,19 +106,19 @@ def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_s3(path: str) -> bool:
-    """Whether a path is on S3, for which Spark needs more JARs."""
+    """Return whether a path is on S3, for which Spark requires additional JARs."""
     return path.startswith(_S3_SCHEMES)
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, (bool, str, int, float)):
-        raise ValueError(f"Option {name} is not a text")
+        raise ValueError(f"Option {name} is not a string")
     return text_of(value)
 
 
 def _problem(name: str, text: str) -> str | None:
     if text.lower() in _UNSAFE.get(name, ()):
-        return f"With {name} two jobs could write the same version of a table"
+        return f"{name}={text} is not allowed, because two jobs could then write the same version of a table"
     if name.startswith(_AWS) and name not in _KNOWN_AWS:
         return f"Unknown option {name}{nearest_hint(name, _KNOWN_AWS)}"
     return None

@@ -1,1 +1,1 @@
-"""Shows metrics to Prometheus, and to whoever asks whether the process is well: HTTP, in a thread of its own."""
+"""HTTP server, on its own thread, for the metrics and health checks of a process."""

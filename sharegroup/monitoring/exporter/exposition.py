@@ -1,4 +1,4 @@
-"""Metrics in Prometheus's words, by its own client."""
+"""Metrics in Prometheus's exposition format, by its Python client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sharegroup.monitoring.metrics.metric import Family, Kind, Observations
 
 
 class Exposition:
-    """The text of a scrape: what `families` gives, and what there is to say of any Python process."""
+    """The text of a scrape: the metrics of `families`, and the standard ones of any Python process."""
 
     def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
         self._registry = CollectorRegistry()
@@ -24,7 +24,7 @@ class Exposition:
         self._registry.register(_Families(families))
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """The text and its content type, in the format that an Accept header asks for."""
+        """Return the text and its content type, in the format that an Accept header requests."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
@@ -34,30 +34,32 @@ class _Families(Collector):
         self._families = families
 
     def describe(self) -> Iterable[PrometheusFamily]:
-        """Nothing: it is known only when it is asked for."""
+        """Describe nothing in advance; the registry then does not collect at registration."""
         return ()
 
     def collect(self) -> Iterator[PrometheusFamily]:
-        """prometheus_client's."""
-        info = GaugeMetricFamily("sharegroup_build_info", "The version that runs.", labels=("version",))
+        """Yield the current metrics (called by prometheus_client)."""
+        info = GaugeMetricFamily(
+            "sharegroup_build_info", "Version of sharegroup. The value is always 1.", labels=("version",)
+        )
         info.add_metric((__version__,), 1)
         yield info
         for family in self._families():
-            yield _translated(family)
+            yield _to_prometheus(family)
 
 
-def _translated(family: Family) -> PrometheusFamily:
+def _to_prometheus(family: Family) -> PrometheusFamily:
     metric, labels = family.metric, family.metric.labels
     if metric.kind is Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.text, labels=labels)
         bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
-        for values, seen in family.series:
-            assert isinstance(seen, Observations)
-            histogram.add_metric(values, list(zip(bounds, seen.cumulative, strict=True)), seen.sum)
+        for values, observations in family.series:
+            assert isinstance(observations, Observations)
+            histogram.add_metric(values, list(zip(bounds, observations.cumulative, strict=True)), observations.sum)
         return histogram
-    made = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-    found = made(metric.name, metric.text, labels=labels)
+    family_type = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    result = family_type(metric.name, metric.text, labels=labels)
     for values, value in family.series:
         assert not isinstance(value, Observations)
-        found.add_metric(values, value)
-    return found
+        result.add_metric(values, value)
+    return result

@@ -1,4 +1,4 @@
-"""What is counted: the metrics of the job and of the gateway, each declared once, and what they add up to.
+"""Metrics of the job, the gateway and the members: declarations and current values.
 
-PURE: no clock, no threads, no HTTP. Whoever counts on several threads holds a lock; `exporter` shows what there is.
+Pure: no clock, no threads, no HTTP. Callers on several threads must hold a lock. `exporter` serves the values.
 """

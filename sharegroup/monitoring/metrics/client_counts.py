@@ -1,4 +1,4 @@
-"""What clients' connections and requests add up to. Counted on one thread; `families` may be asked on another."""
+"""Counts of client connections and requests of a gateway."""
 
 from __future__ import annotations
 
@@ -7,59 +7,59 @@ from collections.abc import Iterator
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram
 
-#: The `api` of all requests that go to the upstream brokers undecoded.
+#: The label `api` of all requests that are forwarded to the brokers undecoded.
 PASSED_THROUGH = "passed_through"
-#: The gateway is full.
+#: The error of a gateway without room for another share session, for which there is an alert.
 _ALERTED = "ShareFetchRequest", "SHARE_SESSION_LIMIT_REACHED"
 
 
 class ClientCounts:
-    """Of one gateway."""
+    """Counts of one gateway. All methods must be called on one thread, except `families`."""
 
     def __init__(self) -> None:
         self._accepted = Counter(catalogue.CONNECTIONS_ACCEPTED)
-        self._refused = Counter(catalogue.CONNECTIONS_REFUSED)
+        self._rejected = Counter(catalogue.CONNECTIONS_REFUSED)
         self._idle = Counter(catalogue.CONNECTIONS_IDLE)
         self._requests = Counter(catalogue.REQUESTS)
         self._failed = Counter(catalogue.REQUESTS_FAILED)
-        self._failed.add(0, *_ALERTED)  # an increase is seen only between two scrapes that have the series
+        self._failed.add(0, *_ALERTED)  # Prometheus detects an increase only between two scrapes that have the series
         self._received = Counter(catalogue.BYTES_IN)
         self._sent = Counter(catalogue.BYTES_OUT)
         self._throttled = Counter(catalogue.THROTTLED_SECONDS)
         self._seconds = Histogram(catalogue.REQUEST_SECONDS)
 
     def connected(self, accepted: bool) -> None:
-        """A client came; whether there was a place for it."""
-        (self._accepted if accepted else self._refused).add(1)
+        """Count a connection that was accepted or rejected."""
+        (self._accepted if accepted else self._rejected).add(1)
 
     def closed_idle(self) -> None:
-        """A client was silent for too long."""
+        """Count a connection that was closed because it was idle."""
         self._idle.add(1)
 
     def received(self, api: str, size: int) -> None:
-        """A request came, of so many bytes."""
+        """Count a request of `size` bytes."""
         self._requests.add(1, api)
         self._received.add(size, api)
 
     def sent(self, api: str, size: int) -> None:
-        """A response of so many bytes goes out."""
+        """Count a response of `size` bytes."""
         self._sent.add(size, api)
 
     def throttled(self, seconds: float) -> None:
-        """A client is to wait for its quota."""
+        """Count time that a client must wait because of its quota."""
         self._throttled.add(seconds)
 
     def answered(self, api: str, seconds: float, error: str) -> None:
-        """A request of the gateway's own; `error` is the name of the whole request's error, "" for none."""
+        """Count a request that the gateway handled itself. `error` is the name of its top-level error, or empty."""
         self._seconds.observe(seconds, api)
         if error:
             self._failed.add(1, api, error)
 
     def families(self) -> Iterator[Family]:
-        """As they are now."""
+        """Yield the current values."""
         for counter in (
             self._accepted,
-            self._refused,
+            self._rejected,
             self._idle,
             self._requests,
             self._failed,

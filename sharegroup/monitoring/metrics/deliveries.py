@@ -1,4 +1,4 @@
-"""What the rows of `delivery_log` add up to, by group."""
+"""Counts of the rows of `delivery_log`, by group."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sharegroup.monitoring.metrics.group_labels import GroupLabels
 from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram
 from sharegroup.types import Cause, RecordState
 
-#: Why a record is archived that would have come again.
+#: The label `reason` of records that were archived at the delivery count limit.
 DELIVERY_LIMIT = "delivery_limit"
 _ACKNOWLEDGED = {cause.value for cause in (Cause.ACCEPT, Cause.RELEASE, Cause.REJECT, Cause.RENEW, Cause.GAP)}
 _GIVEN_BACK = {Cause.MEMBER_LEFT.value, Cause.UNACQUIRE.value}
-_WOULD_COME_AGAIN = {Cause.RELEASE.value, Cause.LOCK_TIMEOUT.value, Cause.MEMBER_LEFT.value}
+_REDELIVERED = {Cause.RELEASE.value, Cause.LOCK_TIMEOUT.value, Cause.MEMBER_LEFT.value}
 
 
 class Deliveries:
-    """Counts transitions."""
+    """Counts of the state transitions of records."""
 
     def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels
@@ -31,8 +31,7 @@ class Deliveries:
         self._counters = self._acquired, self._acknowledged, self._timeouts, self._archived, self._given_back
 
     def begin(self, group: str) -> None:
-        """Have the series of a label there, at 0, before anything happens: Prometheus sees an increase only between two
-        scrapes that have the series."""
+        """Add the series of a group with value 0: Prometheus only detects increases between two scrapes of a series."""
         self._acquired.add(0, group)
         self._timeouts.add(0, group)
         for reason in (DELIVERY_LIMIT, Cause.REJECT.value):
@@ -59,15 +58,15 @@ class Deliveries:
         elif cause in _GIVEN_BACK:
             self._given_back.add(records, group, cause)
         if row["to_state"] == RecordState.ARCHIVED.name and cause != Cause.UNCLEAN_ELECTION.value:
-            self._archived.add(records, group, DELIVERY_LIMIT if cause in _WOULD_COME_AGAIN else cause)
+            self._archived.add(records, group, DELIVERY_LIMIT if cause in _REDELIVERED else cause)
 
     def forget(self, group: str) -> None:
-        """The group with this label is no more."""
+        """Remove the series of a deleted group."""
         for series in (*self._counters, self._delivery_counts):
             series.forget(group)
 
     def families(self) -> Iterator[Family]:
-        """As they are now."""
+        """Yield the current values."""
         for counter in self._counters:
             yield counter.family()
         yield self._delivery_counts.family()

@@ -1,4 +1,4 @@
-"""The gateway's metrics, each declared once, as `job_catalogue` does the job's."""
+"""The metrics of the gateway, each declared once (see `job_catalogue`)."""
 
 from __future__ import annotations
 
@@ -17,54 +17,55 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = (), kafka: str = "") 
 
 # -- clients ----------------------------------------------------------------------------------------------------------
 
-CONNECTIONS = _gauge("connections", "Client connections.")
-CONNECTIONS_ACCEPTED = _counter("connections_accepted", "Client connections that were taken.")
+CONNECTIONS = _gauge("connections", "Open client connections.")
+CONNECTIONS_ACCEPTED = _counter("connections_accepted", "Client connections that were accepted.")
 CONNECTIONS_REFUSED = _counter(
-    "connections_refused", "Client connections that were refused: too many, of all clients or of one address."
+    "connections_refused", "Client connections that were rejected because of a limit for all or for one IP address."
 )
-CONNECTIONS_IDLE = _counter("connections_closed_idle", "Client connections that were closed as they were silent.")
-BYTES_IN = _counter("received_bytes", "Bytes of requests, by api: a name, or `passed_through`.", ("api",))
-BYTES_OUT = _counter("sent_bytes", "Bytes of responses, by api: a name, or `passed_through`.", ("api",))
-THROTTLED_SECONDS = _counter("throttled_seconds", "Time that clients had to wait for their quotas.")
+CONNECTIONS_IDLE = _counter("connections_closed_idle", "Client connections that were closed because they were idle.")
+BYTES_IN = _counter("received_bytes", "Bytes of requests, by api (the API's name, or `passed_through`).", ("api",))
+BYTES_OUT = _counter("sent_bytes", "Bytes of responses, by api (the API's name, or `passed_through`).", ("api",))
+THROTTLED_SECONDS = _counter("throttled_seconds", "Time that clients had to wait because of quotas.")
 REQUESTS = _counter(
     "requests",
-    "Requests, by api: a name, or `passed_through`.",
+    "Requests, by api (the API's name, or `passed_through`).",
     ("api",),
     "BrokerTopicMetrics/TotalShareFetchRequestsPerSec, TotalShareAcknowledgementRequestsPerSec",
 )
 REQUESTS_FAILED = _counter(
     "requests_failed",
-    "Requests of the gateway's own APIs that were answered with an error of the whole request.",
+    "Requests handled by the gateway itself whose response has a top-level error.",
     ("api", "error"),
     "BrokerTopicMetrics/FailedShareFetchRequestsPerSec, FailedShareAcknowledgementRequestsPerSec",
 )
 REQUEST_SECONDS = Metric(
     "sharegroup_gateway_request_seconds",
     Kind.HISTOGRAM,
-    "Requests of the gateway's own APIs, from the decoding to the answer; a fetch waits for records meanwhile.",
+    "Duration of requests handled by the gateway itself, from decoding to the response. A fetch includes its wait for "
+    "records.",
     ("api",),
     bounds=_SECONDS,
 )
 
 # -- share sessions ---------------------------------------------------------------------------------------------------
 
-SESSIONS = _gauge("share_sessions", "Share sessions.", ("node",), "ShareSessionCache/ShareSessionsCount")
+SESSIONS = _gauge("share_sessions", "Open share sessions.", ("node",), "ShareSessionCache/ShareSessionsCount")
 SESSION_PARTITIONS = _gauge(
     "share_session_partitions", "Partitions in share sessions.", ("node",), "ShareSessionCache/SharePartitionsCount"
 )
 EVICTIONS = _counter(
     "share_session_evictions",
-    "Share sessions that ended with their connection.",
+    "Share sessions that were closed with their connection.",
     ("node",),
     "ShareSessionCache/ShareSessionEvictionsPerSec",
 )
-RECORDS_AHEAD = _gauge("read_ahead_records", "Records that were acquired for members and not sent to them yet.")
+RECORDS_AHEAD = _gauge("read_ahead_records", "Records that were acquired for members but not yet sent to them.")
 
 # -- the job and the brokers ------------------------------------------------------------------------------------------
 
-BATCH_CACHE_BYTES = _gauge("batch_cache_bytes", "Memory of record batches that were read from the brokers.")
-WAITING = _gauge("job_requests_waiting", "Requests that wait for the job's response.", ("cell",))
-TIMEOUTS = _counter("job_timeouts", "Requests that the job did not answer in gateway.job.timeout.ms.", ("cell",))
-READY = _gauge("ready", "1 while /readyz says so.")
+BATCH_CACHE_BYTES = _gauge("batch_cache_bytes", "Memory used by cached record batches from the brokers.")
+WAITING = _gauge("job_requests_waiting", "Requests that wait for a response of the job.", ("cell",))
+TIMEOUTS = _counter("job_timeouts", "Requests without a response of the job within gateway.job.timeout.ms.", ("cell",))
+READY = _gauge("ready", "1 while /readyz returns 200.")
 
 GATEWAY_METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -1,4 +1,4 @@
-"""Groups, members and share-partitions as the group coordinator's tables have them, by what changes in the rows."""
+"""Counts of groups, members and share-partitions, from row changes of the group coordinator's tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Row = Mapping[str, Any]
 
 
 class GroupCounts:
-    """`change` is told each row as it was and as it becomes; None: it is not there."""
+    """Counts that are updated with the previous and the new version of each row. None means that there is no row."""
 
     def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels
@@ -24,12 +24,12 @@ class GroupCounts:
         self._rebalances = Counter(catalogue.REBALANCES)
 
     def begin(self) -> None:
-        """The tables are read again: what there is will be told as changes from nothing."""
+        """Reset the counts before the tables are read again, with each row as a new one."""
         for bag in (self._states, self._members, self._statuses):
             bag.clear()
 
     def group(self, before: _Row | None, after: _Row | None) -> str | None:
-        """Of `share_groups`; the label of a group that is no more, if it had its own."""
+        """Apply a change of `share_groups`. Return the label of a deleted group if it had its own."""
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
             self._members[self._labels.of(after["group_id"])] += 0
@@ -41,25 +41,27 @@ class GroupCounts:
         return None
 
     def rebalanced(self, before: _Row | None, after: _Row | None) -> None:
-        """Count the epochs between two rows of `share_groups`. A new group has had one when its epoch is 2, and so has
-        one that is created again: its epoch is lower than before."""
+        """Count the rebalances between two versions of a row of `share_groups`, by their group epochs.
+
+        A group begins with epoch 1. An epoch that is lower than before belongs to a group that was created again.
+        """
         if after is not None:
             epoch, last = after["group_epoch"], before["group_epoch"] if before is not None else 1
             self._rebalances.add(epoch - (last if last <= epoch else 1), self._labels.of(after["group_id"]))
 
     def member(self, before: _Row | None, after: _Row | None) -> None:
-        """Of `share_group_members`."""
+        """Apply a change of `share_group_members`."""
         row = before or after
         if row is not None and (before is None) != (after is None):
             label = self._labels.of(row["group_id"])
             _move(self._members, before and label, after and label)
 
     def share_partition(self, before: _Row | None, after: _Row | None) -> None:
-        """Of `share_partitions`."""
+        """Apply a change of `share_partitions`."""
         _move(self._statuses, before and before["status"], after and after["status"])
 
     def families(self) -> Iterator[Family]:
-        """As they are now."""
+        """Yield the current values."""
         states = {"Empty": 0, "Stable": 0, "Dead": 0} | self._states
         yield gauge(catalogue.GROUPS, [((state,), count) for state, count in states.items()])
         yield gauge(catalogue.MEMBERS, [((group,), count) for group, count in self._members.items()])

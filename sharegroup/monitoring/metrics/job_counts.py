@@ -1,6 +1,6 @@
-"""All that the job counts, of both queries. Each micro-batch is told once, when it is through.
+"""The metrics of the job, for both queries. Each micro-batch is counted once, at its end.
 
-A scrape is given `families`: it reads sums, and asks nobody.
+A scrape only reads sums, with `families`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram, Kin
 from sharegroup.monitoring.metrics.share_partitions import SharePartitionSizes
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
-#: A table, and a row of it as it was and as it becomes; None: it is not there.
+#: A table, and the previous and the new version of one of its rows. None: there is no row.
 RowChange = tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]
 
 _COUNTERS = (
@@ -45,8 +45,14 @@ _GAUGES = (
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    """What a micro-batch came to. `part_s` are seconds by part; `requests` the rows of its request topic; `tables` and
-    `responses` are its rows, `changes` those of the tables of current state, `windows` the values of `WindowSizes`."""
+    """The results of a micro-batch.
+
+    - `part_s`: seconds by part
+    - `requests`: number of rows of its request topic
+    - `tables`, `responses`: its rows
+    - `changes`: row changes of the tables of current state
+    - `windows`: the values of `WindowSizes`
+    """
 
     query: str
     now_ms: int
@@ -60,7 +66,7 @@ class FinishedBatch:
 
 
 class JobCounts:
-    """`most_groups` groups and `most_partitions` share-partitions have series of their own."""
+    """Counts of a job, in which `most_groups` groups and `most_partitions` share-partitions have their own series."""
 
     def __init__(self, most_groups: int, most_partitions: int) -> None:
         self._labels = GroupLabels(most_groups)
@@ -74,20 +80,20 @@ class JobCounts:
         self._load_seconds = Histogram(catalogue.LOAD_SECONDS)
 
     def add(self, metric: Metric, count: float, *labels: str) -> None:
-        """Count more of one of the counters."""
+        """Increase a counter."""
         self._counters[metric].add(count, *labels)
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
-        """Set one of the gauges."""
+        """Set a gauge."""
         self._gauges[metric][labels] = value
 
     def read_tables(self, rows: Iterable[RowChange]) -> None:
-        """What the group coordinator's tables have as a query leads them: changes from nothing."""
+        """Replace the counts of groups by the content of the group coordinator's tables, given as new rows."""
         self._groups.begin()
         self._change(rows)
 
     def take(self, batch: FinishedBatch, load_s: float | None = None) -> None:
-        """Count a micro-batch. `load_s`, of the first one after a start of the query, are seconds since the start."""
+        """Count a micro-batch. `load_s`, only for the first after a start of the query, is seconds since the start."""
         query, seconds = batch.query, sum(batch.part_s.values())
         for part, part_s in batch.part_s.items():
             self.add(catalogue.PART_SECONDS, part_s, query, part)
@@ -111,7 +117,7 @@ class JobCounts:
                 self._groups.rebalanced(before, after)
 
     def families(self, now_ms: int) -> Iterator[Family]:
-        """All of it as it is now."""
+        """Yield the current values."""
         yield from self._share_partitions.families(now_ms)
         yield from self._deliveries.families()
         yield from self._groups.families()
@@ -129,9 +135,9 @@ class JobCounts:
             if table == "share_groups":
                 if after and not before:
                     self._deliveries.begin(self._labels.of(after["group_id"]))
-                forgotten = self._groups.group(before, after)
-                if forgotten is not None:
-                    self._deliveries.forget(forgotten)
+                removed = self._groups.group(before, after)
+                if removed is not None:
+                    self._deliveries.forget(removed)
             elif table == "share_group_members":
                 self._groups.member(before, after)
             elif table == "share_partitions":

@@ -1,24 +1,25 @@
-"""How old the oldest record is that is not finished: at least so old, from when the log was first seen to reach it.
+"""Minimum age of the oldest unfinished record of a share-partition.
 
-Nobody reads the records here, so their timestamps are not known. Kept are some ends of the log, with when they were
-seen. The record at offset N was there when the log was first seen to end above N:
+The job does not read records, so it has no timestamps. It stores some end offsets of the log, each with the time at
+which it was first observed. The record at offset N existed when the log was first observed to end above N:
 
-    seen at      t1        t2             t3
+    observed at  t1        t2             t3
     log     -----|---------|--------------|
     start offset      ^ is at least as old as t2
 
-A flat tuple (end, seen_ms, end, seen_ms, ...), ascending, as there may be one for each of 100,000 share-partitions.
+The end offsets are a flat, ascending tuple (end, observed_ms, end, observed_ms, ...), because there may be one for each
+of 100,000 share-partitions.
 """
 
 from __future__ import annotations
 
 Ages = tuple[int, ...]
-#: So many ends are kept; then every other one goes, and the age is known to within a larger part of it.
+#: Maximum number of end offsets. When there are more, every other one is dropped, which makes the age less precise.
 MOST_ENDS = 8
 
 
 def seen(ages: Ages, start_offset: int, log_end_offset: int, now_ms: int) -> Ages:
-    """After the log was seen to end here, and the start offset to be there. Empty when nothing is unfinished."""
+    """Return the end offsets after an observation of start and end offset; empty if all records are finished."""
     if log_end_offset <= start_offset:
         return ()
     first = 0
@@ -27,12 +28,12 @@ def seen(ages: Ages, start_offset: int, log_end_offset: int, now_ms: int) -> Age
     kept = ages[first:]
     if not kept or kept[-2] < log_end_offset:
         kept += (log_end_offset, now_ms)
-    if len(kept) > 2 * MOST_ENDS:  # the first one, which is the present age, and the last one stay
+    if len(kept) > 2 * MOST_ENDS:  # keep the first, which is the current age, and the last
         pairs = range(0, len(kept), 2)
         kept = tuple(value for pair in pairs if pair % 4 == 0 or pair == pairs[-1] for value in kept[pair : pair + 2])
     return kept
 
 
 def since_ms(ages: Ages) -> int | None:
-    """Since when the oldest unfinished record is known to be there; None when nothing is unfinished."""
+    """Return the time since when the oldest unfinished record exists at least; None if all records are finished."""
     return ages[1] if ages else None

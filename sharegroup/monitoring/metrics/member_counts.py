@@ -1,7 +1,7 @@
-"""What a member that is a Spark job has done, under the names of Kafka's share consumer.
+"""Metrics of a member that is a Spark job, under the names of Kafka's share consumer.
 
-Averages and maxima are over all of its life; a rate is for whoever looks at a total twice. What Kafka has beside these
-is not known here: Spark's readers, not the member, read the records' bytes.
+Averages and maxima are over the lifetime of the member. Rates can be computed from two values of a total. Kafka's
+metrics about bytes are missing, because Spark's readers read the records, not the member.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from collections import OrderedDict
 CONSUMER = "consumer-share-metrics"
 COORDINATOR = "consumer-share-coordinator-metrics"
 FETCH_MANAGER = "consumer-share-fetch-manager-metrics"
-#: Requests whose answers are awaited, to know how long they took; older ones are forgotten.
-_MOST_AWAITED = 1_000
+#: Maximum number of requests whose response times are measured at the same time. Older ones are dropped.
+_MAX_AWAITED = 1_000
 
 
 class _Times:
-    """How long something took, or what lay between: milliseconds."""
+    """Count, mean and maximum of values, such as durations in milliseconds."""
 
     def __init__(self) -> None:
         self.count, self._sum, self.max = 0, 0, 0
 
     def add(self, value: int) -> None:
-        """One more."""
+        """Add a value."""
         self.count += 1
         self._sum += value
         self.max = max(self.max, value)
 
     @property
     def mean(self) -> float:
-        """NaN when there was none, as in Kafka."""
+        """The mean; NaN without values, as in Kafka."""
         return self._sum / self.count if self.count else float("nan")
 
 
 class MemberCounts:
-    """Times are the member's, in milliseconds."""
+    """Counts of one member. Times are in milliseconds of the member's clock."""
 
     def __init__(self) -> None:
         self._heartbeats = self._fetches = self._rebalances = 0
@@ -46,30 +46,30 @@ class MemberCounts:
         self._sent_ms: OrderedDict[str, int] = OrderedDict()
 
     def heartbeat(self, request_id: str, now_ms: int) -> None:
-        """A heartbeat goes out."""
+        """Count a heartbeat that is sent."""
         self._heartbeats += 1
         self._heartbeat_ms = now_ms
         self._await(request_id, now_ms)
 
     def fetch(self, request_id: str, now_ms: int) -> None:
-        """A demand for records goes out."""
+        """Count a fetch request that is sent."""
         self._fetches += 1
         self._await(request_id, now_ms)
 
     def heartbeat_answered(self, request_id: str, now_ms: int) -> None:
-        """A heartbeat was answered."""
-        self._answered(self._heartbeat_times, request_id, now_ms)
+        """Count the response to a heartbeat."""
+        self._add_latency(self._heartbeat_times, request_id, now_ms)
 
     def fetch_answered(self, request_id: str, now_ms: int) -> None:
-        """A demand was met, or its time was over."""
-        self._answered(self._fetch_times, request_id, now_ms)
+        """Count the response to a fetch request, with records or without."""
+        self._add_latency(self._fetch_times, request_id, now_ms)
 
     def rebalanced(self) -> None:
-        """Another assignment came."""
+        """Count a new assignment."""
         self._rebalances += 1
 
     def polled(self, records: int, now_ms: int) -> None:
-        """A batch of so many records begins."""
+        """Count a batch that starts with `records` records."""
         if self._polled_ms is not None:
             self._between_polls.add(now_ms - self._polled_ms)
         self._polled_ms = now_ms
@@ -77,15 +77,18 @@ class MemberCounts:
         self._records_of_polls.add(records)
 
     def acknowledged(self, records: int) -> None:
-        """So many records are acknowledged."""
+        """Count records that are acknowledged."""
         self._acknowledged += records
 
     def failed(self, records: int) -> None:
-        """The acknowledgements of so many of these records failed."""
+        """Count acknowledged records whose acknowledgement failed."""
         self._failed += records
 
     def values(self, now_ms: int) -> dict[str, dict[str, float]]:
-        """{Kafka's group: {Kafka's name: value}}; seconds where the name says so, else ms, records, or times."""
+        """Return {Kafka's metric group: {Kafka's metric name: value}}.
+
+        Times are in milliseconds, except for names with `seconds`.
+        """
         return {
             CONSUMER: {
                 "last-poll-seconds-ago": _ago_s(self._polled_ms, now_ms),
@@ -112,15 +115,15 @@ class MemberCounts:
 
     def _await(self, request_id: str, now_ms: int) -> None:
         self._sent_ms[request_id] = now_ms
-        if len(self._sent_ms) > _MOST_AWAITED:
+        if len(self._sent_ms) > _MAX_AWAITED:
             self._sent_ms.popitem(last=False)
 
-    def _answered(self, times: _Times, request_id: str, now_ms: int) -> None:
+    def _add_latency(self, times: _Times, request_id: str, now_ms: int) -> None:
         sent_ms = self._sent_ms.pop(request_id, None)
         if sent_ms is not None:
             times.add(now_ms - sent_ms)
 
 
 def _ago_s(then_ms: int | None, now_ms: int) -> float:
-    """-1 for never, as Kafka says it."""
+    """Return seconds since a time; -1 for never, as in Kafka."""
     return -1 if then_ms is None else (now_ms - then_ms) // 1000

@@ -1,21 +1,22 @@
-"""A metric's declaration, its series, and what a scrape is given of them.
+"""Declarations of metrics, their series, and the values that a scrape gets.
 
-Names and units are Prometheus's: seconds and bytes, counters end in `_total`.
+Names and units follow Prometheus: seconds and bytes; names of counters end in `_total`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import NamedTuple
 
 Labels = tuple[str, ...]
 
 
 class Kind(str, Enum):
-    """As Prometheus has them."""
+    """The metric types of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -24,7 +25,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Metric:
-    """`kafka` is what Kafka's brokers or clients call it, "" for what is ours; `bounds` are those of a histogram."""
+    """A metric. `kafka` is the corresponding metric of Kafka, or empty; `bounds` are those of a histogram."""
 
     name: str
     kind: Kind
@@ -35,46 +36,46 @@ class Metric:
 
 
 class Observations(NamedTuple):
-    """A histogram's series: how many observations are up to each bound (beyond the last one: all), and their sum."""
+    """A series of a histogram: the number of observations up to each bound, then of all, and their sum."""
 
     cumulative: tuple[int, ...]
     sum: float
 
 
 class Family(NamedTuple):
-    """A metric with its series as they are now."""
+    """A metric with the current values of its series."""
 
     metric: Metric
     series: Sequence[tuple[Labels, float | Observations]]
 
 
 def gauge(metric: Metric, values: Iterable[tuple[Labels, float]]) -> Family:
-    """A metric that is read, not counted."""
+    """Return the family of a gauge with these values."""
     return Family(metric, list(values))
 
 
 class Counter:
-    """Counts by labels; one without labels is there from the start, at 0."""
+    """A count for each combination of labels. A counter without labels starts with a series of value 0."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
         self._counts: dict[Labels, float] = {} if metric.labels else {(): 0}
 
     def add(self, count: float, *labels: str) -> None:
-        """Count `count` more."""
+        """Increase the count of a series."""
         self._counts[labels] = self._counts.get(labels, 0) + count
 
     def forget(self, first_label: str) -> None:
-        """Drop the series of one value of the first label."""
+        """Remove the series with this value of the first label."""
         self._counts = {labels: count for labels, count in self._counts.items() if labels[0] != first_label}
 
     def family(self) -> Family:
-        """As it is now."""
+        """Return the current values."""
         return Family(self._metric, list(self._counts.items()))
 
 
 class Histogram:
-    """Observations by labels, in the buckets of the metric's bounds."""
+    """Observations for each combination of labels, in the buckets of the metric's bounds."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -82,29 +83,22 @@ class Histogram:
         self._sums: dict[Labels, float] = {}
 
     def observe(self, value: float, *labels: str, times: int = 1) -> None:
-        """Observe a value, `times` times."""
+        """Add `times` observations of a value."""
         buckets = self._buckets.get(labels)
         if buckets is None:
-            self._sums[labels] = 0  # first: another thread may ask
+            self._sums[labels] = 0  # before the buckets, because `family` may run on another thread
             buckets = self._buckets[labels] = [0] * (len(self._metric.bounds) + 1)
         buckets[bisect_left(self._metric.bounds, value)] += times
         self._sums[labels] += value * times
 
     def forget(self, first_label: str) -> None:
-        """Drop the series of one value of the first label."""
+        """Remove the series with this value of the first label."""
         for labels in [labels for labels in self._buckets if labels[0] == first_label]:
             del self._buckets[labels], self._sums[labels]
 
     def family(self) -> Family:
-        """As it is now."""
+        """Return the current values."""
         series = [
-            (labels, Observations(tuple(_added_up(b)), self._sums[labels])) for labels, b in self._buckets.items()
+            (labels, Observations(tuple(accumulate(b)), self._sums[labels])) for labels, b in self._buckets.items()
         ]
         return Family(self._metric, series)
-
-
-def _added_up(counts: Iterable[int]) -> Iterator[int]:
-    total = 0
-    for count in counts:
-        total += count
-        yield total

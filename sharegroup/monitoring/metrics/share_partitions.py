@@ -1,7 +1,8 @@
-"""The sizes of all share-partitions that the job leads, added up by group. An update costs what it changes.
+"""Sums of the sizes of all managed share-partitions, by group.
 
-Nothing here goes through what is known, also not a scrape: sums are kept, and the oldest record of a group is the first
-of a heap, whose entries that are no longer true are dropped when they come to the front, or when they are the most.
+The cost of an update or a scrape does not depend on the number of share-partitions. Sums are updated incrementally. The
+oldest record of a group is at the top of a heap. Outdated entries of the heap are removed when they reach the top, or
+when they are the majority.
 """
 
 from __future__ import annotations
@@ -30,19 +31,21 @@ _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalog
 
 
 class SharePartitionSizes:
-    """`most_partitions` share-partitions have series of their own: the first ones that come, while they are led."""
+    """Sizes by group. The first `most_partitions` managed share-partitions also have their own series."""
 
     def __init__(self, labels: GroupLabels, most_partitions: int) -> None:
         self._labels, self._most_partitions = labels, most_partitions
-        # Plain tuples, which Python's garbage collector does not look into: there may be 100,000.
+        # Plain tuples, which Python's garbage collector does not traverse, because there may be 100,000.
         self._known: dict[_Key, tuple[str, _Sums, Ages]] = {}
         self._sums: dict[str, _Sums] = {}
         self._oldest: dict[str, _Oldest] = {}
         self._named: dict[_Key, Labels] = {}
 
     def take(self, sizes: WindowSizes, now_ms: int) -> bool:
-        """Take in what an operator has told; `now_ms` is its batch's timestamp. Return whether the share-partition was
-        not led before."""
+        """Apply the sizes that an operator reported; `now_ms` is the timestamp of its batch.
+
+        Return whether the share-partition is new, that is, was not managed before.
+        """
         key = sizes.group_id, sizes.topic_id, sizes.partition
         before = self._known.pop(key, None)
         if before is not None:
@@ -50,7 +53,7 @@ class SharePartitionSizes:
         if not sizes.is_led:
             self._named.pop(key, None)
             if before is not None:
-                self._tell_age(before[0], key, None)
+                self._set_oldest(before[0], key, None)
             return False
         label = before[0] if before else self._labels.of(sizes.group_id)
         sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, 1
@@ -58,13 +61,13 @@ class SharePartitionSizes:
         ages = seen(before[2] if before else (), sizes.start_offset, end, now_ms)
         self._known[key] = label, sums, ages
         self._add(label, sums, 1)
-        self._tell_age(label, key, since_ms(ages))
+        self._set_oldest(label, key, since_ms(ages))
         if len(self._named) < self._most_partitions:
             self._named.setdefault(key, (sizes.group_id, sizes.topic, str(sizes.partition)))
         return before is None
 
     def families(self, now_ms: int) -> Iterator[Family]:
-        """As they are now."""
+        """Yield the current values."""
         groups = sorted(self._sums.items())
         for position, metric in enumerate(_OF_GROUPS):
             yield gauge(metric, [((label,), sums[position]) for label, sums in groups])
@@ -91,13 +94,13 @@ class SharePartitionSizes:
         else:
             self._sums.pop(label, None)
 
-    def _tell_age(self, label: str, key: _Key, since: int | None) -> None:
+    def _set_oldest(self, label: str, key: _Key, since: int | None) -> None:
         oldest = self._oldest.get(label)
         if oldest is None:
             if since is None:
                 return
             oldest = self._oldest[label] = _Oldest()
-        oldest.tell(key, since)
+        oldest.set(key, since)
         if not oldest:
             del self._oldest[label]
 
@@ -107,7 +110,7 @@ class SharePartitionSizes:
 
 
 class _Oldest:
-    """Since when the oldest of several share-partitions has something unfinished. `first` is for one that has any."""
+    """The time of the oldest unfinished record of several share-partitions. `first` requires that there is one."""
 
     def __init__(self) -> None:
         self._since: dict[_Key, int] = {}
@@ -116,19 +119,19 @@ class _Oldest:
     def __len__(self) -> int:
         return len(self._since)
 
-    def tell(self, key: _Key, since: int | None) -> None:
-        """Of one share-partition; None: it has nothing unfinished."""
+    def set(self, key: _Key, since: int | None) -> None:
+        """Set the time for a share-partition; None if all of its records are finished."""
         if since is None:
             self._since.pop(key, None)
         elif self._since.get(key) != since:
             self._since[key] = since
             heapq.heappush(self._heap, (since, key))
         if len(self._heap) > 2 * len(self._since) + 8:
-            self._heap = [(since_ms, of) for of, since_ms in self._since.items()]
+            self._heap = [(since_ms, other) for other, since_ms in self._since.items()]
             heapq.heapify(self._heap)
 
     def first(self) -> int:
-        """The earliest of them."""
+        """Return the earliest time."""
         while self._since.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0]

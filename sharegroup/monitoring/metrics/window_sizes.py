@@ -1,4 +1,4 @@
-"""How large a share-partition's window is, as its operator tells after each run that touched it."""
+"""The sizes of a share-partition, which its operator reports after each run that changed it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 
 class WindowSizes(NamedTuple):
-    """Offsets as in `share_group_state`. `log_end_offset` is -1 while nobody has told it; `is_led` is False for a
-    share-partition that is not here any more, of which nothing else is said."""
+    """Offsets and counts as in `share_group_state`.
+
+    `log_end_offset` is -1 while it is not known. If `is_led` is False, the operator no longer manages the
+    share-partition, and the sizes have no meaning.
+    """
 
     group_id: str
     topic: str
@@ -23,25 +26,25 @@ class WindowSizes(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> WindowSizes:
-        """Of its values, in order."""
+        """Return the sizes with these values, in the order of the fields."""
         return cls(*values)
 
     @property
     def in_flight(self) -> int:
-        """Records from the start offset to the end offset, finished or not."""
+        """Number of records from the start offset to the end offset, finished or not."""
         return self.end_offset - self.start_offset
 
     @property
     def acquired(self) -> int:
-        """Records that members hold. (What nobody knows the state of counts, too: only states of others have such.)"""
+        """Number of acquired records. Records of unknown state count as well; only states from elsewhere have them."""
         return max(0, self.in_flight - self.delivery_complete_count - self.available_count)
 
     @property
     def lag(self) -> int:
-        """Records that are not finished (KIP-1226); of what is in flight alone, where the log's end is not known."""
+        """Number of unfinished records (KIP-1226); only of those in flight if the log end offset is not known."""
         return max(self.log_end_offset, self.end_offset) - self.start_offset - self.delivery_complete_count
 
     @property
     def available(self) -> int:
-        """Records that members could get: the lag without what is acquired."""
+        """Number of records that members can acquire: the lag without acquired records."""
         return max(0, self.lag - self.acquired)

@@ -1,28 +1,28 @@
-"""The messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), and those that kafka-python does not
-have, in the stable versions of Kafka 4.3.
+"""Messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), and of others that kafka-python lacks.
 
-kafka-python has no share groups, and not all of the other APIs that a gateway passes on, but its message classes read
-any schema: each class here is made of the JSON file beside it that has its name. The schemas are data only; a test
-compares them with those of the kafka-clients JAR.
+They have the stable versions of Kafka 4.3. kafka-python's message classes can use any schema, so each class here is
+generated from the JSON file with its name. The schemas are data only; a test compares them with those of the
+kafka-clients JAR.
 
     response = ShareFetchResponse(version=2, error_code=0, ..., responses=[topic], node_endpoints=[])
     frame = response.encode(header=True, framed=True)     # after response.with_header(correlation_id)
     request = ShareFetchRequest.decode(body, version=2)
 
-What kafka-python asks of its users:
+Rules for the use of kafka-python's messages:
 
-- Nested structs are classes below the message (`ShareFetchResponse.ShareFetchableTopicResponse.PartitionData`); dicts
-  are not converted. A struct that may not be null (`current_leader`) has no default and must be given.
-- A list that is not given is the *same* empty list for all messages: give it, never append to it.
-- `records` takes bytes, bytearray or memoryview, copied as they are. Empty is `b""`: null breaks clients.
-- A null topic id (all zero) is decoded to None.
+- Nested structs are classes inside the message (`ShareFetchResponse.ShareFetchableTopicResponse.PartitionData`); dicts
+  are not converted. A struct that is not nullable (`current_leader`) has no default and must be set.
+- A list that is not set is one empty list shared by all messages. Set it; never append to it.
+- `records` accepts bytes, bytearray or memoryview, which are copied unchanged. Use `b""` for no records, because null
+  breaks clients.
+- A null topic id (all zeros) is decoded as None.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # kafka-python's own messages have stubs; these have fields and nested classes of any name and type
+if TYPE_CHECKING:  # stubs for messages with fields and nested classes of any name and type
     from typing import Self
 
     from kafka.protocol.api_message import ApiMessage as KafkaMessage
@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # kafka-python's own messages have stubs; these have fields a
         def with_header(self, correlation_id: int = 0, client_id: str = "") -> None: ...
         def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> bytearray: ...
         @classmethod
-        def decode(  # type: ignore[override]  # what is used of kafka-python's, which takes more
+        def decode(  # type: ignore[override]  # kafka-python's has more parameters
             cls, data: bytes | memoryview, version: int, header: bool = False, framed: bool = False
         ) -> Self: ...
 else:
@@ -57,11 +57,11 @@ else:
 
 
 class ShareGroupHeartbeatRequest(ApiMessage, load_json=__name__):
-    """ShareGroupHeartbeat (76): a member joins (epoch 0), leaves (-1) or says that it lives."""
+    """ShareGroupHeartbeat (76): a member joins (epoch 0), leaves (-1) or sends a heartbeat."""
 
 
 class ShareGroupHeartbeatResponse(ApiMessage, load_json=__name__):
-    """ShareGroupHeartbeat (76): the member's epoch and, when it changed, its assignment."""
+    """ShareGroupHeartbeat (76): the member's epoch and, if it changed, its assignment."""
 
 
 class ShareGroupDescribeRequest(ApiMessage, load_json=__name__):
@@ -73,11 +73,11 @@ class ShareGroupDescribeResponse(ApiMessage, load_json=__name__):
 
 
 class ShareFetchRequest(ApiMessage, load_json=__name__):
-    """ShareFetch (78): a member asks for records, and may acknowledge those it has."""
+    """ShareFetch (78): a member fetches records, and may acknowledge records that it has acquired."""
 
 
 class ShareFetchResponse(ApiMessage, load_json=__name__):
-    """ShareFetch (78): record batches, which of their offsets the member has acquired, and what became of its acks."""
+    """ShareFetch (78): record batches, the offsets that the member acquired, and results of acknowledgements."""
 
 
 class ShareAcknowledgeRequest(ApiMessage, load_json=__name__):
@@ -89,7 +89,7 @@ class ShareAcknowledgeResponse(ApiMessage, load_json=__name__):
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=__name__):
-    """DescribeShareGroupOffsets (90): `topics` null asks for all that the group has."""
+    """DescribeShareGroupOffsets (90): topics to describe; null for all topics of the group."""
 
 
 class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
@@ -105,7 +105,7 @@ class AlterShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
 
 
 class DeleteShareGroupOffsetsRequest(ApiMessage, load_json=__name__):
-    """DeleteShareGroupOffsets (92): topics that an empty group shall forget."""
+    """DeleteShareGroupOffsets (92): topics whose offsets are deleted from an empty group."""
 
 
 class DeleteShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
@@ -113,19 +113,19 @@ class DeleteShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):
-    """ConsumerGroupDescribe (69, KIP-848): asked upstream, to tell kinds of groups apart."""
+    """ConsumerGroupDescribe (69, KIP-848): sent to brokers to determine the type of a group."""
 
 
 class StreamsGroupDescribeRequest(ApiMessage, load_json=__name__):
-    """StreamsGroupDescribe (89, KIP-1071): the same."""
+    """StreamsGroupDescribe (89, KIP-1071): sent to brokers to determine the type of a group."""
 
 
 class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=__name__):
-    """ConsumerGroupHeartbeat (68, KIP-848): a member of a consumer group joins, leaves or says that it lives."""
+    """ConsumerGroupHeartbeat (68, KIP-848): a member of a consumer group joins, leaves or sends a heartbeat."""
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=__name__):
-    """ConsumerGroupHeartbeat (68): the member's epoch and, when it changed, its assignment."""
+    """ConsumerGroupHeartbeat (68): the member's epoch and, if it changed, its assignment."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):
@@ -133,7 +133,7 @@ class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):
 
 
 class StreamsGroupHeartbeatRequest(ApiMessage, load_json=__name__):
-    """StreamsGroupHeartbeat (88, KIP-1071): the same of a streams group, with its topology when it joins."""
+    """StreamsGroupHeartbeat (88, KIP-1071): a member of a streams group joins (with its topology), leaves or lives."""
 
 
 class StreamsGroupHeartbeatResponse(ApiMessage, load_json=__name__):
@@ -145,31 +145,31 @@ class StreamsGroupDescribeResponse(ApiMessage, load_json=__name__):
 
 
 class CreateDelegationTokenResponse(ApiMessage, load_json=__name__):
-    """CreateDelegationToken (38, KIP-48): a token, or why there is none."""
+    """CreateDelegationToken (38, KIP-48): a token or an error."""
 
 
 class RenewDelegationTokenResponse(ApiMessage, load_json=__name__):
-    """RenewDelegationToken (39): when a token ends."""
+    """RenewDelegationToken (39): the new expiry time of a token."""
 
 
 class ExpireDelegationTokenResponse(ApiMessage, load_json=__name__):
-    """ExpireDelegationToken (40): when a token ends."""
+    """ExpireDelegationToken (40): the new expiry time of a token."""
 
 
 class DescribeDelegationTokenResponse(ApiMessage, load_json=__name__):
-    """DescribeDelegationToken (41): tokens."""
+    """DescribeDelegationToken (41): tokens with their owners and expiry times."""
 
 
 class UnregisterBrokerResponse(ApiMessage, load_json=__name__):
-    """UnregisterBroker (64): a broker is forgotten."""
+    """UnregisterBroker (64): whether a broker was unregistered."""
 
 
 class AddRaftVoterResponse(ApiMessage, load_json=__name__):
-    """AddRaftVoter (80): a voter more in the quorum."""
+    """AddRaftVoter (80): whether a voter was added to the quorum."""
 
 
 class RemoveRaftVoterResponse(ApiMessage, load_json=__name__):
-    """RemoveRaftVoter (81): a voter less."""
+    """RemoveRaftVoter (81): whether a voter was removed from the quorum."""
 
 
 __all__ = [

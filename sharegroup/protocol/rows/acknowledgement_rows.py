@@ -1,4 +1,4 @@
-"""How one acknowledgement of a share-partition goes into rows, when it is too large for a message."""
+"""Splitting of a large acknowledgement of a share-partition into several rows."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Iterator, Sequence
 from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
-#: Of the JSON of batches and grants; well below what a topic takes by default (1 MiB).
+#: Maximum size of the JSON of batches and acquired ranges; far below the default message size limit (1 MiB).
 MAX_ROW_BYTES = 600_000
-#: Of one batch in one row; together with MAX_RANGES_PER_ROW grants they fit into a row.
+#: Maximum acknowledge types of a batch. They fit into a row together with MAX_RANGES_PER_ROW acquired ranges.
 _MAX_TYPES = 100_000
-#: What a batch or a grant takes at most beside the acknowledge types, and one of these.
+#: Maximum bytes of a batch or an acquired range without acknowledge types, and of one acknowledge type.
 _RANGE_BYTES, _TYPE_BYTES = 60, 2
 
 Part = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
 
 
 def acknowledgement_rows(batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange]) -> Iterator[Part]:
-    """(batches, grants) of as many rows as it takes, in order; `grants` are those of the batches' offsets, ascending.
+    """Yield (batches, acquired ranges) of each row, in order.
 
-    Each row counts by itself: where the job refuses one, those before and behind it stay.
+    `grants` are the acquired ranges of the batches, ascending. The job processes each row separately, so a rejected row
+    does not affect the others.
     """
     if _size(batches, len(grants)) <= MAX_ROW_BYTES:
         yield tuple(batches), tuple(grants)
@@ -46,7 +47,7 @@ def _size(batches: Sequence[AcknowledgementBatch], grants: int) -> int:
 
 
 def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[AcknowledgementBatch]:
-    """The batch in pieces that fit into a row each."""
+    """Split a batch into pieces that fit into one row each."""
     first, last, types = batch
     has_one_type = len(types) == 1
     position = first
@@ -62,7 +63,7 @@ def _cut(batch: AcknowledgementBatch, last_offsets: Sequence[int]) -> Iterator[A
 def _within(
     grants: Sequence[AcquiredRange], last_offsets: Sequence[int], row: Sequence[AcknowledgementBatch]
 ) -> tuple[AcquiredRange, ...]:
-    """The grants of a row's batches."""
+    """Return the acquired ranges of the batches of a row."""
     first, last = row[0].first_offset, row[-1].last_offset
     touched = grants[bisect_left(last_offsets, first) : bisect_left(last_offsets, last) + 1]
     return tuple(

@@ -1,4 +1,7 @@
-"""Rows of the response topic that are for everybody: JSON objects with the key `EVERYBODY`, in each partition."""
+"""Broadcasts: rows of the response topic for all readers.
+
+They are JSON objects with the key `BROADCAST_KEY`, and each is written to every partition.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,15 @@ from typing import Any, ClassVar
 
 from sharegroup.protocol.json_text import from_json, to_json
 
-#: Key, and `reply_to`, of such a row.
+#: The key and the `reply_to` of a broadcast.
 EVERYBODY = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class NewLeaderBroadcast:
-    """A job has started to serve share-partitions.
+    """A job started to serve share-partitions.
 
-    It may come from the tables alone, and then knows nothing of the fetches that stood; whoever waits for one sends it
-    again.
+    If it started from the tables alone, it has no pending fetches. Requesters that wait for one must send it again.
     """
 
     type: ClassVar[str] = "new_leader"
@@ -24,7 +26,7 @@ class NewLeaderBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeftBroadcast:
-    """A member has left its group, or was timed out: what it holds goes to others."""
+    """A member left its group or its session expired. Its acquired records are delivered to others."""
 
     type: ClassVar[str] = "member_left"
 
@@ -35,7 +37,7 @@ class MemberLeftBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedBroadcast:
-    """A topic is no more; one of its name has another id."""
+    """A topic was deleted. A topic that is created with the same name has another id."""
 
     type: ClassVar[str] = "topic_deleted"
 
@@ -47,24 +49,24 @@ Broadcast = NewLeaderBroadcast | MemberLeftBroadcast | TopicDeletedBroadcast
 
 
 def broadcast_row(broadcast: Broadcast) -> dict[str, Any]:
-    """The JSON object of a row."""
+    """Return the JSON object of a broadcast."""
     content = {name: getattr(broadcast, name) for name in broadcast.__match_args__}
     return {"type": broadcast.type, "reply_to": EVERYBODY} | content
 
 
 def encode_broadcast(broadcast: Broadcast) -> bytes:
-    """The value of a row."""
+    """Return the record value of a broadcast."""
     return to_json(broadcast_row(broadcast)).encode()
 
 
 def decode_broadcast(value: bytes) -> Broadcast:
-    """Read a row; raises ValueError on what is none."""
+    """Decode a record value. Raise ValueError if it is not a broadcast."""
     try:
         row = from_json(value)
         kind = _KINDS[row["type"]]
         return kind(**{name: row[name] for name in kind.__match_args__})
     except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"not a row for everybody: {error!r}") from error
+        raise ValueError(f"not a broadcast: {error!r}") from error
 
 
 _KINDS: dict[str, type[Broadcast]] = {

@@ -1,6 +1,7 @@
-"""Rows of the response topic by which gateways know each other: JSON objects, keyed `GATEWAYS`, in each partition.
+"""Rows of the response topic with which gateways announce themselves to each other.
 
-Whoever waits for responses passes them over, since they have another key.
+They are JSON objects with the key `GATEWAY_KEY`, and each is written to every partition. Readers of responses skip them
+because of their key.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import NamedTuple
 
 from sharegroup.protocol.json_text import from_json, to_json
 
-#: Key of such a row.
+#: The key of a gateway row.
 GATEWAYS = "gateways"
-_MOST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 class GatewayAddress(NamedTuple):
-    """Where clients reach a port of a gateway."""
+    """The address of a port of a gateway, as clients reach it."""
 
     host: str
     port: int
@@ -25,12 +26,12 @@ class GatewayAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GatewayRow:
-    """A gateway says that it serves, and where.
+    """Announcement of a running gateway and its addresses.
 
-    brokers   {id of an upstream broker: where the gateway stands in for it}
-    standby   where clients of another gateway find it when theirs is lost; no two gateways have the same
-    lives_ms  how long the row counts, from its append; 0: the gateway ends
-    listener  the name of its listener: clients of one listener have no use for the addresses of another
+    brokers   {id of a broker: address of the gateway's port for this broker}
+    standby   address for clients of a failed gateway; unique to each gateway
+    lives_ms  time from its append until the row expires; 0: the gateway stops
+    listener  name of the listener; clients only use addresses of their own listener
     """
 
     standby: GatewayAddress
@@ -40,30 +41,30 @@ class GatewayRow:
 
 
 def encode_gateway(row: GatewayRow) -> bytes:
-    """The value of a row."""
+    """Return the record value of a row."""
     brokers = {str(node_id): list(address) for node_id, address in row.brokers.items()}
-    said = {"standby": list(row.standby), "brokers": brokers, "lives_ms": row.lives_ms, "listener": row.listener}
-    return to_json(said).encode()
+    content = {"standby": list(row.standby), "brokers": brokers, "lives_ms": row.lives_ms, "listener": row.listener}
+    return to_json(content).encode()
 
 
 def decode_gateway(value: bytes) -> GatewayRow:
-    """Read a row; raises ValueError on what is none."""
+    """Decode a record value. Raise ValueError if it is not a gateway row."""
     try:
         row = from_json(value)
         brokers = {int(node_id): _address(address) for node_id, address in row["brokers"].items()}
         lives_ms = row["lives_ms"]
         if type(lives_ms) is not int or lives_ms < 0:
-            raise ValueError(f"it lives for {lives_ms} ms")
+            raise ValueError(f"lives_ms is {lives_ms}")
         listener = row["listener"]
         if type(listener) is not str:
-            raise ValueError(f"its listener is {listener!r}")
+            raise ValueError(f"listener is {listener!r}")
         return GatewayRow(_address(row["standby"]), brokers, lives_ms, listener)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise ValueError(f"not a gateway's row: {error!r}") from error
+        raise ValueError(f"not a gateway row: {error!r}") from error
 
 
-def _address(said: object) -> GatewayAddress:
-    match said:
-        case [str(host), int(port)] if host and 0 < port <= _MOST_PORT:
+def _address(value: object) -> GatewayAddress:
+    match value:
+        case [str(host), int(port)] if host and 0 < port <= _MAX_PORT:
             return GatewayAddress(host, port)
-    raise ValueError(f"no address: {said!r}")
+    raise ValueError(f"not an address: {value!r}")

@@ -1,9 +1,9 @@
-"""The row by which a starting job finds out that it answers: the operators read it and do nothing else.
+"""The row with which a starting job detects that it is ready. Operators read it and ignore it.
 
-A query of the job appends one to its own request topic when it starts. When the micro-batch that has read it is
-through, the Python workers run, the tables are writable and requests of others are answered (docs/rows.md).
+At its start, a query of the job appends a probe to its own request topic. When the micro-batch that read the probe has
+finished, the Python workers run, the tables are writable, and the query responds to requests (docs/rows.md).
 """
 
 PROBE_TYPE = "probe"
-#: The row, always this text.
+#: The row, which is always this text.
 PROBE = f'{{"type":"{PROBE_TYPE}"}}'

@@ -1,8 +1,7 @@
-"""Rows of the response topic: JSON objects, one response each, keyed by the request's `reply_to` (`response_records`
-says how many in a record).
+"""Rows of the response topic: JSON objects with one response each. The key is the `reply_to` of the request.
 
-A response may be sent twice (the job died between producing it and committing its batch, step 4); it then carries the
-same `id`, and a reader drops what it has already seen.
+A record may have several rows (`response_records`). A response may be sent twice, if the job fails between sending it
+and committing its batch. Both have the same `id`, and a reader drops the second.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_records import rows_of
-from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, said_back
+from sharegroup.protocol.rows.row_fields import MAX_INT32, field_names, is_integer, row_values, said_back
 from sharegroup.protocol.rows.share_group_requests import MemberIdentity
 from sharegroup.protocol.rows.share_group_responses import (
     AlterConfigsResponse,
@@ -38,7 +37,6 @@ from sharegroup.protocol.rows.share_partition_responses import (
     UnacquireResponse,
     WantedNotice,
 )
-from sharegroup.protocol.rows.typed_rows import field_names, row_values
 from sharegroup.types import AcquiredRange
 
 Response = SharePartitionResponse | ShareGroupResponse
@@ -63,11 +61,11 @@ _OF_GROUP = _by_type(
     )
 )
 _KINDS = (*_OF_SHARE_PARTITION.values(), SharePartitionRefusal, *_OF_GROUP.values(), ShareGroupRefusal)
-_NEEDED: dict[type[Any], tuple[str, ...]] = {
+_REQUIRED: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.default is MISSING) for kind in _KINDS
 }
-#: What is left out of a row where it says nothing.
-_SELDOM = (
+#: Fields that are left out of a row if they are empty.
+_OMITTED_IF_EMPTY = (
     "partition_errors",
     "topic_errors",
     "member_errors",
@@ -76,7 +74,7 @@ _SELDOM = (
     "read_committed",
     "delivery_count_limit",
 )
-#: What is a list of lists in JSON.
+#: Fields that are lists of lists in JSON, and the type of their items.
 _NESTED = {
     "acquired": AcquiredRange,
     "partition_errors": PartitionError,
@@ -87,12 +85,12 @@ _NESTED = {
 
 
 def encode_response(response: Response) -> dict[str, Any]:
-    """The JSON object of a response row; what is seldom set is left out otherwise."""
-    return {name: value for name, value in row_values(response).items() if value or name not in _SELDOM}
+    """Return the JSON object of a response row."""
+    return {name: value for name, value in row_values(response).items() if value or name not in _OMITTED_IF_EMPTY}
 
 
 def decode_responses(value: bytes) -> list[Response]:
-    """Read the rows of a record of the response topic; raises ValueError."""
+    """Decode the rows of a record of the response topic. Raise ValueError."""
     return [_response(row) for row in rows_of(value)]
 
 
@@ -105,42 +103,41 @@ def _response(row: Any) -> Response:
             if "topic" in row
             else _OF_GROUP.get(row["type"], ShareGroupRefusal)
         )
-        made: Response = kind(**{name: _decoded(name, row[name]) for name in field_names(kind) if name in row})
-        return made
+        response: Response = kind(**{name: _decode(name, row[name]) for name in field_names(kind) if name in row})
+        return response
     except (TypeError, KeyError) as error:
         raise ValueError(f"not a response row: {error}") from error
 
 
 def share_partition_refusal(row: Mapping[str, Any], code: int, message: str) -> SharePartitionResponse:
-    """The refusal of a row of `__share_partition_requests` that cannot be read: with what is known of it."""
+    """Return the error response to an invalid row of `__share_partition_requests`, with its valid fields."""
     kind = _OF_SHARE_PARTITION.get(said_back(row, "type"), SharePartitionRefusal)
-    refusal: SharePartitionResponse = kind(**_named(kind, row), error_code=int(code), error_message=message)
-    return refusal
+    response: SharePartitionResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
+    return response
 
 
 def share_group_refusal(row: Mapping[str, Any], code: int, message: str) -> ShareGroupResponse:
-    """The refusal of a row of `__share_group_requests` that cannot be read: with what is known of it."""
+    """Return the error response to an invalid row of `__share_group_requests`, with its valid fields."""
     kind = _OF_GROUP.get(said_back(row, "type"), ShareGroupRefusal)
-    refusal: ShareGroupResponse = kind(**_named(kind, row), error_code=int(code), error_message=message)
-    return refusal
+    response: ShareGroupResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
+    return response
 
 
 def without_content(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
-    """The response row with an error in place of all that it says: short, whatever the request was."""
-    refusal = share_partition_refusal if "topic" in row else share_group_refusal
-    return encode_response(refusal(row, code, message))
+    """Return a short error response that replaces a response row, whatever its size."""
+    reject = share_partition_refusal if "topic" in row else share_group_refusal
+    return encode_response(reject(row, code, message))
 
 
-def _named(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a response cannot be without."""
-    named: dict[str, Any] = {name: said_back(row, name) for name in _NEEDED[kind]}
-    if "partition" in named:
+def _required_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {name: said_back(row, name) for name in _REQUIRED[kind]}
+    if "partition" in values:
         partition = row.get("partition")
-        named["partition"] = partition if is_integer(partition, -MAX_INT32, MAX_INT32) else -1
-    return named
+        values["partition"] = partition if is_integer(partition, -MAX_INT32, MAX_INT32) else -1
+    return values
 
 
-def _decoded(name: str, value: Any) -> Any:
+def _decode(name: str, value: Any) -> Any:
     if name in _NESTED:
         return tuple(_NESTED[name](*item) for item in value)
     return tuple(value) if name == "subscribed_topic_names" and value is not None else value

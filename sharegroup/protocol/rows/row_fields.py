@@ -1,31 +1,34 @@
-"""Checks of the fields of a request row: a value of the right form, or an error that names the field.
+"""Fields of rows: checks of those of a request, and the conversion of rows to JSON objects.
 
-A row is decoded in two steps, because a row that names its requester can be answered and one that does not cannot:
-`InvalidRequestRow` is raised when there is nobody to answer, `AnswerableError` when there is.
+A check returns the value of a field, or raises an error that names the field.
+
+There are two errors, because only a row with `id` and `reply_to` can be responded to. `InvalidRequestRow` is raised for
+a row without them, `InvalidFieldError` for other invalid rows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeGuard
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.json_text import from_json
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
-#: MemberId is a UUID in its text form (ShareGroupHeartbeat: at most 36 characters).
+#: A member id is the text of a UUID (ShareGroupHeartbeat: at most 36 characters).
 MAX_MEMBER_ID_LENGTH = 36
-#: As many characters as any text may have that answers repeat, or tables keep; Kafka's own names are far shorter.
+#: Maximum characters of a text that is repeated in responses or stored in tables. Kafka's names are far shorter.
 MAX_TEXT_LENGTH = 1_024
 MAX_OFFSET = 2**63 - 1
 MAX_INT32 = 2**31 - 1
-#: DeliveryCount is an int16 in ShareFetchResponse.
+#: The delivery count is an int16 in ShareFetchResponse.
 MAX_DELIVERY_COUNT = 2**15 - 1
 
 
 class AnswerableError(RequestError):
-    """A request that is wrong, from a requester who can be told: `row` holds its fields as far as they are usable."""
+    """An invalid request that can be responded to. `row` has its fields, not all of which are valid."""
 
     def __init__(self, message: str, row: Mapping[str, Any]) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
@@ -33,14 +36,14 @@ class AnswerableError(RequestError):
 
 
 def json_object(value: str) -> dict[str, Any]:
-    """The JSON object of a row; raises InvalidRequestRow."""
+    """Return the JSON object of a row. Raise InvalidRequestRow."""
     try:
         row = from_json(value)
     except (ValueError, RecursionError) as error:
         raise InvalidRequestRow(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InvalidRequestRow("not a JSON object")
-    if "\\u" in value:  # half a surrogate pair is JSON, but no text that Kafka, Arrow or a table could hold
+    if "\\u" in value:  # JSON may have lone surrogates, which Kafka, Arrow and the tables cannot store
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -49,7 +52,7 @@ def json_object(value: str) -> dict[str, Any]:
 
 
 def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
-    """The row, once it is known who asks; every later fault is an AnswerableError."""
+    """Check `id`, `reply_to` and `type` of a row. After this, each error is an InvalidFieldError."""
     if not isinstance(row.get("id"), str) or not row["id"]:
         raise InvalidRequestRow("lacks the field id")
     row.setdefault("reply_to", "")
@@ -69,7 +72,7 @@ def text(
     default: str | None = None,
     max_length: int = MAX_TEXT_LENGTH,
 ) -> str:
-    """A text, of `max_length` characters at the most. Raises AnswerableError."""
+    """Return a text of at most `max_length` characters. Raise InvalidFieldError."""
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
         raise AnswerableError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
@@ -79,12 +82,12 @@ def text(
 
 
 def said_back(row: Mapping[str, Any], field: str) -> str:
-    """What an answer repeats of a field that may be anything: not more than a right one could have."""
+    """Return a field of any type as a text for an error response, cut to the maximum length."""
     return str(row.get(field, ""))[:MAX_TEXT_LENGTH]
 
 
 def member_id_of(row: Mapping[str, Any]) -> str:
-    """The member id of a request for a share-partition."""
+    """Return the member id of a request to a share-partition. Raise InvalidFieldError."""
     member_id = text(row, "member_id")
     if not member_id.strip() or len(member_id) > MAX_MEMBER_ID_LENGTH:
         raise AnswerableError(f"member_id must have 1 to {MAX_MEMBER_ID_LENGTH} characters", row)
@@ -92,12 +95,12 @@ def member_id_of(row: Mapping[str, Any]) -> str:
 
 
 def is_integer(value: object, low: int, high: int) -> TypeGuard[int]:
-    """Whether it is a whole number of low..high; true and false are none."""
+    """Return whether a value is an integer of low..high, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None) -> int:
-    """A whole number of low..high."""
+    """Return an integer of low..high. Raise InvalidFieldError."""
     value = row.get(field, default)
     if not is_integer(value, low, high):
         problem = f"lacks the field {field}" if field not in row else f"{field} must be an integer of {low}..{high}"
@@ -107,7 +110,7 @@ def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: in
 
 
 def boolean(row: Mapping[str, Any], field: str) -> bool:
-    """true or false, which is false when it is left out."""
+    """Return a boolean; False if it is missing. Raise InvalidFieldError."""
     value = row.get(field, False)
     if not isinstance(value, bool):
         raise AnswerableError(f"{field} must be true or false", row)
@@ -115,7 +118,7 @@ def boolean(row: Mapping[str, Any], field: str) -> bool:
 
 
 def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """A JSON object inside the row."""
+    """Return a field that is a JSON object. Raise InvalidFieldError."""
     value = row.get(field)
     if not isinstance(value, dict):
         raise AnswerableError(f"{field} must be a JSON object", row)
@@ -123,7 +126,7 @@ def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
 
 
 def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatch, ...]:
-    """[[first_offset, last_offset, [type, ...]], ...]; what the types may be is the machine's business."""
+    """Parse [[first_offset, last_offset, [type, ...]], ...]. The share-partition checks the types."""
     batches = row.get("batches")
     if not isinstance(batches, list) or not batches:
         raise AnswerableError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
@@ -140,7 +143,7 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
 
 
 def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False) -> tuple[OffsetRange, ...]:
-    """[[first_offset, last_offset], ...]"""
+    """Parse [[first_offset, last_offset], ...]."""
     ranges = row.get(field)
     if not _are_ranges(ranges, 2, may_be_empty):
         raise AnswerableError(f"{field} must be a list of [first_offset, last_offset]", row)
@@ -149,7 +152,7 @@ def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False
 
 
 def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, ...]:
-    """[[first_offset, last_offset, delivery_count], ...]"""
+    """Parse [[first_offset, last_offset, delivery_count], ...]."""
     ranges = row.get(field)
     if not _are_ranges(ranges, 3) or not all(is_integer(item[2], 1, MAX_DELIVERY_COUNT) for item in ranges or ()):
         raise AnswerableError(f"{field} must be a list of [first_offset, last_offset, delivery_count]", row)
@@ -158,7 +161,7 @@ def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, 
 
 
 def _are_ranges(ranges: object, width: int, may_be_empty: bool = False) -> bool:
-    """Whether these are lists of `width`, each beginning with two offsets in order."""
+    """Return whether this is a list of lists of length `width` that begin with two offsets in order."""
     return (
         isinstance(ranges, list)
         and bool(ranges or may_be_empty)
@@ -170,3 +173,19 @@ def _are_ranges(ranges: object, width: int, may_be_empty: bool = False) -> bool:
             for item in ranges
         )
     )
+
+
+_FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the field names of a class of rows, in order. They are cached, because every encoded row uses them."""
+    names = _FIELD_NAMES.get(kind)
+    if names is None:
+        names = _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind))
+    return names
+
+
+def row_values(row: Any) -> dict[str, Any]:
+    """Return the JSON object of a row."""
+    return {"type": row.type} | {name: getattr(row, name) for name in field_names(type(row))}

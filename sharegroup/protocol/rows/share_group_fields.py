@@ -1,4 +1,4 @@
-"""Fields that only rows of `__share_group_requests` have; each check raises AnswerableError."""
+"""Checks of fields that only rows of `__share_group_requests` have. Each raises InvalidFieldError."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, AnswerableError, is_integer
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
 
-#: As many partitions as a topic may have, and all topics of a request together: each becomes a row of a table. Big
-#: clusters have topics of some thousands, and 200,000 partitions in all.
+#: Maximum partitions of a topic, and of all topics of a request. Each partition becomes a row of a table. Large
+#: clusters have topics with a few thousand partitions, and 200,000 partitions in total.
 MAX_TOPIC_PARTITIONS = 10_000
 MAX_PARTITIONS = 100_000
-#: As many as a group can have.
+#: Maximum members of a group.
 MAX_MEMBERS = 1_000
 
 
 class TopicMetadata(NamedTuple):
-    """What the requester knows of a topic: its id as text and its number of partitions."""
+    """Metadata of a topic from the requester: its id as text and its number of partitions."""
 
     topic_id: str
     partitions: int
 
 
 class StartOffset(NamedTuple):
-    """Where a share-partition is to start: an entry of `offsets`."""
+    """The new start offset of a share-partition: an entry of `offsets`."""
 
     topic: str
     partition: int
@@ -32,18 +32,18 @@ class StartOffset(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """A member by its id, or a static member by its name; an id beside a name must be the one of that member."""
+    """The id of a member, or the instance id of a static member. If both are set, both must be of the same member."""
 
     member_id: str = ""
     group_instance_id: str | None = None
 
 
-#: In LeaveGroup, alone: rebalance the group, and remove static members that are away. Kafka's clients never send it.
+#: Only in LeaveGroup: rebalance the group and remove static members that are away. Kafka's clients never send it.
 ANYBODY_AWAY = MemberIdentity()
 
 
 def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
-    """[[member_id, group_instance_id or null], ...]; whether there are such members is the group's business."""
+    """Parse [[member_id, group_instance_id or null], ...]. The group checks whether it has these members."""
     items = row.get("members")
     if (
         not isinstance(items, list)
@@ -51,18 +51,18 @@ def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
         or not all(isinstance(item, list) and len(item) == 2 and _is_short(item[0]) for item in items)
         or not all(item[1] is None or _is_short(item[1]) for item in items)
     ):
-        told = f"members must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
-        raise AnswerableError(told, row)
+        message = f"members must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
+        raise AnswerableError(message, row)
     return tuple(MemberIdentity(*item) for item in items)
 
 
 def subscribed_topic_names(row: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """[topic, ...] or null; a topic need not exist, nor have a name that one can have."""
+    """Parse [topic, ...] or null. A topic need not exist, nor have a valid name."""
     return None if row.get("subscribed_topic_names") is None else _names(row, "subscribed_topic_names", " or null")
 
 
 def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
-    """{topic: [topic_id, partitions]} of topics that can be: who names one is believed, so that it is to be led."""
+    """Parse {topic: [topic_id, partitions]}. Names and sizes must be plausible, because the job relies on them."""
     topics = row.get("topics", {})
     if not isinstance(topics, dict) or not all(
         isinstance(item, list) and len(item) == 2 and _is_short(item[0]) and is_integer(item[1], 0, MAX_INT32)
@@ -71,7 +71,7 @@ def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
         raise AnswerableError("topics must map topic names to [topic_id, partitions]", row)
     for name, (_, partitions) in topics.items():
         if not is_topic_name(name):
-            raise AnswerableError(f"topics names {name[:MAX_TOPIC_NAME_LENGTH]!r}, which no topic can be called", row)
+            raise AnswerableError(f"topics has the invalid topic name {name[:MAX_TOPIC_NAME_LENGTH]!r}", row)
         if partitions > MAX_TOPIC_PARTITIONS:
             raise AnswerableError(f"{name} has {partitions} partitions, more than {MAX_TOPIC_PARTITIONS}", row)
     if sum(partitions for _, partitions in topics.values()) > MAX_PARTITIONS:
@@ -80,7 +80,7 @@ def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
 
 
 def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int, int], ...]:
-    """[[topic_id, partition, state_epoch], ...]"""
+    """Parse [[topic_id, partition, state_epoch], ...]."""
     items = row.get(field, [])
     if not _are_triples(items) or not all(is_integer(number, 0, MAX_INT32) for item in items for number in item[1:]):
         raise AnswerableError(f"{field} must be a list of [topic_id, partition, state_epoch]", row)
@@ -88,7 +88,7 @@ def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int
 
 
 def topic_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """[topic_id, ...]"""
+    """Parse [topic_id, ...]."""
     ids = row.get("topic_ids")
     if not isinstance(ids, list) or not ids or not all(_is_short(topic_id) for topic_id in ids):
         raise AnswerableError("topic_ids must be a list of topic ids", row)
@@ -96,7 +96,7 @@ def topic_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
-    """[[topic, partition, start_offset], ...]; which of them may be altered is the group's business."""
+    """Parse [[topic, partition, start_offset], ...]. The group checks which of them may be altered."""
     items = row.get("offsets")
     if (
         not _are_triples(items)
@@ -112,24 +112,24 @@ def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
 
 
 def topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    """[topic, ...]"""
+    """Parse [topic, ...]."""
     return _names(row, field)
 
 
 def configs(row: Mapping[str, Any]) -> dict[str, str | None]:
-    """{config name: value as text, or null to go back to the job's value}"""
+    """Parse {config name: value as text, or null to use the job's value again}."""
     values = row.get("configs")
     if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
-        raise AnswerableError("configs must map names to texts or null", row)
+        raise AnswerableError("configs must map names to strings or null", row)
     if not all(_is_short(name) and (value is None or _is_short(value)) for name, value in values.items()):
         raise AnswerableError(f"a name or value of configs has more than {MAX_TEXT_LENGTH} characters", row)
     return dict(values)
 
 
-def _names(row: Mapping[str, Any], field: str, or_what: str = "") -> tuple[str, ...]:
+def _names(row: Mapping[str, Any], field: str, alternative: str = "") -> tuple[str, ...]:
     names = row.get(field)
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise AnswerableError(f"{field} must be a list of topic names{or_what}", row)
+        raise AnswerableError(f"{field} must be a list of topic names{alternative}", row)
     _check_lengths(row, field, names)
     return tuple(names)
 

@@ -1,7 +1,7 @@
-"""Rows of `__share_group_requests`: JSON objects, keyed by the group id. Data and its checks only.
+"""Rows of `__share_group_requests`: JSON objects, keyed by the group id. Data and checks only.
 
-A row is a heartbeat, what an administrator wants of a group, or a notice of the share_partition query. Each kind has a
-class, and `decode_share_group_request` gives the one that a row is of; `match` tells them apart.
+A row is a heartbeat, an administrator's request, or a notice of the share_partition query. Each type of row has a
+class, and `decode_share_group_request` returns an instance of it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sharegroup.protocol.rows.row_fields import (
     boolean,
     integer,
     json_object,
+    row_values,
     text,
 )
 from sharegroup.protocol.rows.share_group_fields import MemberIdentity, StartOffset, TopicMetadata
-from sharegroup.protocol.rows.typed_rows import row_values
 
 __all__ = [
     "ALTER_CONFIGS",
@@ -69,7 +69,7 @@ REMOVE_MEMBERS = "remove_members"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What every kind of row says; `reply_to` keys the response ("": no response is wanted)."""
+    """Fields of all rows. `reply_to` is the key of the response; if it is empty, no response is sent."""
 
     type: ClassVar[str]
 
@@ -78,22 +78,23 @@ class _Row:
     reply_to: str = ""
 
     def encode(self) -> bytes:
-        """The row's value: a JSON object."""
+        """Return the record value, a JSON object."""
         return to_json(row_values(self)).encode()
 
     @property
     def kafka_key(self) -> bytes:
-        """The row's key: one group, one Kafka partition."""
+        """The record key. All rows of a group are in one Kafka partition."""
         return self.group_id.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest(_Row):
-    """A member joins (epoch 0), stays, or leaves (-1; -2: a static member that will be back, KIP-848).
+    """Heartbeat of a member. Epoch 0 joins, -1 leaves, -2 leaves temporarily (only static members, KIP-848).
 
-    `subscribed_topic_names` is None when the subscription did not change; `topics` is the metadata of the subscribed
-    topics, as far as the requester knows it. `group_instance_id` is the name of a static member (KIP-345), None of a
-    dynamic one. `incarnation_id` is unique to the process that speaks as the member; None: it does not say.
+    - `subscribed_topic_names`: None if the subscription did not change
+    - `topics`: metadata of the subscribed topics that the requester has
+    - `group_instance_id`: set for a static member (KIP-345), None for a dynamic member
+    - `incarnation_id`: unique to the process that acts as the member, or None
     """
 
     type: ClassVar[str] = HEARTBEAT
@@ -112,7 +113,7 @@ class HeartbeatRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class InitializedNotice(_Row):
-    """The initial state of each (topic id, partition, state epoch) is durable."""
+    """Notice that the initial state of each (topic id, partition, state epoch) is durable."""
 
     type: ClassVar[str] = INITIALIZED
 
@@ -122,7 +123,7 @@ class InitializedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class DeletedNotice(_Row):
-    """The deletion of the state of each (topic id, partition, state epoch) is durable."""
+    """Notice that the deletion of the state of each (topic id, partition, state epoch) is durable."""
 
     type: ClassVar[str] = DELETED
 
@@ -132,7 +133,7 @@ class DeletedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedNotice(_Row):
-    """The topics with these ids are no more."""
+    """Notice that the topics with these ids were deleted."""
 
     type: ClassVar[str] = TOPIC_DELETED
 
@@ -142,7 +143,7 @@ class TopicDeletedNotice(_Row):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsRequest(_Row):
-    """Share-partitions are to start at `offsets`; `topics` is the metadata of those topics that the requester knows."""
+    """Request to set start offsets. `topics` is the metadata of those topics that the requester has."""
 
     type: ClassVar[str] = ALTER_OFFSETS
 
@@ -153,7 +154,7 @@ class AlterOffsetsRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsRequest(_Row):
-    """What the group has of these topics is to go."""
+    """Request to delete all offsets and states of the group in these topics."""
 
     type: ClassVar[str] = DELETE_OFFSETS
 
@@ -163,14 +164,14 @@ class DeleteOffsetsRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupRequest(_Row):
-    """The group is to go; what is configured for it stays."""
+    """Request to delete the group. Its configs are kept."""
 
     type: ClassVar[str] = DELETE_GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsRequest(_Row):
-    """The group's `configs` are to be set (None: taken away); with `validate_only` they are only checked."""
+    """Request to set configs of the group, or to remove those that are None. `validate_only` only checks them."""
 
     type: ClassVar[str] = ALTER_CONFIGS
 
@@ -181,14 +182,14 @@ class AlterConfigsRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class InvokeConsumerRebalanceRequest(_Row):
-    """Static members that are away are to leave now, and the group is to be rebalanced (KIP-345)."""
+    """Request to remove static members that are away, and to rebalance the group (KIP-345)."""
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembersRequest(_Row):
-    """These members are to leave now."""
+    """Request to remove these members."""
 
     type: ClassVar[str] = REMOVE_MEMBERS
 
@@ -208,11 +209,10 @@ ShareGroupRequest = HeartbeatRequest | InitializedNotice | DeletedNotice | Topic
 
 
 def decode_share_group_request(value: str) -> ShareGroupRequest:
-    """Read a row of `__share_group_requests`.
+    """Decode a row of `__share_group_requests`.
 
-    Only the row's form is checked here; what the group coordinator refuses (an empty member id, an epoch below -1), it
-    refuses itself with the KIP's message. Raises InvalidRequestRow (nobody to answer) or AnswerableError
-    (INVALID_REQUEST to the requester).
+    Only the format is checked here. The group coordinator checks the values (such as an empty member id) and responds
+    with the KIP's messages. Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
     row = answerable(json_object(value), SHARE_GROUP_REQUESTS)
     return _DECODERS[row["type"]](row, (row["id"], text(row, "group_id", may_be_empty=True), row["reply_to"]))
@@ -237,7 +237,7 @@ def _heartbeat(row: Mapping[str, Any], common: _Common) -> HeartbeatRequest:
 
 
 def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
-    """A text, which may be empty; null and left out mean the same."""
+    """Return a text, which may be empty, or None for null or a missing field."""
     return None if row.get(field) is None else text(row, field, may_be_empty=True)
 
 

@@ -1,5 +1,4 @@
-"""Rows of the response topic about one group: the answer to each kind of request. Data only; `response_rows` reads and
-writes them."""
+"""Responses to requests to a group. Data only; `response_rows` encodes and decodes them."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from sharegroup.protocol.rows.share_group_requests import (
 
 
 class PartitionError(NamedTuple):
-    """What happened to one share-partition of alter_offsets; error code 0 where it was altered."""
+    """Result of alter_offsets for one share-partition. Error code 0 means that it was altered."""
 
     topic: str
     partition: int
@@ -29,7 +28,7 @@ class PartitionError(NamedTuple):
 
 
 class TopicError(NamedTuple):
-    """What happened to one topic of delete_offsets; error code 0 where its offsets are deleted."""
+    """Result of delete_offsets for one topic. Error code 0 means that its offsets were deleted."""
 
     topic: str
     error_code: int
@@ -37,7 +36,7 @@ class TopicError(NamedTuple):
 
 
 class MemberError(NamedTuple):
-    """What happened to one member of remove_members; error code 0 where it was removed."""
+    """Result of remove_members for one member. Error code 0 means that it was removed."""
 
     member_id: str
     group_instance_id: str | None
@@ -47,7 +46,7 @@ class MemberError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """What every kind says: what it answers, and what that was refused for as a whole (error code 0: it was not)."""
+    """Fields of all responses: those of the request, and the error of the whole request (error code 0: none)."""
 
     id: str
     reply_to: str
@@ -58,11 +57,11 @@ class _Response:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse(_Response):
-    """`assignment` is {topic: [topic_id, [partition, ...]]}, None when it did not change.
+    """Response to a heartbeat.
 
-    `subscribed_topic_names` is the member's subscription as the group has it, sorted, which tells a gateway that took a
-    member over. `session_deadline_ms` is until when it stays a member whatever happens to its next heartbeats, in
-    milliseconds since the epoch (-1: not told).
+    - `assignment`: {topic: [topic_id, [partition, ...]]}, or None if it did not change
+    - `subscribed_topic_names`: the member's subscription, sorted, for a gateway to which the member moved
+    - `session_deadline_ms`: time until which the session does not expire, in milliseconds since the epoch (-1: not set)
     """
 
     type: ClassVar[str] = HEARTBEAT
@@ -78,7 +77,7 @@ class HeartbeatResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsetsResponse(_Response):
-    """`partition_errors` has an entry for each share-partition of the request, unless that was refused as a whole."""
+    """Response to alter_offsets. `partition_errors` has all share-partitions, unless the whole request was rejected."""
 
     type: ClassVar[str] = ALTER_OFFSETS
 
@@ -88,7 +87,7 @@ class AlterOffsetsResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsResponse(_Response):
-    """`topic_errors` has an entry for each topic of the request, unless that was refused as a whole."""
+    """Response to delete_offsets. `topic_errors` has all topics, unless the whole request was rejected."""
 
     type: ClassVar[str] = DELETE_OFFSETS
 
@@ -98,21 +97,21 @@ class DeleteOffsetsResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupResponse(_Response):
-    """The group is deleted, or was not there to be."""
+    """Response to delete_group. Without an error, the group does not exist any longer."""
 
     type: ClassVar[str] = DELETE_GROUP
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsResponse(_Response):
-    """The configs are in force, or were only checked."""
+    """Response to alter_configs. Without an error, the configs are effective, or were only checked."""
 
     type: ClassVar[str] = ALTER_CONFIGS
 
 
 @dataclass(frozen=True, slots=True)
 class InvokeConsumerRebalanceResponse(_Response):
-    """`removed` are the static members that were away and have left."""
+    """Response to invoke_consumer_rebalance. `removed` has the static members that were away and were removed."""
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
 
@@ -122,7 +121,7 @@ class InvokeConsumerRebalanceResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMembersResponse(_Response):
-    """`member_errors` has an entry for each member of the request, unless that was refused as a whole."""
+    """Response to remove_members. `member_errors` has all members, unless the whole request was rejected."""
 
     type: ClassVar[str] = REMOVE_MEMBERS
 
@@ -132,7 +131,7 @@ class RemoveMembersResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupRefusal(_Response):
-    """The answer to a row that is of no kind, or to a notice that is wrong; `type` is what it said."""
+    """Response to a row of unknown type or to an invalid notice, with the `type` of that row."""
 
     _: KW_ONLY
     type: str

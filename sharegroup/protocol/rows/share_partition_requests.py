@@ -1,14 +1,14 @@
 """Rows of `__share_partition_requests`: JSON objects, one request for one share-partition each. Data and checks only.
 
-A row is keyed by its share-partition, so that one Kafka partition keeps the order of its requests. Each kind of row has
-a class, and `decode_share_partition_request` gives the one that a row is of; `match` tells them apart.
+A row is keyed by its share-partition, so that one Kafka partition keeps the order of its requests. Each type of row has
+a class, and `decode_share_partition_request` returns an instance of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows.row_fields import (
@@ -24,9 +24,9 @@ from sharegroup.protocol.rows.row_fields import (
     json_object,
     member_id_of,
     offset_ranges,
+    row_values,
     text,
 )
-from sharegroup.protocol.rows.typed_rows import row_values
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "FenceMemberRequest",
     "FetchRequest",
     "ReleaseMemberRequest",
+    "RowHeader",
     "SharePartitionRequest",
     "UnacquireRequest",
     "decode_share_partition_request",
@@ -52,7 +53,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: Ranges or acknowledgement batches of one row, which has to fit into a message.
+#: Maximum ranges or acknowledgement batches of one row, which must fit into a message.
 MAX_RANGES_PER_ROW = 5_000
 
 FETCH = "fetch"
@@ -64,20 +65,36 @@ CONFIGURE = "configure"
 
 
 def in_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
-    """The ranges of as many rows as it takes, `most` in each."""
+    """Split ranges into rows of at most `most` ranges."""
     for first in range(0, len(ranges), most):
         yield tuple(ranges[first : first + most])
 
 
+class RowHeader(NamedTuple):
+    """The fields of all requests to share-partitions, in the order of the constructors: `FetchRequest(*header, ...)`.
+
+    - `topic_id`: identifies the topic, even if another topic has its name by now
+    - `member_epoch`: epoch of the member in the group (-1: not known and not checked). A request is rejected if a
+      release_member with this or a later epoch was processed before.
+    - `reply_to`: key of the response; if it is empty, no response is sent
+    - `incarnation_id`: process that acts as the member, or None. A request of a process that another process replaced
+      is rejected.
+    """
+
+    id: str
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    member_id: str
+    member_epoch: int = -1
+    reply_to: str = ""
+    incarnation_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What every kind of row says.
-
-    `topic_id` says which topic is meant, even when another one has its name by now. `member_epoch` is the member's
-    epoch in the group (-1: not known, not checked); a request with an epoch that a release_member has already closed is
-    refused. `reply_to` keys the response ("": no response is wanted). `incarnation_id` is of the process that speaks as
-    the member (None: it does not say); one whose place another process has taken is refused.
-    """
+    """Fields of all requests: those of `RowHeader`."""
 
     type: ClassVar[str]
 
@@ -92,9 +109,9 @@ class _Request:
     incarnation_id: str | None = None
 
     def encode(self) -> bytes:
-        """The row's value: a JSON object."""
+        """Return the record value, a JSON object."""
         row = row_values(self)
-        for name in self._left_out():
+        for name in self._omitted_fields():
             del row[name]
         if self.incarnation_id is None:
             del row["incarnation_id"]
@@ -102,22 +119,22 @@ class _Request:
 
     @property
     def kafka_key(self) -> bytes:
-        """The row's key: one share-partition, one Kafka partition."""
+        """The record key. All rows of a share-partition are in one Kafka partition."""
         return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
 
-    def _left_out(self) -> tuple[str, ...]:
-        """Fields that say nothing in this row."""
+    def _omitted_fields(self) -> tuple[str, ...]:
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest(_Request):
-    """A member wants `max_records` records at most, and waits for them for `max_wait_ms` from the row's append on.
+    """Request to acquire up to `max_records` records. It waits for them up to `max_wait_ms` from its append.
 
-    `is_static`: the locks are to outlast a restart of the member, which is a static one (KIP-345). `opened_ms` (-1: no)
-    says that it is the first fetch of a session, opened then, of a process that knows of nothing that the member holds:
-    that is released, and this fetch is met first. It says nothing once the member has got records by a later fetch.
-    `linger_ms` is how long the row may wait for others before the job takes it in: the member has records until then.
+    - `is_static`: use the longer locks of static members, which outlast a restart of the member (KIP-345)
+    - `opened_ms`: if not -1, this is the first fetch of a session that was opened at this time by a process without
+      records. All records of the member are released, and this fetch gets them first. Ignored if the member has
+      acquired records with a later fetch.
+    - `linger_ms`: maximum delay until the job reads the row, for batching. The member has records until then.
     """
 
     type: ClassVar[str] = FETCH
@@ -129,7 +146,7 @@ class FetchRequest(_Request):
     opened_ms: int = -1
     linger_ms: int = 0
 
-    def _left_out(self) -> tuple[str, ...]:
+    def _omitted_fields(self) -> tuple[str, ...]:
         known = {
             "is_static": self.is_static,
             "opened_ms": self.opened_ms >= 0,
@@ -140,14 +157,15 @@ class FetchRequest(_Request):
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeRequest(_Request):
-    """A member acknowledges `batches`, or renews locks.
+    """Request to acknowledge `batches`, or to renew locks.
 
-    `acquired` are the grants that it answers, with the delivery counts that they were granted with; it applies to these
-    alone. Without any it applies to what the member holds, whenever it got it. `lock_deadline_ms` is when the first of
-    their locks ends, as the requester knows it (-1: it does not): what is appended later is not taken for records that
-    are finished by then, whoever finished them. `is_static`: what is renewed is to outlast a restart of the member.
-    `linger_ms` is how long the row may wait for others, where nobody waits for what it may free: the requester can wait
-    for the answer.
+    - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
+      these acquisitions. If empty, it applies to all records that the member has acquired.
+    - `lock_deadline_ms`: time when the first of these locks expires, as the requester has it (-1: not known). If the
+      row was appended later, records that are finished by then are not acknowledged, whoever finished them.
+    - `is_static`: renewed locks get the longer duration of static members
+    - `linger_ms`: maximum delay until the job reads the row, for batching. It ends early if a member waits for
+      records that this row may release.
     """
 
     type: ClassVar[str] = ACKNOWLEDGE
@@ -160,7 +178,7 @@ class AcknowledgeRequest(_Request):
     is_static: bool = False
     linger_ms: int = 0
 
-    def _left_out(self) -> tuple[str, ...]:
+    def _omitted_fields(self) -> tuple[str, ...]:
         known = {
             "acquired": bool(self.acquired),
             "lock_deadline_ms": self.lock_deadline_ms >= 0,
@@ -172,11 +190,10 @@ class AcknowledgeRequest(_Request):
 
 @dataclass(frozen=True, slots=True)
 class UnacquireRequest(_Request):
-    """Records that the member never saw go back, their delivery attempts with them.
+    """Request to return acquired records that the member never received. Their delivery attempts do not count.
 
-    `ranges` must all be held by the member. `acquired`, in their place, are ranges with the delivery counts that they
-    were granted with: those go back that nothing has happened to since, whether they are still held or their locks have
-    run out.
+    All `ranges` must be acquired by the member. `acquired`, instead of `ranges`, has acquired ranges with their
+    delivery counts. A record that changed after this acquisition is skipped, unless only its lock expired.
     """
 
     type: ClassVar[str] = UNACQUIRE
@@ -185,18 +202,20 @@ class UnacquireRequest(_Request):
     ranges: tuple[OffsetRange, ...] = ()
     acquired: tuple[AcquiredRange, ...] = ()
 
-    def _left_out(self) -> tuple[str, ...]:
+    def _omitted_fields(self) -> tuple[str, ...]:
         return ("ranges",) if self.acquired else ("acquired",)
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMemberRequest(_Request):
-    """What the member holds goes back: it left, or its share session ended.
+    """Request to release all records of a member that left or whose share session ended.
 
-    `delivered` is what the member was sent of what it holds, None if that is not known (the rest never left the
-    gateway, and gets its delivery attempt back); `requester`, where not "", is whose session with the member has ended:
-    the row is ignored once the member has got records for another `reply_to`. `opened_ms` (-1: no) says instead that a
-    session has been opened, and when: the row is ignored once the member has got records by a fetch of later.
+    - `delivered`: ranges that were sent to the member, or None if not known. Acquired records outside of them never
+      left the gateway, so their delivery attempts do not count.
+    - `requester`: if not empty, the `reply_to` of the session that ended. The row is ignored if the member has acquired
+      records for another `reply_to`.
+    - `opened_ms`: if not -1, the time when a new session was opened. The row is ignored if the member has acquired
+      records with a later fetch.
     """
 
     type: ClassVar[str] = RELEASE_MEMBER
@@ -206,7 +225,7 @@ class ReleaseMemberRequest(_Request):
     requester: str = ""
     opened_ms: int = -1
 
-    def _left_out(self) -> tuple[str, ...]:
+    def _omitted_fields(self) -> tuple[str, ...]:
         if self.delivered is not None:
             return ("opened_ms",)
         return ("delivered", "requester") if self.opened_ms >= 0 else ("delivered", "requester", "opened_ms")
@@ -214,10 +233,10 @@ class ReleaseMemberRequest(_Request):
 
 @dataclass(frozen=True, slots=True)
 class FenceMemberRequest(_Request):
-    """The process `incarnation_id` is the member from here on: requests of any other process of it are refused.
+    """Notice that the process `incarnation_id` is now the member. Requests of its other processes are rejected.
 
-    `joined_ms` is when its join was appended; the row is passed over once a later one came. The group coordinator sends
-    it before it answers the join.
+    `joined_ms` is the append time of its join. The row is ignored if one with a later time was processed. The group
+    coordinator sends it before the response to the join.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -228,10 +247,10 @@ class FenceMemberRequest(_Request):
 
 @dataclass(frozen=True, slots=True)
 class ConfigureRequest(_Request):
-    """`config` is the group's effective config from here on (`GroupConfig.to_json`); `member_id` is "".
+    """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
-    The group coordinator sends it before it answers alter_configs. `altered_ms` is when that request was appended; the
-    row is passed over once a later one came.
+    The group coordinator sends it before the response to alter_configs. `altered_ms` is the append time of that
+    request. The row is ignored if one with a later time was processed.
     """
 
     type: ClassVar[str] = CONFIGURE
@@ -247,9 +266,9 @@ SharePartitionRequest = (
 
 
 def decode_share_partition_request(value: str) -> SharePartitionRequest:
-    """Read a row of `__share_partition_requests`.
+    """Decode a row of `__share_partition_requests`.
 
-    Raises InvalidRequestRow (nobody to answer) or AnswerableError (INVALID_REQUEST to the requester).
+    Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
     row = answerable(json_object(value), SHARE_PARTITION_REQUESTS)
     return _DECODERS[row["type"]](row)
@@ -257,7 +276,7 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
 
 def _fetch(row: Mapping[str, Any]) -> FetchRequest:
     return FetchRequest(
-        *_common(row),
+        *_header(row),
         max_records=integer(row, "max_records", 1, MAX_INT32),
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
         is_static=boolean(row, "is_static"),
@@ -268,7 +287,7 @@ def _fetch(row: Mapping[str, Any]) -> FetchRequest:
 
 def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
     return AcknowledgeRequest(
-        *_common(row),
+        *_header(row),
         batches=acknowledgement_batches(row),
         is_renew_ack=boolean(row, "is_renew_ack"),
         acquired=acquired_ranges(row, "acquired") if "acquired" in row else (),
@@ -280,14 +299,14 @@ def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
 
 def _unacquire(row: Mapping[str, Any]) -> UnacquireRequest:
     if "acquired" in row:
-        return UnacquireRequest(*_common(row), acquired=acquired_ranges(row, "acquired"))
-    return UnacquireRequest(*_common(row), ranges=offset_ranges(row, "ranges"))
+        return UnacquireRequest(*_header(row), acquired=acquired_ranges(row, "acquired"))
+    return UnacquireRequest(*_header(row), ranges=offset_ranges(row, "ranges"))
 
 
 def _release_member(row: Mapping[str, Any]) -> ReleaseMemberRequest:
-    is_known = row.get("delivered") is not None  # nothing may have been delivered, which is not the same
+    is_known = row.get("delivered") is not None  # an empty list means that nothing was delivered
     return ReleaseMemberRequest(
-        *_common(row),
+        *_header(row),
         delivered=offset_ranges(row, "delivered", may_be_empty=True) if is_known else None,
         requester=text(row, "requester", may_be_empty=True, default=""),
         opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),
@@ -295,28 +314,27 @@ def _release_member(row: Mapping[str, Any]) -> ReleaseMemberRequest:
 
 
 def _fence_member(row: Mapping[str, Any]) -> FenceMemberRequest:
-    text(row, "incarnation_id")  # which others may leave out
-    return FenceMemberRequest(*_common(row), joined_ms=integer(row, "joined_ms", 0, MAX_OFFSET))
+    text(row, "incarnation_id")  # required here, optional in other rows
+    return FenceMemberRequest(*_header(row), joined_ms=integer(row, "joined_ms", 0, MAX_OFFSET))
 
 
 def _configure(row: Mapping[str, Any]) -> ConfigureRequest:
     altered_ms = integer(row, "altered_ms", 0, MAX_OFFSET, default=0)
-    return ConfigureRequest(*_common(row), config=json_field(row, "config"), altered_ms=altered_ms)
+    return ConfigureRequest(*_header(row), config=json_field(row, "config"), altered_ms=altered_ms)
 
 
-def _common(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str, str | None]:
-    """What every kind of row says."""
+def _header(row: Mapping[str, Any]) -> RowHeader:
     partition = integer(row, "partition", 0, MAX_INT32)
-    return (
-        row["id"],
-        text(row, "group_id"),
-        text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
-        text(row, "topic_id"),
-        partition,
-        member_id_of(row) if row["type"] != CONFIGURE else "",
-        integer(row, "member_epoch", -1, MAX_INT32, default=-1),
-        row["reply_to"],
-        None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
+    return RowHeader(
+        id=row["id"],
+        group_id=text(row, "group_id"),
+        topic=text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
+        topic_id=text(row, "topic_id"),
+        partition=partition,
+        member_id=member_id_of(row) if row["type"] != CONFIGURE else "",
+        member_epoch=integer(row, "member_epoch", -1, MAX_INT32, default=-1),
+        reply_to=row["reply_to"],
+        incarnation_id=None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
     )
 
 

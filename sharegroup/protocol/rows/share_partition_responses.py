@@ -1,5 +1,7 @@
-"""Rows of the response topic about one share-partition: the answer to each kind of request, and word that its records
-are wanted. Data only; `response_rows` reads and writes them."""
+"""Responses to requests to a share-partition, and the notice that its records are wanted.
+
+Data only; `response_rows` encodes and decodes them.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.types import AcquiredRange
 
-#: Type of a row that answers nothing: members of others wait for records while this requester's hold some.
+#: Type of a notice to a requester whose members have records while other members wait for some.
 WANTED = "wanted"
 
 
 @dataclass(frozen=True, slots=True)
 class _Response:
-    """What every kind says: what it answers, and what that was refused for (error code 0: it was carried out)."""
+    """Fields of all responses: those of the request, and its error (error code 0: none)."""
 
     id: str
     reply_to: str
@@ -31,10 +33,13 @@ class _Response:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse(_Response):
-    """`acquired` are the ranges that the member got, ascending and disjoint; `lock_deadline_ms` is when their locks
-    end, in milliseconds since the epoch (-1: there are none). `read_committed` tells that the group reads committed
-    records only: so are `acquired` to be read. `delivery_count_limit` is the group's `share.delivery.count.limit`, or 0
-    if no record of `acquired` was delivered before."""
+    """Response to a fetch.
+
+    - `acquired`: the acquired ranges, ascending and disjoint
+    - `lock_deadline_ms`: time when their locks expire, in milliseconds since the epoch (-1: no ranges)
+    - `read_committed`: whether `acquired` must be read with isolation level read_committed
+    - `delivery_count_limit`: `share.delivery.count.limit` of the group, or 0 if no record was delivered before
+    """
 
     type: ClassVar[str] = FETCH
 
@@ -47,9 +52,12 @@ class FetchResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeResponse(_Response):
-    """`acquired` are the ranges whose locks were renewed, which passes over what is finished; `lock_deadline_ms` is
-    when they end now (-1: there are none). `renewals_off` tells why a renewal was refused with INVALID_RECORD_STATE:
-    the group allows none."""
+    """Response to an acknowledge.
+
+    - `acquired`: the ranges whose locks were renewed, without finished records
+    - `lock_deadline_ms`: time when these locks expire (-1: no ranges)
+    - `renewals_off`: a renewal was rejected with INVALID_RECORD_STATE because the group does not allow renewals
+    """
 
     type: ClassVar[str] = ACKNOWLEDGE
 
@@ -61,28 +69,31 @@ class AcknowledgeResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class UnacquireResponse(_Response):
-    """What was to go back is back, or was not the member's."""
+    """Response to an unacquire. Without an error, the member has none of the records."""
 
     type: ClassVar[str] = UNACQUIRE
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMemberResponse(_Response):
-    """What the member held is released."""
+    """Response to a release_member. Without an error, the records of the member are released."""
 
     type: ClassVar[str] = RELEASE_MEMBER
 
 
 @dataclass(frozen=True, slots=True)
 class WantedNotice(_Response):
-    """Members of others wait for records of the share-partition; `id` and `member_id` are ""."""
+    """Notice that members of other requesters wait for records of the share-partition.
+
+    `id` and `member_id` are empty.
+    """
 
     type: ClassVar[str] = WANTED
 
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionRefusal(_Response):
-    """The answer to a row that is of no kind; `type` is what it said."""
+    """Response to a row of unknown type, with its `type`."""
 
     _: KW_ONLY
     type: str

@@ -1,1 +1,1 @@
-"""Data for the page, read from tables and logs."""
+"""Data of the page, read from tables and logs."""

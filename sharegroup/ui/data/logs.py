@@ -1,4 +1,4 @@
-"""What the page asks the brokers: where logs start and end, when records were written, and one record's payload."""
+"""Requests of the page to the brokers: offsets of logs, timestamps of records, and the payload of a record."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sharegroup.kafka_clients.topic_lookup import TopicLookup
 
 Place = tuple[str, int]
 
-#: Brokers that do not answer hold up a look for so long, and a page never: pages show the newest look.
+#: Maximum time to wait for brokers. Only snapshots wait for them; pages show the newest snapshot.
 _TIMEOUT_MS = 5_000
 
 
 class LogsUnavailableError(ShareGroupError):
-    """The brokers do not answer, or refuse."""
+    """The brokers do not respond, or reject a request."""
 
 
 class Payload(NamedTuple):
-    """A record as it is in the log."""
+    """The content of a record in the log."""
 
     timestamp_ms: int
     key: bytes | None
@@ -36,23 +36,23 @@ class Payload(NamedTuple):
 
 
 class Logs(Protocol):
-    """Topics and partitions by name and number. Methods raise LogsUnavailableError."""
+    """Access to logs, by topic and partition. Methods raise LogsUnavailableError."""
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
-        """Where logs start and end, of those that are there and led."""
+        """Return start and end of those logs that exist and have a leader."""
 
     def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
-        """When the first record at or above an offset was written, where there is one."""
+        """Return the timestamp of the first record at or above each offset, if there is one."""
 
     def record(self, place: Place, offset: int) -> Payload | None:
-        """The record at an offset; None where there is none (any more)."""
+        """Return the record at an offset; None if the log does not have it."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
 class BrokerLogs:
-    """`Logs` of the job's brokers; connects at the first question."""
+    """`Logs` of the job's brokers. It connects with the first request."""
 
     def __init__(self, config: Config) -> None:
         self._settings = python_properties(config.job.bootstrap_servers, config.job.kafka) | {
@@ -60,33 +60,33 @@ class BrokerLogs:
         }
         self._topics = TopicLookup(self._settings)
         self._admin: ShareGroupAdmin | None = None
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
         """See `Logs`."""
-        with self._asking:
+        with self._lock:
             try:
-                there = self._topics.names()
+                existing = self._topics.names()
                 admin = self._connected()
-                leaders = admin.leaders({topic for topic, _ in places if topic in there})
-                led = [key for key, leader in leaders.items() if leader >= 0 and tuple(key) in places]
-                return {tuple(key): found for key, found in admin.log_offsets(led).items()}
+                leaders = admin.leaders({topic for topic, _ in places if topic in existing})
+                available = [key for key, leader in leaders.items() if leader >= 0 and tuple(key) in places]
+                return {tuple(key): found for key, found in admin.log_offsets(available).items()}
             except KafkaError as error:
                 raise self._unavailable(error) from error
 
     def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
         """See `Logs`."""
-        asked = {TopicPartition(*place): ShareGroupOffset(offset, None, None) for place, offset in starts.items()}
-        with self._asking:
+        offsets = {TopicPartition(*place): ShareGroupOffset(offset, None, None) for place, offset in starts.items()}
+        with self._lock:
             try:
-                found = self._connected().oldest_unfinished(asked)
+                found = self._connected().oldest_unfinished(offsets)
             except KafkaError as error:
                 raise self._unavailable(error) from error
         return {tuple(key): record.timestamp_ms for key, record in found.items()}
 
     def record(self, place: Place, offset: int) -> Payload | None:
         """See `Logs`."""
-        with self._asking:
+        with self._lock:
             try:
                 if place[0] not in self._topics.names():
                     return None
@@ -100,7 +100,7 @@ class BrokerLogs:
 
     def close(self) -> None:
         """See `Logs`."""
-        with self._asking:
+        with self._lock:
             self._disconnect()
 
     def _connected(self) -> ShareGroupAdmin:
@@ -118,4 +118,4 @@ class BrokerLogs:
 
     def _unavailable(self, error: KafkaError) -> LogsUnavailableError:
         self._disconnect()
-        return LogsUnavailableError(f"the brokers cannot be asked: {error}")
+        return LogsUnavailableError(f"the brokers are not available: {error}")

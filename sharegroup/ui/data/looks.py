@@ -1,8 +1,7 @@
-"""Looks at the tables and the logs: what all pages show, taken by one thread, however many pages are open.
+"""Snapshots of the tables and logs, which all pages show. One thread takes them, however many pages are open.
 
-A look reads what was written since the one before, then waits: at least `INTERVAL_S`, and nine times as long as it
-took. So it has a tenth of one core at most, pages do not wait for it, and many open pages read the tables no more often
-than none.
+A snapshot reads the changes since the previous one. Then the thread waits for `INTERVAL_S` seconds, or for nine times
+the duration of the snapshot if that is longer. So it uses at most a tenth of a core, and pages do not wait for it.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from sharegroup.ui.data.trend import LagHistory
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
-#: A look may take so much of its time.
+#: Maximum share of the time that snapshots take.
 _SHARE = 1 / 10
-#: Records looked up in the logs in one look, for their age; the rest follow in the next ones.
-_MOST_LOOKUPS = 100
+#: Maximum number of records whose timestamps are read from the logs in a snapshot. The others follow in later ones.
+_MAX_LOOKUPS = 100
 
 States = Mapping[SharePartitionKey, ShareGroupOffset]
 
 
 class PartitionLook(NamedTuple):
-    """A share-partition; None for what is not known (yet). `batches` are the ranges in flight, by offset."""
+    """A share-partition. Unknown values are None. `batches` are the ranges in flight, by offset."""
 
     topic: str
     topic_id: str
@@ -56,12 +55,12 @@ class PartitionLook(NamedTuple):
     batches: tuple[StateBatch, ...]
 
     def records(self, state: RecordState) -> int:
-        """Records in flight in a state."""
+        """Return the number of records in flight in a state."""
         return sum(b.last_offset - b.first_offset + 1 for b in self.batches if b.delivery_state is state)
 
 
 class GroupLook(NamedTuple):
-    """A group; `lag` is the sum of those that are known, `oldest_ms` when its oldest unfinished record was written."""
+    """A group. `lag` is the sum of the known lags, `oldest_ms` the timestamp of its oldest unfinished record."""
 
     description: ShareGroupDescription
     cell: str
@@ -73,7 +72,7 @@ class GroupLook(NamedTuple):
 
 
 class Look(NamedTuple):
-    """All that was seen at a moment; `problems` says in sentences what could not be."""
+    """A snapshot of all groups. `problems` are sentences about data that could not be read."""
 
     at_ms: int
     groups: Mapping[str, GroupLook]
@@ -81,7 +80,7 @@ class Look(NamedTuple):
 
 
 class Looks:
-    """Takes looks from `start` until `close`; any thread may ask for `newest`. Times are ms since 1970 by `now_ms`."""
+    """Takes snapshots from `start` to `close`. Any thread may read `newest`. Times are ms since 1970, from `now_ms`."""
 
     def __init__(
         self, config: Config, logs: Logs, now_ms: Callable[[], int] = lambda: round(time.time() * 1000)
@@ -90,37 +89,37 @@ class Looks:
         self._cells = {cell: _Cell(config.of_cell(cell)) for cell in config.cells.names or (NO_CELL,)}
         self._written_ms: dict[tuple[Place, int], int | None] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="looks", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self.history = LagHistory()
-        self.newest = Look(0, {}, ("the tables are being read for the first time",))
+        self.newest = Look(0, {}, ("the tables are being read",))
 
     def start(self) -> None:
-        """Take looks from now on."""
+        """Start taking snapshots."""
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more."""
+        """Stop taking snapshots."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         self._logs.close()
 
     def tables_of(self, group_id: str) -> KeptTables:
-        """The tables that have the group."""
+        """Return the tables that have the group."""
         return self._cells[self._config.cells.cell_of(group_id)].tables
 
     def all_tables(self) -> list[KeptTables]:
-        """The tables of all cells."""
+        """Return the tables of all cells."""
         return [cell.tables for cell in self._cells.values()]
 
     def look(self) -> Look:
-        """Take one now. What cannot be read is as it was in the look before, and is told."""
+        """Take a snapshot. Data that cannot be read is from the previous one, with a problem."""
         at_ms, problems = self._now_ms(), []
         for name, cell in self._cells.items():
             try:
                 cell.read()
             except TableMissingError as error:
-                cell.forget()
+                cell.clear()
                 problems.append(f"cell {name}: {error}" if name else str(error))
             except ShareGroupError as error:
                 problems.append(f"cell {name}: {error}" if name else str(error))
@@ -132,12 +131,13 @@ class Looks:
             for place, start, lag in cell.starts(ends)
             if lag and place in ends
         }
-        problems += self._learn(starts)
+        problems += self._read_timestamps(starts)
         groups = {
             group_id: group
             for name, cell in self._cells.items()
             for group_id, group in cell.groups(name, ends, self._written_ms)
-            if self._config.cells.cell_of(group_id) == name  # one that has moved may still be in the tables of before
+            if self._config.cells.cell_of(group_id)
+            == name  # a moved group may still be in the tables of its previous cell
         }
         self.newest = Look(at_ms, dict(sorted(groups.items())), tuple(problems))
         self.history.add(at_ms, {name: group.lag for name, group in groups.items() if group.lag is not None})
@@ -150,13 +150,13 @@ class Looks:
         except ShareGroupError as error:
             return {}, [str(error)]
 
-    def _learn(self, starts: set[tuple[Place, int]]) -> list[str]:
-        """Look up when some of these records were written."""
+    def _read_timestamps(self, starts: set[tuple[Place, int]]) -> list[str]:
+        """Read the timestamps of some of these records. Return problems."""
         known = self._written_ms
         self._written_ms = {start: known[start] for start in starts if start in known}
         unknown: dict[Place, int] = {}
         for place, start in sorted(starts - known.keys()):
-            if len(unknown) < _MOST_LOOKUPS:
+            if len(unknown) < _MAX_LOOKUPS:
                 unknown.setdefault(place, start)
         try:
             found = self._logs.timestamps_ms(unknown) if unknown else {}
@@ -167,32 +167,33 @@ class Looks:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            began = time.monotonic()
+            started = time.monotonic()
             try:
                 self.look()
             except Exception:
-                logger.exception("a look at the tables failed, will try again")
-                self.newest = self.newest._replace(problems=("the last look failed: see the log of this process",))
-            took = time.monotonic() - began
+                logger.exception("snapshot of the tables failed; retrying")
+                problem = "the last snapshot failed; see the log of the process of this page"
+                self.newest = self.newest._replace(problems=(problem,))
+            took = time.monotonic() - started
             self._ended.wait(max(INTERVAL_S, took * (1 / _SHARE - 1)))
 
 
 class _Cell:
-    """What was read last of one cell's tables."""
+    """The last content of the tables of one cell."""
 
     def __init__(self, config: Config) -> None:
         self.tables = KeptTables(config.job.tables_path, config.job.delta_options)
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
-        """The tables are not there (any more)."""
+    def clear(self) -> None:
+        """Discard the content, because the tables do not exist."""
         self._descriptions: Mapping[str, ShareGroupDescription] = {}
         self._configs: Mapping[str, Mapping[str, str]] = {}
         self._states: States = {}
         self._version: tuple[str, int] | None = None
 
     def read(self) -> None:
-        """Read what is new. Raises TableUnavailableError."""
+        """Read changes. Raise TableUnavailableError."""
         self._descriptions = read_group_descriptions(self.tables, [g.group_id for g in read_groups(self.tables)])
         self._configs = read_group_configs(self.tables)
         table = self.tables.open(SHARE_GROUP_STATE)
@@ -202,11 +203,11 @@ class _Cell:
             self._version = version
 
     def places(self) -> Iterable[Place]:
-        """The logs that its groups read."""
+        """Return the partitions that its groups read."""
         return {(row.topic, row.partition) for group in self._descriptions.values() for row in group.share_partitions}
 
     def starts(self, ends: Mapping[Place, LogOffsets]) -> Iterable[tuple[Place, int, int | None]]:
-        """(log, start offset, lag) of each share-partition that has begun."""
+        """Yield (partition, start offset, lag) of each share-partition that has a start offset."""
         for group_id in self._descriptions:
             for row in self._partitions(group_id, ends, {}):
                 if row.start_offset is not None:
@@ -215,7 +216,7 @@ class _Cell:
     def groups(
         self, cell: str, ends: Mapping[Place, LogOffsets], written_ms: Mapping[tuple[Place, int], int | None]
     ) -> Iterable[tuple[str, GroupLook]]:
-        """All groups by id."""
+        """Yield all groups with their ids."""
         for group_id, description in self._descriptions.items():
             rows = tuple(self._partitions(group_id, ends, written_ms))
             lags = [row.lag for row in rows if row.lag is not None]
@@ -241,13 +242,13 @@ class _Cell:
     ) -> Iterable[PartitionLook]:
         for row in self._descriptions[group_id].share_partitions:
             state = self._states.get(SharePartitionKey(group_id, row.topic, row.topic_id, row.partition))
-            stands = share_partition_offset(row, state)
+            offset = share_partition_offset(row, state)
             place = row.topic, row.partition
             log = ends.get(place)
-            start = stands.start_offset if stands.start_offset >= 0 else None
+            start = offset.start_offset if offset.start_offset >= 0 else None
             lag = None
-            if log is not None and start is not None and stands.delivery_complete_count >= 0:
-                lag = max(0, log.end - start - stands.delivery_complete_count)
+            if log is not None and start is not None and offset.delivery_complete_count >= 0:
+                lag = max(0, log.end - start - offset.delivery_complete_count)
             is_current = state is not None and state.header.state_epoch >= row.state_epoch
             yield PartitionLook(
                 row.topic,

@@ -1,25 +1,25 @@
-"""Bytes of records as people read them. PURE."""
+"""Readable text of the bytes of records. Pure."""
 
 from __future__ import annotations
 
 import json
 from typing import NamedTuple
 
-#: More of a payload is not shown.
+#: Maximum bytes of a payload that are shown.
 MOST_BYTES = 65_536
 FORMATS = ("text", "json", "hex")
 _PER_LINE = 16
 
 
 class Shown(NamedTuple):
-    """A payload as text; `note` says what is not as it is asked for, or nothing."""
+    """A payload as text. `note` describes a deviation from the requested format, or is empty."""
 
     text: str
     note: str
 
 
 def shown(payload: bytes | None, form: str) -> Shown:
-    """A key or value in one of `FORMATS`; any other is taken for text."""
+    """Return a key or value in one of `FORMATS`. An unknown format is text."""
     if payload is None:
         return Shown("null", "")
     part, note = payload[:MOST_BYTES], ""
@@ -31,12 +31,12 @@ def shown(payload: bytes | None, form: str) -> Shown:
         try:
             return Shown(visible(json.dumps(json.loads(payload), indent=2, ensure_ascii=False)), "")
         except (ValueError, RecursionError):
-            note = "not JSON: shown as text"
+            note = "not JSON, shown as text"
     return Shown(visible(part.decode("utf-8", "backslashreplace")), note)
 
 
 def visible(text: str, kept: str = "\n\t") -> str:
-    """Control characters, and those that change the direction of what follows, as escapes, without those of `kept`."""
+    """Escape control characters, and characters that change the text direction, except those in `kept`."""
     return "".join(c if c in kept or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

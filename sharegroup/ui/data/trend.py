@@ -1,4 +1,4 @@
-"""Lags that were seen, look by look: what is kept in memory for the trend. PURE."""
+"""History of lags in memory, for the trend. Pure."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: Looks that are remembered; with one each 10 s, half an hour.
-MOST_LOOKS = 180
+#: Maximum number of snapshots: half an hour, at one every 10 s.
+MAX_SNAPSHOTS = 180
 
 
 class Trend(NamedTuple):
-    """Lags of one group by time, oldest first, and how fast the lag grows, in records a second; None: not known yet."""
+    """Lags of one group by time, oldest first, and the growth of the lag in records per second (None: not known)."""
 
     lags: tuple[tuple[int, int], ...]
     per_second: float | None
 
 
 class LagHistory:
-    """The newest looks; the groups of which nothing is known in any of them are forgotten with it."""
+    """The lags of all groups in the newest snapshots."""
 
-    def __init__(self, most: int = MOST_LOOKS) -> None:
-        self._looks: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=most)
+    def __init__(self, limit: int = MAX_SNAPSHOTS) -> None:
+        self._snapshots: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=limit)
 
     def add(self, at_ms: int, lags: Mapping[str, int]) -> None:
-        """A look: the groups' lags, where they are known."""
-        self._looks.append((at_ms, dict(lags)))
+        """Add the known lags of a snapshot."""
+        self._snapshots.append((at_ms, dict(lags)))
 
     def trend(self, group_id: str) -> Trend:
-        """What was seen of a group."""
-        seen = tuple((at_ms, lags[group_id]) for at_ms, lags in list(self._looks) if group_id in lags)
+        """Return the trend of a group."""
+        seen = tuple((at_ms, lags[group_id]) for at_ms, lags in list(self._snapshots) if group_id in lags)
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return Trend(seen, None)
         return Trend(seen, (seen[-1][1] - seen[0][1]) * 1000 / (seen[-1][0] - seen[0][0]))
 
 
 def polyline(seen: tuple[tuple[int, int], ...], width: int, height: int) -> str:
-    """Points of an SVG polyline of these lags, from 0 up; "" for fewer than two."""
+    """Return the points of an SVG polyline of lags, on an axis from 0; empty for fewer than two lags."""
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return ""
     begin, end, top = seen[0][0], seen[-1][0], max(1, *(lag for _, lag in seen))

@@ -1,6 +1,6 @@
-"""The window of a share-partition as a picture: what each column of it stands for. PURE.
+"""The picture of the window of a share-partition. Pure.
 
-However many ranges there are, a picture has at most `COLUMNS` columns, each with the records of its offsets by kind:
+A picture has at most `COLUMNS` columns, however many ranges there are. Each column counts the records by kind:
 
     offsets   100        150        200        250        300
     ranges    |acked|acquired m1   |again|acquired m2| new ...
@@ -19,16 +19,16 @@ from sharegroup.types import RecordState, StateBatch
 
 T = TypeVar("T")
 
-#: The most columns of a picture.
+#: Maximum columns of a picture.
 COLUMNS = 240
-#: Members that have a colour of their own; the others share one.
+#: Number of members with their own colour; the others share one.
 COLOURS = 8
-#: Parts of the picture that can be clicked to see more of them.
+#: Number of parts of the picture that are links to their details.
 ZONES = 24
 
 
 class Kind(str, Enum):
-    """What has become of a record, in the order in which a column is stacked."""
+    """The kinds of records, in the order of the stack of a column."""
 
     FINISHED = "finished"
     ACKNOWLEDGED = "acknowledged"
@@ -38,7 +38,7 @@ class Kind(str, Enum):
     NEW = "new"
 
 
-#: What each is called.
+#: The texts of the legend.
 LABELS = {
     Kind.FINISHED: "below the start offset",
     Kind.ACKNOWLEDGED: "acknowledged",
@@ -55,19 +55,19 @@ _KINDS = {
 
 
 class Span(NamedTuple):
-    """Offsets from `first` to `last`, both included."""
+    """Offsets from `first` to `last`, both inclusive."""
 
     first: int
     last: int
 
     @property
     def records(self) -> int:
-        """How many offsets."""
+        """The number of offsets."""
         return self.last - self.first + 1
 
 
 class Piece(NamedTuple):
-    """Neighbouring offsets of which the same is known. `member_id` and `lock_deadline_ms` are None unless acquired."""
+    """Consecutive offsets with the same state. `member_id` and `lock_deadline_ms` are None unless acquired."""
 
     first: int
     last: int
@@ -78,7 +78,7 @@ class Piece(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Some offsets: how many records of each kind, and how many of them each member has acquired."""
+    """A column: the number of records of each kind, and the number that each member has acquired."""
 
     first: int
     last: int
@@ -87,7 +87,7 @@ class Column(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A rectangle of the picture, in columns across, and from 0 (top) to 1 down."""
+    """A rectangle of the picture: horizontally in columns, vertically from 0 (top) to 1."""
 
     left: int
     width: int
@@ -97,7 +97,7 @@ class Bar(NamedTuple):
 
 
 def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iterator[Piece]:
-    """What is known of each offset of the span, in order and without gaps; `batches` are those in flight, by offset."""
+    """Yield the pieces of a span, in order and without gaps. `batches` are the ranges in flight, by offset."""
     at = span.first
     if at < start_offset:
         yield Piece(at, min(start_offset - 1, span.last), Kind.FINISHED)
@@ -121,7 +121,7 @@ def _kind(batch: StateBatch) -> Kind:
 
 
 def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column]:
-    """The span in columns of the same width, give or take one offset; as many as offsets where those are fewer."""
+    """Return the columns of a span, whose widths differ by at most one offset; at most one column per offset."""
     count = min(most, span.records)
     edges = [span.first + index * span.records // count for index in range(count + 1)]
     found = [Column(first, after - 1, Counter(), Counter()) for first, after in pairwise(edges)]
@@ -141,7 +141,7 @@ def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column
 
 
 def state_bars(of: Sequence[Column]) -> list[Bar]:
-    """Each column stacked by kind; neighbours that look the same are one bar."""
+    """Return the bars of all columns, stacked by kind. Equal neighbours are one bar."""
     bars = []
     for stack, left, width in _runs([_stack(column) for column in of]):
         bars += [Bar(left, width, top, height, name) for name, top, height in stack]
@@ -149,7 +149,10 @@ def state_bars(of: Sequence[Column]) -> list[Bar]:
 
 
 def member_bars(of: Sequence[Column], names: Sequence[str]) -> list[Bar]:
-    """Who has acquired the most of each column: m0, m1, ... by the place in `names`, `others`; nothing for nobody."""
+    """Return bars for the member with the most acquired records of each column.
+
+    Their names are m0, m1, ... by the index in `names`, or `others`. A column without acquired records has no bar.
+    """
     places = {member: f"m{place}" for place, member in enumerate(names[:COLOURS])}
     tops = [column.members.most_common(1) for column in of]
     shown = [places.get(top[0][0], "others") if top else None for top in tops]
@@ -175,14 +178,14 @@ def _runs(of: Sequence[T]) -> Iterator[tuple[T, int, int]]:
 
 
 def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Column]]:
-    """(left, width, what is there) of parts of the picture, in columns."""
+    """Return (left, width, content) of the parts of the picture, in columns."""
     count = min(most, len(of))
     edges = [index * len(of) // count for index in range(count + 1)]
     return [(left, after - left, joined(of[left:after])) for left, after in pairwise(edges)]
 
 
 def joined(of: Sequence[Column]) -> Column:
-    """Neighbouring columns, at least one, as one."""
+    """Combine consecutive columns, at least one, into one."""
     kinds: Counter[Kind] = Counter()
     members: Counter[str] = Counter()
     for column in of:
@@ -192,14 +195,14 @@ def joined(of: Sequence[Column]) -> Column:
 
 
 def zoomed(span: Span, bounds: Span, factor: float) -> Span:
-    """The span around the same middle, `factor` times as wide, within the bounds; at least one offset."""
+    """Return the span with the same center and `factor` times the width, within the bounds; at least one offset."""
     width = max(1, min(bounds.records, round(span.records * factor)))
     first = span.first + (span.records - width) // 2
     return moved(Span(first, first + width - 1), bounds, 0)
 
 
 def moved(span: Span, bounds: Span, records: int) -> Span:
-    """The span further right (or left), as far as the bounds let it; it is no wider than they are."""
+    """Return the span moved by `records`, within the bounds."""
     width = min(span.records, bounds.records)
     first = max(bounds.first, min(span.first + records, bounds.last - width + 1))
     return Span(first, first + width - 1)

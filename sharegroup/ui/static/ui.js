@@ -1,15 +1,16 @@
-// Renews what changes (#live) every five seconds, and asks before a form that cannot be taken back. Pages work without.
+// Updates the part #live of the page every five seconds, and asks for confirmation of changes that cannot be undone.
+// The pages also work without this script.
 "use strict";
 
 const auto = document.getElementById("auto");
 auto.closest("label").hidden = false;
 
-async function renew() {
+async function update() {
   const live = document.getElementById("live");
   if (!auto.checked || document.hidden || live.contains(document.activeElement)) return;
-  const answer = await fetch(location.href, { credentials: "same-origin" });
-  if (!answer.ok) throw new Error(String(answer.status));
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+  const response = await fetch(location.href, { credentials: "same-origin" });
+  if (!response.ok) throw new Error(String(response.status));
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("live");
   if (fresh && !live.contains(document.activeElement)) {
     const places = [...live.querySelectorAll(".wide")].map((part) => part.scrollLeft);
     live.replaceWith(fresh);
@@ -17,19 +18,19 @@ async function renew() {
   }
 }
 
-async function keepRenewing() {
+async function keepUpdating() {
   document.body.classList.remove("stale");
   try {
-    await renew();
+    await update();
   } catch {
     document.body.classList.add("stale");
   }
-  setTimeout(keepRenewing, 5000);
+  setTimeout(keepUpdating, 5000);
 }
 
-setTimeout(keepRenewing, 5000);
+setTimeout(keepUpdating, 5000);
 
 document.addEventListener("submit", (event) => {
-  const question = event.target.dataset.ask;
+  const question = event.target.dataset.confirm;
   if (question && !confirm(question)) event.preventDefault();
 });

@@ -1,4 +1,4 @@
-"""What a test with a real broker cannot bring about: a leader that is away, a group that is Dead for good."""
+"""Situations that a test with a real broker cannot create: a missing leader, and a group that stays Dead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sharegroup.kafka_clients.admin import Coordinator, GroupListing, ShareGroup
 
 
 class _Away:
-    """The answers of a cluster that has one topic without a leader, and one group, which is Dead."""
+    """An admin client of a cluster that has a partition without a leader, and a group that is Dead."""
 
     def leaders(self, topics: object) -> dict[TopicPartition, int]:
         return {TopicPartition("t", 0): 1, TopicPartition("t", 1): -1}
@@ -35,7 +35,7 @@ class _Away:
 AWAY = cast(ShareGroupAdmin, _Away())
 
 
-def test_a_reset_without_a_leader_is_refused() -> None:
+def test_a_reset_without_a_leader_is_rejected() -> None:
     arguments = Arguments(reset_offsets=True, group=("g",), topic=("t",), to_latest=True, execute=True)
     with pytest.raises(LeaderNotAvailableError, match='The partitions "t-1" have no leader'):
         reset_plan(AWAY, arguments)
@@ -44,8 +44,8 @@ def test_a_reset_without_a_leader_is_refused() -> None:
 @pytest.mark.parametrize("kind", [{}, {"members": True}, {"state": ""}])
 def test_a_dead_group_does_not_exist(kind: dict[str, bool], capsys: pytest.CaptureFixture[str]) -> None:
     describe(AWAY, Arguments(describe=True, group=("g",), **kind), Output())
-    said = capsys.readouterr()
-    assert (said.out, said.err.strip()) == ("", "Error: Share group 'g' does not exist.")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.strip()) == ("", "Error: Share group 'g' does not exist.")
 
 
 def test_a_dead_group_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What `configs --add-config` takes."""
+"""Values of `configs --add-config` and `--delete-config`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sharegroup.cli.options.connection import CommandError
         ("a=", {"a": ""}),
     ],
 )
-def test_configs_to_set(text: str, values: dict[str, str]) -> None:
+def test_configs_to_set_are_parsed(text: str, values: dict[str, str]) -> None:
     assert added_configs(text) == values
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "=1"])
-def test_configs_to_set_that_are_none(text: str) -> None:
+def test_invalid_configs_to_set_are_rejected(text: str) -> None:
     with pytest.raises(CommandError, match="Invalid entity config"):
         added_configs(text)
 
 
-def test_configs_to_remove() -> None:
+def test_configs_to_remove_are_parsed() -> None:
     assert removed_configs("a, b,") == ["a", "b"]

@@ -16,7 +16,9 @@ def run(*arguments: str, password: str = "secret") -> Result:
 
 
 @pytest.mark.parametrize("mechanisms", [[], ["SCRAM-SHA-256", "SCRAM-SHA-512"]])
-def test_the_line_proves_the_password(tmp_path_factory: pytest.TempPathFactory, mechanisms: list[str]) -> None:
+def test_the_line_authenticates_with_the_password(
+    tmp_path_factory: pytest.TempPathFactory, mechanisms: list[str]
+) -> None:
     done = run("alice", *mechanisms)
     assert (done.exit_code, done.stderr) == (0, "")
     assert list(yaml.safe_load(done.stdout)) == ["alice"]
@@ -27,12 +29,12 @@ def test_the_line_proves_the_password(tmp_path_factory: pytest.TempPathFactory, 
 
 
 @pytest.mark.parametrize("arguments", [[], ["alice", "secret"], ["alice", "SCRAM-SHA-256", "SCRAM-SHA-256"]])
-def test_a_password_is_no_argument(arguments: list[str]) -> None:
+def test_a_password_as_an_argument_is_rejected(arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.exit_code, done.stdout) == (2, "")
 
 
-def test_an_empty_password_is_refused() -> None:
+def test_an_empty_password_is_rejected() -> None:
     done = run("alice", password="")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "empty" in done.stderr

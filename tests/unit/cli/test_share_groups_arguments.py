@@ -1,4 +1,4 @@
-"""Which options of `share-groups` go together: Kafka's refusals, word for word, and those of our own options."""
+"""Valid and invalid combinations of options of `share-groups`, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SCENARIOS = "[from-file], [to-current], [to-datetime], [to-earliest], [to-latest
         FILE,
     ],
 )
-def test_what_goes_together(given: dict[str, Any]) -> None:
+def test_a_valid_combination_is_accepted(given: dict[str, Any]) -> None:
     Arguments(**given).check()
 
 
@@ -99,7 +99,7 @@ def test_what_goes_together(given: dict[str, Any]) -> None:
         (LIST | {"lag": ">0"}, 'Option "[lag]" can\'t be used with option "[list]"'),
         (LIST | {"watch": "-1"}, "Option [watch] takes seconds, not '-1'"),
         (DESCRIBE | {"members": True, "lag": ">0"}, 'Option "[lag]" can\'t be used with option "[members]"'),
-        (DESCRIBE | {"lag": "much"}, "Invalid lag 'much': a number with >, >=, <, <= or = before it"),
+        (DESCRIBE | {"lag": "much"}, "Invalid lag 'much', expected a number, optionally after >, >=, <, <= or ="),
         (DESCRIBE | {"in_flight": True}, "Option [in-flight] takes the option: [config]"),
         (
             DESCRIBE | {"history": True, "config": "conf.yaml"},
@@ -108,20 +108,20 @@ def test_what_goes_together(given: dict[str, Any]) -> None:
         (DESCRIBE | {"offset": 7}, "Option [offset] takes the option: [history]"),
     ],
 )
-def test_what_is_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as refused:
+def test_an_invalid_combination_is_rejected(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
         Arguments(**given).check()
-    assert str(refused.value) == message
+    assert str(caught.value) == message
 
 
-def test_what_is_described() -> None:
+def test_the_aspect_to_describe_is_selected() -> None:
     assert Arguments(**DESCRIBE).kind is Kind.OFFSETS
     assert Arguments(**DESCRIBE, state="").kind is Kind.STATE
     assert Arguments(**DESCRIBE, in_flight=True).kind is Kind.IN_FLIGHT
     assert (Arguments(**LIST).watch_s, Arguments(**LIST, watch="").watch_s) == (None, 2.0)
 
 
-def test_states() -> None:
+def test_states_are_parsed() -> None:
     assert states("") == []
     assert states("stable, EMPTY") == ["Stable", "Empty"]
     with pytest.raises(UsageError, match=r"Invalid state list 'stable,bogus'\. Valid states are: Stable, Empty, Dead"):
@@ -132,6 +132,6 @@ def test_states() -> None:
     ("text", "lags"),
     [(">0", [1, 2]), (">=1", [1, 2]), ("<1", [0]), ("<= 1", [0, 1]), ("=1", [1]), ("2", [2])],
 )
-def test_lags(text: str, lags: list[int]) -> None:
+def test_lags_are_filtered(text: str, lags: list[int]) -> None:
     wanted = lag_filter(text)
     assert [lag for lag in (None, 0, 1, 2) if wanted(lag)] == lags

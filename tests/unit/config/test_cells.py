@@ -1,4 +1,4 @@
-"""Which cell has a group, and what a cell's job goes by."""
+"""The cell of a group, and the configuration of a cell's job."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_without_cells_there_is_one_job() -> None:
     assert config.job_of("any") == config.job
 
 
-def test_a_group_is_where_it_is_named_to_be_and_else_by_its_id() -> None:
+def test_a_group_has_its_configured_cell_or_one_by_its_id() -> None:
     config = cells("a, b,c", {"billing": "b"})
     assert config.cells.cell_of("billing") == "b"
-    # SHA-256 of "cell\ngroup", the highest of all cells: the same wherever it is reckoned
+    # The highest SHA-256 of "cell\ngroup" of all cells, which every process computes alike.
     assert [config.cells.cell_of(group) for group in ("orders", "audit", "mail", "")] == ["c", "c", "b", "c"]
 
 
-def test_groups_are_spread_and_a_new_cell_takes_from_all_and_moves_nothing_between_others() -> None:
+def test_a_new_cell_receives_groups_from_all_others_and_moves_no_other() -> None:
     before, after = cells("a,b,c").cells, cells(["c", "d", "b", "a"]).cells
     counts = Counter(map(before.cell_of, GROUPS))
     assert set(counts) == {"a", "b", "c"}
@@ -43,7 +43,7 @@ def test_groups_are_spread_and_a_new_cell_takes_from_all_and_moves_nothing_betwe
     assert {old for old, new in moved if old != new} == {"a", "b", "c"}
 
 
-def test_a_cell_has_folders_and_topics_of_its_own() -> None:
+def test_a_cell_has_its_own_folders_and_topics() -> None:
     job = {
         "tables.path": "s3://bucket/tables/",
         "checkpoint.path": "data/checkpoint",
@@ -61,8 +61,8 @@ def test_a_cell_has_folders_and_topics_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("cell", ["", "c"])
-def test_a_job_has_to_be_told_one_of_the_cells(cell: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"is not a cell of cell\.names \(a, b\): name one by --cell"):
+def test_an_unknown_cell_is_rejected(cell: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"is not in cell\.names \(a, b\); set --cell to one of them"):
         cells("a,b").of_cell(cell)
     with pytest.raises(InvalidConfigError, match=r"\(none\)"):
         Config().of_cell("a")
@@ -71,14 +71,14 @@ def test_a_job_has_to_be_told_one_of_the_cells(cell: str) -> None:
 @pytest.mark.parametrize(
     ("names", "groups", "problem"),
     [
-        ("a,B", {}, "Not a cell's name: B"),
-        ("a,a", {}, "A cell is named twice"),
+        ("a,B", {}, "Not a cell name: B"),
+        ("a,a", {}, "Duplicate cell name"),
         (7, {}, "Not a list"),
-        ("a", {"g": "b"}, "group.cells names the cell b, which cell.names does not have"),
-        ("x" * 240, {}, "is not a name that a topic can have"),
+        ("a", {"g": "b"}, "group.cells has the cell b, which is not in cell.names"),
+        ("x" * 240, {}, "is not a valid topic name"),
     ],
 )
-def test_what_is_wrong_is_told(names: object, groups: dict[str, str], problem: str) -> None:
+def test_invalid_cells_are_rejected(names: object, groups: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         cells(names, groups)
     assert problem in str(caught.value)

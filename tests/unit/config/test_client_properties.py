@@ -1,4 +1,4 @@
-"""The `kafka` properties: what every client understands, what only Java does, and what is told to be wrong."""
+"""The key `kafka`: properties of all clients, properties of Java clients, and invalid properties."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def settings(kafka: Mapping[str, str]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("client", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
-def test_each_kind_of_client_knows_each_setting(client: type) -> None:
+def test_every_kafka_python_client_has_each_setting(client: type) -> None:
     assert {known.name for known in PYTHON_PROPERTIES.values()} <= client.DEFAULT_CONFIG.keys()  # type: ignore[attr-defined]  # all three have it
 
 
@@ -50,7 +50,7 @@ def test_each_kind_of_client_knows_each_setting(client: type) -> None:
         ("ssl.key.location", "key.pem", {"ssl_keyfile": "key.pem"}),
     ],
 )
-def test_a_property_of_every_client(name: str, text: str, setting: dict[str, object]) -> None:
+def test_a_property_is_translated_for_kafka_python(name: str, text: str, setting: dict[str, object]) -> None:
     assert settings({name: text}) == setting
 
 
@@ -72,28 +72,28 @@ def test_a_property_of_every_client(name: str, text: str, setting: dict[str, obj
         ("some.plugin.s.own", "x"),
     ],
 )
-def test_what_only_java_has_is_left_to_it(name: str, text: str) -> None:
+def test_a_property_of_java_alone_is_accepted_and_not_translated(name: str, text: str) -> None:
     assert settings({name: text}) == {}
     assert parse_config({"job": {"kafka": {name: text}}}, "x").job.kafka == {name: text}
 
 
-def test_a_login_is_found_in_java_s_words() -> None:
+def test_user_and_password_are_read_from_jaas_config() -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="secret";'
     assert settings({"sasl.jaas.config": jaas}) == {"sasl_plain_username": "me", "sasl_plain_password": "secret"}
 
 
-def test_a_store_that_only_java_reads_has_a_pem_beside_it() -> None:
+def test_a_store_that_only_java_reads_requires_a_pem_file() -> None:
     stores = {"ssl.truststore.type": "JKS", "ssl.truststore.location": "ca.jks", "ssl.truststore.password": "secret"}
-    (told,) = property_problems(stores)
-    assert told.startswith("ssl.truststore.type must be PEM, or ssl.ca.location")
+    (problem,) = property_problems(stores)
+    assert problem.startswith("ssl.truststore.type must be PEM, or ssl.ca.location must be set")
     assert settings(stores | {"ssl.ca.location": "ca.pem"}) == {"ssl_cafile": "ca.pem"}
     assert settings({"ssl.truststore.location": "store.pem", "ssl.ca.location": "ca.pem"}) == {"ssl_cafile": "ca.pem"}
-    (told,) = property_problems({"ssl.keystore.key": "-----BEGIN"})
-    assert told == "ssl.keystore.key is for Java alone: ssl.key.location has to name a file as well"
+    (problem,) = property_problems({"ssl.keystore.key": "-----BEGIN"})
+    assert problem == "ssl.keystore.key is only read by Java clients; set ssl.key.location to a PEM file as well"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "problem"),
     [
         ("request.timeout.ms", "soon", "request.timeout.ms: Not a whole number of 1000..119000"),
         ("request.timeout.ms", "500", "request.timeout.ms: Not a whole number of 1000..119000"),
@@ -105,18 +105,22 @@ def test_a_store_that_only_java_reads_has_a_pem_beside_it() -> None:
             "sasl.mechanism: Not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, AWS_MSK_IAM",
         ),
         ("sasl.mechanisms", "PLAIN", "Unknown property sasl.mechanisms; the nearest known name is sasl.mechanism"),
-        ("bootstrap.servers", "a:1", "bootstrap.servers is a key of its own"),
-        ("auto.offset.reset", "latest", "auto.offset.reset is not to be set: it is the job's"),
+        (
+            "bootstrap.servers",
+            "a:1",
+            "bootstrap.servers is not allowed in kafka; set the key bootstrap.servers of the section job",
+        ),
+        ("auto.offset.reset", "latest", "auto.offset.reset must not be set, because the job sets it"),
     ],
 )
-def test_nonsense_is_told(name: str, text: str, told: str) -> None:
-    assert property_problems({name: text}) == [told]
+def test_an_invalid_property_is_rejected(name: str, text: str, problem: str) -> None:
+    assert property_problems({name: text}) == [problem]
 
 
-def test_every_wrong_property_is_told_at_once_and_no_value_with_it() -> None:
+def test_all_invalid_properties_are_listed_without_their_values() -> None:
     wrong = {"security.protocol": "secret", "ssl.key.password": "secret", "request.timeout.ms": "secret"}
-    told = "security.protocol: Not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; request.timeout.ms: Not a whole"
-    with pytest.raises(InvalidConfigError, match=f"Invalid value for configuration kafka: {told}") as caught:
+    expected = "security.protocol: Not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; request.timeout.ms: Not a whole"
+    with pytest.raises(InvalidConfigError, match=f"Invalid value for configuration kafka: {expected}") as caught:
         parse_config({"job": {"kafka": wrong, "operator.shards": 0}}, "x")
     assert "secret" not in str(caught.value)
     assert len(caught.value.problems) == 2

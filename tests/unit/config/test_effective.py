@@ -1,4 +1,4 @@
-"""Values that come later, from a table: they go before the file, and never stop a group (KIP-1240)."""
+"""Stored group values: they take precedence over the file, and an invalid one never stops a group (KIP-1240)."""
 
 import json
 import pickle
@@ -19,7 +19,7 @@ CONFIG = parse_config(
 )
 
 
-def test_stored_values_go_before_the_file_and_the_file_before_the_job() -> None:
+def test_stored_values_override_the_file_and_the_file_overrides_the_job() -> None:
     config, warnings = CONFIG.effective(
         "orders", {"share.delivery.count.limit": "3", "share.isolation.level": "read_committed"}
     )
@@ -30,7 +30,7 @@ def test_stored_values_go_before_the_file_and_the_file_before_the_job() -> None:
     assert config.session_timeout_ms == 45_000
 
 
-def test_without_stored_values_it_is_the_files() -> None:
+def test_without_stored_values_the_file_applies() -> None:
     assert CONFIG.effective("orders", {}) == (CONFIG.group_config("orders"), ())
 
 
@@ -44,13 +44,13 @@ def test_values_outside_the_jobs_bounds_are_clamped_with_a_warning() -> None:
     )
 
 
-def test_an_assignor_that_the_job_has_no_more_gives_way_to_the_first_one() -> None:
+def test_a_stored_assignor_that_was_removed_is_replaced_by_the_first() -> None:
     config, warnings = CONFIG.effective("g", {"share.assignor": "all"})
     assert config.assignor == "simple"
-    assert warnings == ("share.assignor all is not one of group.share.assignors simple: the first is used",)
+    assert warnings == ("share.assignor all is not one of group.share.assignors simple; the first is used",)
 
 
-def test_a_value_that_cannot_be_used_is_ignored_with_a_warning() -> None:
+def test_an_invalid_stored_value_is_ignored_with_a_warning() -> None:
     config, warnings = CONFIG.effective("orders", {"share.delivery.count.limit": "many", "share.typo": 1})
     assert config == CONFIG.group_config("orders")
     assert warnings == (
@@ -60,16 +60,16 @@ def test_a_value_that_cannot_be_used_is_ignored_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize("heartbeat_ms", [6_000, 7_000])
-def test_a_session_not_longer_than_the_heartbeat_interval_falls_back_to_the_jobs(heartbeat_ms: int) -> None:
+def test_a_session_timeout_below_the_heartbeat_interval_is_replaced(heartbeat_ms: int) -> None:
     job = parse_config({"group": {"group.share.min.session.timeout.ms": 1_000}}, "x")
     stored = {"share.session.timeout.ms": 6_000, "share.heartbeat.interval.ms": heartbeat_ms}
     config, (warning,) = job.effective("g", stored)
     assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 5_000)
-    told = f"share.session.timeout.ms 6000 is not greater than share.heartbeat.interval.ms {heartbeat_ms}: "
-    assert warning == told + "the job's values are used"
+    expected = f"share.session.timeout.ms 6000 is not greater than share.heartbeat.interval.ms {heartbeat_ms}; "
+    assert warning == expected + "the job's values are used"
 
 
-def test_json_and_back() -> None:
+def test_a_config_is_converted_to_json_and_back() -> None:
     config, _ = CONFIG.effective(
         "g", {"share.auto.offset.reset": "by_duration:P1D", "share.renew.acknowledge.enable": "false"}
     )
@@ -83,11 +83,11 @@ def test_json_of_another_version_is_read() -> None:
     assert config.session_timeout_ms == 45_000
 
 
-def test_a_config_can_go_to_an_executor() -> None:
+def test_a_config_can_be_pickled_for_an_executor() -> None:
     assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG
 
 
-def test_the_job_has_defaults_for_where_groups_begin_and_what_they_see() -> None:
+def test_the_job_has_defaults_of_offset_reset_and_isolation_level() -> None:
     of_job = {"group.share.auto.offset.reset": "by_duration:PT1H", "group.share.isolation.level": "read_committed"}
     config = parse_config({"group": of_job, "groups": {"own": {"share.auto.offset.reset": "latest"}}}, "test")
     assert str(config.group_config("any").auto_offset_reset) == "by_duration:PT3600S"
@@ -114,9 +114,9 @@ def test_each_cells_metrics_have_a_port_of_their_own() -> None:
     assert off.of_cell("b").job.metrics_port == 0
 
 
-def test_a_group_is_no_mirror_of_itself() -> None:
+def test_a_group_cannot_be_its_own_offset_mirror() -> None:
     key = "share.consumer.group.offset.mirror"
     config = parse_config({"groups": {"g": {key: "g-lag"}}}, "test")
     assert config.group_config("g").consumer_group_offset_mirror == "g-lag"
-    with pytest.raises(InvalidConfigError, match=f"group g: {key} must name another group than g"):
+    with pytest.raises(InvalidConfigError, match=f"group g: {key} must not be the group g itself"):
         parse_config({"groups": {"g": {key: "g"}}}, "test")

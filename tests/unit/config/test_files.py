@@ -1,4 +1,4 @@
-"""YAML files: the shipped ones, and how a broken one is told."""
+"""YAML files: the shipped ones, and the errors for invalid ones."""
 
 import re
 import subprocess
@@ -57,12 +57,12 @@ def test_the_throughput_file_has_the_largest_windows() -> None:
     ("text", "problem"),
     [
         ("job:\n  a: [1\n", "Not valid YAML at line 3, column 1: expected ',' or ']', but got '<stream end>'"),
-        ("job: {}\njob: {}\n", "Not valid YAML at line 2, column 1: key job is given twice"),
+        ("job: {}\njob: {}\n", "Not valid YAML at line 2, column 1: duplicate key job"),
         ("- job\n", "The file must be a mapping of the sections job, group, groups, gateway and cells"),
         ("42\n", "The file must be a mapping of the sections job, group, groups, gateway and cells"),
     ],
 )
-def test_what_is_no_config_file_is_told_in_one_sentence(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_file_is_rejected_with_one_sentence(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     with pytest.raises(InvalidConfigError) as caught:
@@ -72,24 +72,24 @@ def test_what_is_no_config_file_is_told_in_one_sentence(tmp_path: Path, text: st
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+def test_an_empty_file_has_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "empty.yaml"
     path.write_text("# nothing\n")
     assert load_config(path) == Config()
 
 
-def test_a_missing_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_rejected_with_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         load_config(tmp_path / "none.yaml")
-    assert caught.value.problems == ("The file cannot be read: No such file or directory",)
+    assert caught.value.problems == ("Cannot read the file: No such file or directory",)
 
 
-def test_a_file_that_is_no_text_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_binary_file_is_rejected_with_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "binary.yaml"
     path.write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(InvalidConfigError) as caught:
         load_config(path)
-    assert caught.value.problems == ("The file cannot be read: it is not UTF-8 text",)
+    assert caught.value.problems == ("Cannot read the file: not UTF-8 text",)
 
 
 def test_the_reference_has_a_row_for_every_key() -> None:
@@ -99,7 +99,7 @@ def test_the_reference_has_a_row_for_every_key() -> None:
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in lines if line.startswith("|"))
 
 
-def test_every_key_has_a_doc_of_one_line() -> None:
+def test_every_key_has_a_description_of_one_line() -> None:
     for key in (*JOB_KEYS, *GROUP_KEYS):
         assert key.doc.endswith("."), key.name
         assert "\n" not in key.doc

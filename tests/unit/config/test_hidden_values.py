@@ -1,4 +1,4 @@
-"""Passwords of the configuration are in no repr, no dump and no error."""
+"""No repr, dump or error contains a password of the configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = {
 }
 
 
-def test_what_is_shown_of_a_configuration() -> None:
+def test_reprs_and_dumps_hide_passwords() -> None:
     config = parse_config({"job": JOB}, "test")
     job = config.job
     assert SECRET in job.kafka["sasl.jaas.config"]
@@ -41,13 +41,13 @@ def test_what_is_shown_of_a_configuration() -> None:
         {"tables.storage.options": {"AWS_SECRET_ACCESS_KEY": [SECRET]}},
     ],
 )
-def test_what_is_wrong_is_told_without_values(wrong: dict[str, object]) -> None:
+def test_errors_hide_passwords(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigError) as error:
         parse_config({"job": {**JOB, **wrong}}, "test")
     assert SECRET not in str(error.value)
 
 
-def test_pydantic_s_own_errors_have_none_either() -> None:
+def test_errors_of_pydantic_hide_passwords() -> None:
     with pytest.raises(ValueError, match="validation error") as error:
         JobConfig.model_validate({**JOB, "kafka": {**JOB["kafka"], "sasl.mechanism": "KERBEROS"}})  # type: ignore[dict-item]
     assert SECRET not in str(error.value)

@@ -24,18 +24,18 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
         ("pt1h", HOUR),
     ],
 )
-def test_durations(text: str, milliseconds: int) -> None:
+def test_a_duration_is_converted_to_milliseconds(text: str, milliseconds: int) -> None:
     assert duration_to_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1H", "PT5", "P1Y", "P1M", "PT1S2H", "PT.5S", " PT1S"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not an ISO-8601 duration"):
         duration_to_ms(text)
 
 
 @pytest.mark.parametrize("text", ["-PT1S", "PT-1S", "P-1DT1H"])
-def test_negative_durations_are_refused(text: str) -> None:
+def test_a_negative_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         duration_to_ms(text)
 
@@ -53,6 +53,6 @@ def test_an_unknown_strategy_names_the_known_ones(text: str) -> None:
 
 
 @given(st.integers(0, 10**12))
-def test_text_and_back(duration_ms: int) -> None:
+def test_a_value_is_converted_to_text_and_back(duration_ms: int) -> None:
     reset = AutoOffsetReset(OffsetResetStrategy.BY_DURATION, duration_ms)
     assert AutoOffsetReset.parse(str(reset)) == reset

@@ -1,4 +1,4 @@
-"""What parse_config accepts, and the sentence for each thing it does not."""
+"""The values that parse_config accepts, and the sentence for each that it rejects."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from sharegroup.config import (
 from sharegroup.errors import InvalidConfigError
 
 DEFAULTS = Config()
-ASSIGNORS = "a list of simple, all, or the dotted name of a class"
+ASSIGNORS = "list of simple, all, or the dotted names of classes"
 
 
 def problems(mapping: Mapping[str, object]) -> list[str]:
@@ -27,13 +27,13 @@ def problems(mapping: Mapping[str, object]) -> list[str]:
 
 
 @pytest.mark.parametrize("mapping", [{}, {"job": None, "group": None, "groups": None}, {"groups": {"orders": None}}])
-def test_what_is_left_out_has_its_default(mapping: Mapping[str, object]) -> None:
+def test_a_missing_key_has_its_default(mapping: Mapping[str, object]) -> None:
     config = parse_config(mapping, "test.yaml")
     assert (config.job, config.group, config.coordinator) == (DEFAULTS.job, DEFAULTS.group, DEFAULTS.coordinator)
     assert config.group_config("orders") == DEFAULTS.group_config("orders")
 
 
-def test_defaults_are_kafkas_but_for_more_locks_as_a_micro_batch_takes_its_time() -> None:
+def test_defaults_are_kafkas_except_for_record_locks() -> None:
     config = DEFAULTS.group_config("any")
     assert config.to_json() == {
         "session_timeout_ms": 45_000,
@@ -75,7 +75,7 @@ def test_every_section_is_read() -> None:
     assert orders.max_size == 10
 
 
-def test_a_group_value_goes_before_the_jobs() -> None:
+def test_a_group_value_overrides_the_jobs() -> None:
     config = parse_config(
         {
             "group": {"group.share.record.lock.duration.ms": 40_000},
@@ -90,7 +90,7 @@ def test_a_group_value_goes_before_the_jobs() -> None:
 
 
 @pytest.mark.parametrize("assignors", ["all, simple,all", ["all", "simple"]])
-def test_the_first_assignor_is_that_of_groups_that_choose_none(assignors: object) -> None:
+def test_the_first_assignor_is_the_default(assignors: object) -> None:
     section = {"group.share.assignors": assignors}
     config = parse_config({"group": section, "groups": {"g": {"share.assignor": "simple"}}}, "x")
     assert config.group.assignors == ("all", "simple")
@@ -109,10 +109,10 @@ def test_an_assignor_may_be_a_class_by_its_dotted_name() -> None:
 
 
 def test_a_group_chooses_among_the_jobs_assignors() -> None:
-    told = "group g: share.assignor must be one of group.share.assignors (all and simple)"
-    assert problems({"groups": {"g": {"share.assignor": "all"}}}) == [told]
+    expected = "group g: share.assignor must be one of group.share.assignors (all and simple)"
+    assert problems({"groups": {"g": {"share.assignor": "all"}}}) == [expected]
     both = {"group": {"group.share.assignors": "fair"}, "groups": {"g": {"share.assignor": "all"}}}
-    assert len(problems(both)) == 1, "what is wrong by itself is compared with nothing"
+    assert len(problems(both)) == 1, "an invalid value must not be compared with others"
 
 
 def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
@@ -145,9 +145,9 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
             2**63 - 1,
             "Value must be no more than 3153600000000 (allowed: 1..3153600000000)",
         ),
-        ("job", "tables.path", 5, "Not a text (allowed: text)"),
-        ("job", "tables.path", "", "Value must not be empty (allowed: text)"),
-        ("job", "share.group.requests.topic", "a b", "Not a name that a topic can have (allowed: text)"),
+        ("job", "tables.path", 5, "Not a string (allowed: string)"),
+        ("job", "tables.path", "", "Value must not be empty (allowed: string)"),
+        ("job", "share.group.requests.topic", "a b", "Not a valid topic name (allowed: string)"),
         (
             "group",
             "group.share.partition.max.record.locks",
@@ -160,7 +160,7 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
             "simple,range,fair",
             f"Unknown assignor range, fair (allowed: {ASSIGNORS})",
         ),
-        ("group", "group.share.assignors", "", f"At least one must be named (allowed: {ASSIGNORS})"),
+        ("group", "group.share.assignors", "", f"At least one is required (allowed: {ASSIGNORS})"),
         ("group", "group.share.assignors", 5, f"Not a list (allowed: {ASSIGNORS})"),
         ("group", "group.share.delivery.count.limit", 11, "Value must be no more than 10 (allowed: 2..10)"),
         (
@@ -171,25 +171,28 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_told_with_its_bounds(section: str, key: str, value: object, reason: str) -> None:
+def test_an_invalid_value_is_rejected_with_its_bounds(section: str, key: str, value: object, reason: str) -> None:
     assert problems({section: {key: value}}) == [f"Invalid value {value} for configuration {key}: {reason}"]
 
 
-def test_kafka_properties_are_not_shown_for_they_may_hold_a_password() -> None:
-    reason = "Property a is not a text (allowed: mapping of texts)"
-    told = f"Invalid value for configuration kafka: {reason}"
-    assert problems({"job": {"kafka": {"ssl.key.password": "secret", "a": None}}}) == [told]
+def test_errors_do_not_show_kafka_properties_as_some_are_passwords() -> None:
+    reason = "Property a is not a string (allowed: mapping of strings)"
+    expected = f"Invalid value for configuration kafka: {reason}"
+    assert problems({"job": {"kafka": {"ssl.key.password": "secret", "a": None}}}) == [expected]
 
 
-def test_a_key_without_a_value_is_told() -> None:
-    told = [
-        f"{prefix}Invalid value for configuration {key}: No value is given"
+def test_a_key_without_a_value_is_rejected() -> None:
+    expected = [
+        f"{prefix}Missing value for configuration {key}"
         for prefix, key in (
             ("", "trigger.interval.ms"),
             ("group g: ", "share.session.timeout.ms"),
         )
     ]
-    assert problems({"job": {"trigger.interval.ms": None}, "groups": {"g": {"share.session.timeout.ms": None}}}) == told
+    assert (
+        problems({"job": {"trigger.interval.ms": None}, "groups": {"g": {"share.session.timeout.ms": None}}})
+        == expected
+    )
 
 
 RESETS = "earliest | latest | by_duration:<ISO-8601 duration>"
@@ -200,25 +203,25 @@ RESETS = "earliest | latest | by_duration:<ISO-8601 duration>"
     [
         ("share.record.lock.duration.ms", 500, "Value must be at least 1000 (allowed: >= 1000)"),
         ("share.auto.offset.reset", "none", f"Value must be {RESETS} (allowed: {RESETS})"),
-        ("share.auto.offset.reset", 5, f"Not a text (allowed: {RESETS})"),
+        ("share.auto.offset.reset", 5, f"Not a string (allowed: {RESETS})"),
         ("share.isolation.level", "x", "Not one of the known values (allowed: read_uncommitted | read_committed)"),
         ("share.assignor", "range", "Unknown assignor range (allowed: one of group.share.assignors)"),
         ("share.renew.acknowledge.enable", 1, "Expected value to be either true or false (allowed: true | false)"),
     ],
 )
-def test_a_wrong_group_value_is_told_with_its_group(key: str, value: object, reason: str) -> None:
-    told = f"group orders: Invalid value {value} for configuration {key}: {reason}"
-    assert problems({"groups": {"orders": {key: value}}}) == [told]
+def test_an_invalid_group_value_is_rejected_with_its_group(key: str, value: object, reason: str) -> None:
+    expected = f"group orders: Invalid value {value} for configuration {key}: {reason}"
+    assert problems({"groups": {"orders": {key: value}}}) == [expected]
 
 
-def test_an_unknown_group_key_is_told_with_the_nearest_known_one() -> None:
-    told = "group orders: Unknown group config name: share.assinor; the nearest known name is share.assignor"
-    assert problems({"groups": {"orders": {"share.assinor": "all"}}}) == [told]
+def test_an_unknown_group_key_is_rejected_with_the_nearest_known_one() -> None:
+    expected = "group orders: Unknown group config name: share.assinor; the nearest known name is share.assignor"
+    assert problems({"groups": {"orders": {"share.assinor": "all"}}}) == [expected]
 
 
 def test_an_unknown_group_key_that_resembles_none_has_no_hint() -> None:
-    told = "group orders: Unknown group config name: errors.deadletterqueue.topic.name"
-    assert problems({"groups": {"orders": {"errors.deadletterqueue.topic.name": "dlq"}}}) == [told]
+    expected = "group orders: Unknown group config name: errors.deadletterqueue.topic.name"
+    assert problems({"groups": {"orders": {"errors.deadletterqueue.topic.name": "dlq"}}}) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -235,9 +238,9 @@ def test_an_unknown_group_key_that_resembles_none_has_no_hint() -> None:
         ("record.lock.duration.ms", 14_999, "greater than or equal to group.share.min."),
     ],
 )
-def test_a_group_value_stays_within_the_jobs_bounds(end: str, value: int, bound: str) -> None:
-    (told,) = problems({"groups": {"orders": {f"share.{end}": value}}})
-    assert told.startswith(f"group orders: share.{end} must be {bound}{end} ({value} and ")
+def test_a_group_value_outside_the_jobs_bounds_is_rejected(end: str, value: int, bound: str) -> None:
+    (problem,) = problems({"groups": {"orders": {f"share.{end}": value}}})
+    assert problem.startswith(f"group orders: share.{end} must be {bound}{end} ({value} and ")
 
 
 @pytest.mark.parametrize(
@@ -256,21 +259,21 @@ def test_a_group_value_stays_within_the_jobs_bounds(end: str, value: int, bound:
         ({"record.lock.duration.ms": 14_999}, "record.lock.duration.ms", "min.record.lock.duration.ms"),
     ],
 )
-def test_max_value_and_min_are_in_order(values: Mapping[str, int], upper: str, lower: str) -> None:
-    (told,) = problems({"group": {f"group.share.{end}": value for end, value in values.items()}})
-    assert told.startswith(f"group.share.{upper} must be greater than or equal to group.share.{lower} (")
+def test_min_value_and_max_must_be_in_order(values: Mapping[str, int], upper: str, lower: str) -> None:
+    (problem,) = problems({"group": {f"group.share.{end}": value for end, value in values.items()}})
+    assert problem.startswith(f"group.share.{upper} must be greater than or equal to group.share.{lower} (")
 
 
-def test_a_node_has_a_share_session_for_each_member_of_a_group() -> None:
+def test_max_share_sessions_must_not_be_below_the_group_size() -> None:
     values = {"group": {"group.share.max.size": 300}, "gateway": {"group.share.max.share.sessions": 299}}
-    told = "group.share.max.share.sessions must be greater than or equal to group.share.max.size (299 and 300)"
-    assert problems(values) == [told]
+    expected = "group.share.max.share.sessions must be greater than or equal to group.share.max.size (299 and 300)"
+    assert problems(values) == [expected]
     assert parse_config({**values, "group": {}}, "x.yaml").gateway.max_share_sessions == 299
 
 
-def test_max_below_min_is_told() -> None:
-    told = problems({"group": {"group.share.min.session.timeout.ms": 61_000, "group.share.session.timeout.ms": 0}})
-    assert told[1:] == [
+def test_max_below_min_is_rejected() -> None:
+    expected = problems({"group": {"group.share.min.session.timeout.ms": 61_000, "group.share.session.timeout.ms": 0}})
+    assert expected[1:] == [
         "group.share.max.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms "
         "(60000 and 61000)"
     ]
@@ -278,20 +281,20 @@ def test_max_below_min_is_told() -> None:
 
 def test_a_session_must_be_longer_than_the_heartbeat_interval() -> None:
     values = {"group.share.session.timeout.ms": 5_000, "group.share.min.session.timeout.ms": 5_000}
-    told = "group.share.session.timeout.ms must be greater than group.share.heartbeat.interval.ms (5000 and 5000)"
-    assert problems({"group": values}) == [told]
+    expected = "group.share.session.timeout.ms must be greater than group.share.heartbeat.interval.ms (5000 and 5000)"
+    assert problems({"group": values}) == [expected]
 
 
 def test_a_group_session_must_be_longer_than_its_heartbeat_interval() -> None:
     job = {"group.share.min.session.timeout.ms": 1_000, "group.share.min.heartbeat.interval.ms": 1}
     shorter = {"share.session.timeout.ms": 5_000}
-    told = "group g: share.session.timeout.ms must be greater than share.heartbeat.interval.ms (5000 and 5000)"
-    assert problems({"group": job, "groups": {"g": shorter}}) == [told]
+    expected = "group g: share.session.timeout.ms must be greater than share.heartbeat.interval.ms (5000 and 5000)"
+    assert problems({"group": job, "groups": {"g": shorter}}) == [expected]
     both = {"g": {"share.session.timeout.ms": 5_000, "share.heartbeat.interval.ms": 1_000}}
     assert parse_config({"group": job, "groups": both}, "x").group_config("g").heartbeat_interval_ms == 1_000
 
 
-def test_a_rule_is_silent_when_one_of_its_keys_is_wrong_by_itself() -> None:
+def test_a_rule_is_skipped_if_one_of_its_keys_is_invalid() -> None:
     values = {"group.share.max.session.timeout.ms": "long", "group.share.session.timeout.ms": 70_000}
     groups = {"g": {"share.session.timeout.ms": 80_000}}
     assert problems({"group": values, "groups": groups}) == [
@@ -299,7 +302,7 @@ def test_a_rule_is_silent_when_one_of_its_keys_is_wrong_by_itself() -> None:
     ]
 
 
-def test_a_rule_of_a_group_is_silent_when_the_jobs_value_is_wrong_by_itself() -> None:
+def test_a_rule_of_a_group_is_skipped_if_the_jobs_value_is_invalid() -> None:
     values = {"group.share.heartbeat.interval.ms": "often", "group.share.min.session.timeout.ms": 1_000}
     groups = {"g": {"share.session.timeout.ms": 2_000}}
     assert problems({"group": values, "groups": groups}) == [
@@ -307,8 +310,8 @@ def test_a_rule_of_a_group_is_silent_when_the_jobs_value_is_wrong_by_itself() ->
     ]
 
 
-def test_every_problem_is_told_at_once() -> None:
-    told = problems(
+def test_all_problems_are_listed_together() -> None:
+    expected = problems(
         {
             "jbo": {},
             "job": {"operator.shard": 1, "operator.shards": 0, "trigger.interval.ms": -1, "group.share.max.size": 5},
@@ -320,7 +323,7 @@ def test_every_problem_is_told_at_once() -> None:
             "groups": {"a": {"share.delivery.count.limit": 1}, "b": "latest"},
         }
     )
-    assert told == [
+    assert expected == [
         "Unknown section jbo; the nearest known name is job",
         "Unknown configuration operator.shard in section job; the nearest known name is operator.shards",
         "Unknown configuration group.share.max.size in section job; it belongs in section group",
@@ -336,7 +339,7 @@ def test_every_problem_is_told_at_once() -> None:
     ]
 
 
-def test_the_values_without_a_problem_are_kept_for_an_admin_to_see() -> None:
-    overrides, told = check_group_overrides({"share.delivery.count.limit": 3, "share.typo": 1}, DEFAULTS.group)
+def test_check_group_overrides_returns_the_valid_values() -> None:
+    overrides, expected = check_group_overrides({"share.delivery.count.limit": 3, "share.typo": 1}, DEFAULTS.group)
     assert overrides.set_values() == {"share.delivery.count.limit": 3}
-    assert len(told) == 1
+    assert len(expected) == 1

@@ -159,7 +159,7 @@ def test_a_broker_has_the_jobs_configs_of_share_groups_and_its_own_others() -> N
     lock = entries["group." + LOCK]
     assert (lock.value, lock.config_source, lock.read_only, lock.config_type) == ("20000", 4, True, 3)
     assert [(synonym.value, synonym.source) for synonym in lock.synonyms] == [("20000", 4), ("30000", 5)]
-    assert lock.documentation == "How long an acquired record is locked for its member."
+    assert lock.documentation == "Time that an acquired record is locked for its member."
     assert (entries["group.share.max.size"].value, entries["group.share.max.size"].config_source) == ("200", 5)
     assert (entries["group.share.assignors"].value, entries["group.share.assignors"].config_type) == ("simple", 7)
     assert entries["group.share.max.share.sessions"].value == "2000"
@@ -186,7 +186,7 @@ def test_named_configs_with_synonyms_and_documentation() -> None:
         ("20000", 4),
         ("30000", 5),
     ]
-    assert entry.documentation == "How long an acquired record is locked for its member."
+    assert entry.documentation == "Time that an acquired record is locked for its member."
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The rules of acknowledgement batches, one by one."""
+"""Each rule of acknowledgement batches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def as_batches(batches: Batches) -> list[AcknowledgementBatch]:
         [],
         [(0, 0, (0,))],
         [(5, 9, (1,)), (10, 11, (2, 3))],
-        [(5, 9, (1,)), (9, 9, (1,))],  # refused later, on the record's state
+        [(5, 9, (1,)), (9, 9, (1,))],  # rejected later, by the record's state
         [(0, 2**63 - 1, (1,))],
     ],
 )
-def test_allowed(batches: Batches) -> None:
+def test_valid_batches_are_accepted(batches: Batches) -> None:
     check_batches(as_batches(batches), is_renew_ack=False)
 
 
@@ -45,20 +45,20 @@ def test_allowed(batches: Batches) -> None:
         [(5, 5, (1,)), (6, 7, (1, 4))],
     ],
 )
-def test_refused(batches: Batches) -> None:
+def test_invalid_batches_are_rejected(batches: Batches) -> None:
     with pytest.raises(RequestError) as error:
         check_batches(as_batches(batches), is_renew_ack=False)
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_renew_needs_the_flag_of_the_request() -> None:
+def test_renew_requires_is_renew_ack() -> None:
     batches = as_batches([(5, 7, (1, 4, 2))])
     assert asks_for_renewal(batches)
     check_batches(batches, is_renew_ack=True)
     assert not asks_for_renewal(as_batches([(5, 7, (1,))]))
 
 
-def test_a_fetch_that_renews_fetches_nothing() -> None:
+def test_a_fetch_with_is_renew_ack_must_not_request_records() -> None:
     check_renewing_fetch(True, 0, 0, 0, 0)
     check_renewing_fetch(False, 500, 1, 2**31 - 1, 500)
     for wanted in ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)):

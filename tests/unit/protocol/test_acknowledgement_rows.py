@@ -1,4 +1,4 @@
-"""An acknowledgement in as many rows as it takes: nothing is lost, nothing named twice, each row fits."""
+"""Splitting of an acknowledgement into rows: nothing is lost, nothing is repeated, each row fits into a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def size(batches: tuple[AcknowledgementBatch, ...], grants: tuple[AcquiredRange,
     return len(row.encode())
 
 
-def test_what_fits_is_one_row_as_it_was() -> None:
+def test_a_small_acknowledgement_is_one_unchanged_row() -> None:
     batches = [AcknowledgementBatch(0, 9, (1,)), AcknowledgementBatch(20, 22, (1, 2, 3))]
     grants = [AcquiredRange(0, 9, 1), AcquiredRange(20, 22, 3)]
     assert list(acknowledgement_rows(batches, grants)) == [(tuple(batches), tuple(grants))]
@@ -82,7 +82,7 @@ def by_offset(batches: list[AcknowledgementBatch]) -> list[tuple[int, int]]:
 
 
 @given(acknowledgements(), st.integers(100, 600), st.integers(1, 5), st.integers(1, 5))
-def test_rows_name_each_offset_as_the_request_did_with_its_grant(
+def test_rows_have_each_offset_with_its_type_and_acquired_range(
     found: tuple[list[AcknowledgementBatch], list[AcquiredRange]], row_bytes: int, types: int, ranges: int
 ) -> None:
     batches, grants = found

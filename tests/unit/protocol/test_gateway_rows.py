@@ -1,4 +1,4 @@
-"""Rows by which gateways know each other."""
+"""Rows with which gateways announce themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow, de
 STANDBY = GatewayAddress("a.example.com", 9191)
 
 
-def test_a_row_is_read_as_it_was_written() -> None:
+def test_an_encoded_row_is_decoded() -> None:
     row = GatewayRow(
         STANDBY, {1: GatewayAddress("a.example.com", 9193), 1001: GatewayAddress("::1", 10_193)}, 10_000, "SASL_SSL"
     )
@@ -35,6 +35,6 @@ def test_a_row_is_read_as_it_was_written() -> None:
         b'{"standby": ["a", 1], "brokers": {"1": "a:1"}, "lives_ms": 1, "listener": ""}',
     ],
 )
-def test_what_is_no_row_is_said_to_be_none(value: bytes) -> None:
-    with pytest.raises(ValueError, match="not a gateway's row"):
+def test_an_invalid_row_is_rejected(value: bytes) -> None:
+    with pytest.raises(ValueError, match="not a gateway row"):
         decode_gateway(value)

@@ -1,4 +1,4 @@
-"""JSON texts are what the standard library would make of them, and are refused as it refuses them."""
+"""JSON texts and errors equal those of the standard library."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Range(NamedTuple):
 
 
 class Code(IntEnum):
-    REFUSED = 3
+    REJECTED = 3
 
 
 @given(VALUES)
-def test_what_is_written_is_read_back_by_either_side(value: Any) -> None:
+def test_both_libraries_read_what_either_writes(value: Any) -> None:
     text = to_json(value)
     assert from_json(text) == json.loads(text) == value
     assert from_json(json.dumps(value)) == from_json(text.encode()) == value
 
 
 @given(VALUES)
-def test_what_is_packed_comes_back(value: Any) -> None:
+def test_a_packed_value_is_unpacked(value: Any) -> None:
     assert unpack_json(pack_text(to_json(value))) == value
 
 
 def test_tuples_become_lists_and_integer_keys_their_digits() -> None:
-    assert to_json({1: (Range(1, 2), Code.REFUSED)}) == '{"1":[[1,2],3]}'
+    assert to_json({1: (Range(1, 2), Code.REJECTED)}) == '{"1":[[1,2],3]}'
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_tuples_become_lists_and_integer_keys_their_digits() -> None:
     ["", "[1", "{'a': 1}", '"\x01"', "nul", "1 2", "1" * 5_000, "[" * 100_000],
     ids=["nothing", "open", "quotes", "control character", "word", "two", "digits", "deep"],
 )
-def test_what_is_no_json_is_refused_in_the_standard_librarys_words(text: str) -> None:
+def test_invalid_json_has_the_error_of_the_standard_library(text: str) -> None:
     with pytest.raises((ValueError, RecursionError)) as standard:
         json.loads(text)
     with pytest.raises(standard.type) as ours:
@@ -60,5 +60,5 @@ def test_what_is_no_json_is_refused_in_the_standard_librarys_words(text: str) ->
 
 
 @pytest.mark.parametrize("text", ["[NaN]", "[Infinity]", "[1e400]", '["\\ud800"]', f"[{2**70}]", '{"a": 1, "a": 2}'])
-def test_what_only_the_standard_library_takes_is_taken(text: str) -> None:
+def test_a_text_that_only_the_standard_library_accepts_is_accepted(text: str) -> None:
     assert repr(from_json(text)) == repr(json.loads(text))

@@ -1,4 +1,4 @@
-"""The messages of the share group RPCs: what is encoded is decoded, in each version."""
+"""Messages of the share group RPCs are encoded and decoded in each version."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def filled(struct: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=lambda case: str(getattr(case, "__name__", case)))
-def test_a_message_survives_the_wire(cls: Any, version: int) -> None:
+def test_an_encoded_message_is_decoded(cls: Any, version: int) -> None:
     message = filled(cls, version)
     message.with_header(correlation_id=5)
     frame = bytes(message.encode(header=True, framed=True))
@@ -85,7 +85,7 @@ def test_the_keys_and_versions_are_those_of_kafka_4_3() -> None:
     }
 
 
-def test_fields_of_later_versions_are_left_out() -> None:
+def test_fields_of_later_versions_are_omitted() -> None:
     newest = filled(ShareFetchRequest, 2)
     older = ShareFetchRequest.decode(bytes(newest.encode(version=1)), version=1)
     assert older.max_records == newest.max_records
@@ -95,7 +95,7 @@ def test_fields_of_later_versions_are_left_out() -> None:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("content", [b"", b"\x00" * 100_000])
-def test_records_of_any_bytes_type_pass_as_they_are(kind: Any, content: bytes) -> None:
+def test_records_of_any_bytes_type_are_copied_unchanged(kind: Any, content: bytes) -> None:
     partition = Partition(
         partition_index=0,
         current_leader=Partition.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
@@ -112,8 +112,8 @@ def test_an_assignment_may_be_null() -> None:
     assert ShareGroupHeartbeatResponse.decode(bytes(response.encode()), version=1).assignment is None
 
 
-def test_kafka_python_s_own_messages_stay_its_own() -> None:
-    """Its clients look a response class up by API key, and the last class that registers a key has it."""
+def test_messages_of_kafka_python_are_not_replaced() -> None:
+    """Its clients find a response class by API key, and the last class that registers a key replaces the others."""
     from importlib.resources import files
 
     import kafka.protocol.generate_stubs as all_of_kafka_python
@@ -122,7 +122,7 @@ def test_kafka_python_s_own_messages_stay_its_own() -> None:
         __import__(module)
     ours = {cls.API_KEY for cls in CLASSES}
     for api_key, cls in ResponseClassRegistry._response_class_registry.items():
-        # Where a version of it was asked for, that one has the key: a class below it.
+        # If a single version of it was requested, the class of that version, a subclass, has the key.
         is_ours = any(base.__module__ == messages.__name__ for base in cls.__mro__)
         assert is_ours == (api_key in ours), cls.__name__
     theirs = {file.name for file in files(resources).iterdir()}

@@ -1,4 +1,4 @@
-"""RangeMap against a plain dict of offsets, and the overlap cases that its docstring draws."""
+"""RangeMap compared with a dict of offsets, and the overlap cases of its docstring."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_items_and_holes_are_clipped() -> None:
     assert list(RangeMap[str]().holes(2, 3)) == [(2, 3)]
 
 
-def test_an_empty_map_has_no_ends() -> None:
+def test_an_empty_map_has_no_first_and_last_offset() -> None:
     empty = RangeMap[str]()
     assert (empty.first_offset, empty.last_offset, len(empty)) == (None, None, 0)
 
 
 @pytest.mark.parametrize("method", ["assign", "discard"])
-def test_an_empty_range_is_refused(method: str) -> None:
+def test_an_empty_range_is_rejected(method: str) -> None:
     ranges = bars("AA")
     with pytest.raises(ValueError, match="empty range"):
         ranges.assign(3, 2, "X") if method == "assign" else ranges.discard(3, 2)
@@ -131,7 +131,7 @@ def _assert_minimal(items: list[tuple[int, int, str]]) -> None:
     ],
     ids=["continues", "another-value", "behind-a-hole", "in-front"],
 )
-def test_a_range_is_fused_with_the_last_one_that_it_continues(
+def test_append_fused_extends_the_last_range_if_it_is_continued(
     item: AcquiredRange, expected: list[tuple[int, int, int]]
 ) -> None:
     ranges = [AcquiredRange(5, 9, 1)]

@@ -1,10 +1,10 @@
-"""Rows of the request topics: they come back as they were written, and each wrong one meets its own error."""
+"""Rows of the request topics are encoded and decoded, and each invalid one has its own error."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -50,6 +50,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     FenceMemberRequest,
     FetchRequest,
     ReleaseMemberRequest,
+    RowHeader,
     SharePartitionRequest,
     UnacquireRequest,
     decode_share_partition_request,
@@ -104,7 +105,7 @@ SHARE_PARTITION_ROWS = st.one_of(
 
 @settings(max_examples=50)
 @given(SHARE_PARTITION_ROWS)
-def test_a_share_partition_request_comes_back(request: SharePartitionRequest) -> None:
+def test_an_encoded_share_partition_request_is_decoded(request: SharePartitionRequest) -> None:
     decoded = decode_share_partition_request(request.encode().decode())
     assert (type(decoded), decoded) == (type(request), request)
 
@@ -134,7 +135,7 @@ SHARE_GROUP_ROWS = st.one_of(
 
 @settings(max_examples=80)
 @given(SHARE_GROUP_ROWS)
-def test_a_share_group_request_comes_back(request: ShareGroupRequest) -> None:
+def test_an_encoded_share_group_request_is_decoded(request: ShareGroupRequest) -> None:
     decoded = decode_share_group_request(request.encode().decode())
     assert (type(decoded), decoded) == (type(request), request)
 
@@ -144,7 +145,7 @@ def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
     assert DeleteGroupRequest("x", "grüße").kafka_key == "grüße".encode()
 
 
-# -- nobody to answer --------------------------------------------------------------------------------------------------
+# -- rows that cannot be responded to ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decode", [decode_share_partition_request, decode_share_group_request])
@@ -172,7 +173,7 @@ def test_a_row_without_a_requester_is_rejected(decode: Callable[[str], object], 
         decode(value)
 
 
-# -- a requester who can be told ---------------------------------------------------------------------------------------
+# -- rows that can be responded to ------------------------------------------------------------------------------------
 
 VALID: dict[str, dict[str, Any]] = {
     FETCH: {"max_records": 10, "max_wait_ms": 100},
@@ -219,7 +220,7 @@ def decode(content: dict[str, Any]) -> object:
 
 
 @pytest.mark.parametrize("kind", VALID)
-def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
+def test_the_rows_of_the_next_test_are_valid_before_it_changes_them(kind: str) -> None:
     decode(row(kind))
 
 
@@ -292,10 +293,10 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (HEARTBEAT, {"topics": {"orders": [5, 2]}}, TOPICS_MUST_BE),
         (HEARTBEAT, {"topics": {"orders": ["id", -1]}}, TOPICS_MUST_BE),
         (HEARTBEAT, {"topics": {"orders": [LONG, 1]}}, TOPICS_MUST_BE),
-        (HEARTBEAT, {"topics": {"bad name": ["id", 1]}}, "topics names 'bad name', which no topic can be called"),
-        (HEARTBEAT, {"topics": {"": ["id", 1]}}, "topics names '', which no topic can be called"),
-        (HEARTBEAT, {"topics": {"..": ["id", 1]}}, "topics names '..', which no topic can be called"),
-        (HEARTBEAT, {"topics": {LONG_NAME: ["id", 1]}}, "topics names 'ttt"),
+        (HEARTBEAT, {"topics": {"bad name": ["id", 1]}}, "topics has the invalid topic name 'bad name'"),
+        (HEARTBEAT, {"topics": {"": ["id", 1]}}, "topics has the invalid topic name ''"),
+        (HEARTBEAT, {"topics": {"..": ["id", 1]}}, "topics has the invalid topic name '..'"),
+        (HEARTBEAT, {"topics": {LONG_NAME: ["id", 1]}}, "topics has the invalid topic name 'ttt"),
         (
             HEARTBEAT,
             {"topics": {"orders": ["id", MAX_TOPIC_PARTITIONS + 1]}},
@@ -325,8 +326,8 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (DELETE_OFFSETS, {"topic_names": [LONG_NAME]}, f"a topic name of topic_names {TOO_LONG}"),
         (DELETE_OFFSETS, {"topic_names": ...}, "topic_names must be a list of topic names"),
         (DELETE_OFFSETS, {"topic_names": [""]}, "topic_names must be a list of topic names"),
-        (ALTER_CONFIGS, {"configs": ...}, "configs must map names to texts or null"),
-        (ALTER_CONFIGS, {"configs": {"a": 5}}, "configs must map names to texts or null"),
+        (ALTER_CONFIGS, {"configs": ...}, "configs must map names to strings or null"),
+        (ALTER_CONFIGS, {"configs": {"a": 5}}, "configs must map names to strings or null"),
         (ALTER_CONFIGS, {"configs": {LONG: None}}, "a name or value of configs has more than 1024 characters"),
         (ALTER_CONFIGS, {"configs": {"a": LONG}}, "a name or value of configs has more than 1024 characters"),
         (ALTER_CONFIGS, {"validate_only": 1}, "validate_only must be true or false"),
@@ -344,19 +345,19 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (REMOVE_MEMBERS, {"members": [["m", None]] * 1_001}, MEMBERS_MUST_BE),
     ],
 )
-def test_a_wrong_field_is_told_to_the_requester(kind: str, values: dict[str, Any], problem: str) -> None:
+def test_an_invalid_field_has_an_error_for_the_requester(kind: str, values: dict[str, Any], problem: str) -> None:
     content = row(kind, **values)
     is_group = kind in GROUP_TYPES
     decoder: Callable[[str], object] = decode_share_group_request if is_group else decode_share_partition_request
     value = json.dumps(content)
-    with pytest.raises(AnswerableError) as told:
+    with pytest.raises(AnswerableError) as caught:
         decoder(value)
-    assert told.value.message.startswith(problem)
-    assert told.value.code is ErrorCode.INVALID_REQUEST
-    assert (told.value.row["id"], told.value.row["reply_to"]) == ("x", "me")
+    assert caught.value.message.startswith(problem)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert (caught.value.row["id"], caught.value.row["reply_to"]) == ("x", "me")
 
 
-def test_the_longest_texts_and_the_most_partitions_are_fine() -> None:
+def test_texts_and_partitions_at_the_limits_are_accepted() -> None:
     long, name = LONG[1:], LONG_NAME[1:]
     topics = {f"t{number}": [long, MAX_TOPIC_PARTITIONS] for number in range(10)} | {name: ["id", 0]}
     decode(
@@ -373,20 +374,20 @@ def test_the_longest_texts_and_the_most_partitions_are_fine() -> None:
     decode(row(ALTER_CONFIGS, configs={long: long}))
 
 
-def test_a_subscription_may_be_to_what_no_topic_can_be_called() -> None:
+def test_a_subscription_may_have_invalid_topic_names() -> None:
     request = decode_share_group_request(json.dumps(row(HEARTBEAT, subscribed_topic_names=["bad name"])))
     assert isinstance(request, HeartbeatRequest)
     assert request.subscribed_topic_names == ("bad name",)
 
 
-def test_the_two_topics_have_types_of_their_own() -> None:
+def test_a_row_of_the_other_topic_is_rejected() -> None:
     with pytest.raises(AnswerableError, match="type must be one of fetch"):
         decode_share_partition_request(json.dumps(row(HEARTBEAT)))
     with pytest.raises(AnswerableError, match="type must be one of heartbeat, initialized"):
         decode_share_group_request(json.dumps(row(FETCH)))
 
 
-def test_a_member_id_of_36_characters_and_a_pair_of_surrogates_are_fine() -> None:
+def test_a_member_id_of_36_characters_and_surrogate_pairs_are_accepted() -> None:
     decoded = decode_share_partition_request(json.dumps(row(FETCH, member_id="😀" * 36)))
     assert decoded.member_id == "😀" * 36
 
@@ -399,5 +400,10 @@ def test_fields_of_another_type_and_unknown_ones_are_ignored() -> None:
     assert decode(row(RELEASE_MEMBER, max_records="?", color="red")) == plain
 
 
-def test_reply_to_may_be_left_out() -> None:
+def test_a_missing_reply_to_is_empty() -> None:
     assert decode_share_partition_request(json.dumps(row(FETCH, reply_to=...))).reply_to == ""
+
+
+@pytest.mark.parametrize("kind", get_args(SharePartitionRequest))
+def test_a_row_header_has_the_fields_of_each_constructor_in_order(kind: type[Any]) -> None:
+    assert kind.__match_args__[: len(RowHeader._fields)] == RowHeader._fields

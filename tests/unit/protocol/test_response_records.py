@@ -1,4 +1,4 @@
-"""How response rows are carried: one or several in a record, as who asked takes them."""
+"""Response rows in records: one or several in each, as the requester accepts them."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def row(number: int, reply_to: str, size: int = 0) -> dict[str, Any]:
 
 
 def ids(records: Sequence[tuple[str, bytes]], key: str) -> list[list[str]]:
-    return [[said["id"] for said in rows_of(value)] for found, value in records if found == key]
+    return [[row["id"] for row in rows_of(value)] for found, value in records if found == key]
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 40))), st.integers(1, 400))
 def test_each_reader_gets_its_rows_in_their_order(made: list[tuple[str, int]], most: int) -> None:
     rows = [row(number, key, size) for number, (key, size) in enumerate(made)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(response_records, "_MOST_CHARACTERS", most)
+        patch.setattr(response_records, "_MAX_CHARACTERS", most)
         records = records_of(rows)
     for key in {key for key, _ in made if key}:
-        read = [said for found, value in records if found == key for said in rows_of(value)]
+        read = [row for found, value in records if found == key for row in rows_of(value)]
         assert read == [said for said in rows if said["reply_to"] == key]
     assert {key for key, _ in records} == {key for key, _ in made} - {NOBODY}
 
 
-def test_who_does_not_take_lists_gets_a_record_for_each_row() -> None:
+def test_a_requester_without_lists_gets_a_record_for_each_row() -> None:
     records = records_of([row(1, TAKES_ROWS), row(2, TAKES_LISTS), row(3, TAKES_ROWS), row(4, TAKES_LISTS)])
     assert ids(records, TAKES_ROWS) == [["1"], ["3"]]
     assert ids(records, TAKES_LISTS) == [["2", "4"]]
 
 
-def test_a_single_row_is_no_list() -> None:
+def test_a_single_row_is_not_a_list() -> None:
     ((key, value),) = records_of([row(1, TAKES_LISTS)])
     assert (key, value) == as_record(row(1, TAKES_LISTS))
     assert json.loads(value) == row(1, TAKES_LISTS)
@@ -51,11 +51,11 @@ def test_a_single_row_is_no_list() -> None:
 
 def test_a_list_ends_before_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     length = len(as_record(row(1, TAKES_LISTS))[1])
-    monkeypatch.setattr(response_records, "_MOST_CHARACTERS", 2 * length)
+    monkeypatch.setattr(response_records, "_MAX_CHARACTERS", 2 * length)
     records = records_of([row(number, TAKES_LISTS) for number in range(5)])
     assert ids(records, TAKES_LISTS) == [["0", "1"], ["2", "3"], ["4"]]
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_invalid_json_is_rejected() -> None:
     with pytest.raises(ValueError, match="Expecting"):
         rows_of(b"[{")

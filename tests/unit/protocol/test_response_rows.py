@@ -1,4 +1,4 @@
-"""Rows of the response topic come back as they were written; what is none is told apart."""
+"""Rows of the response topic are encoded and decoded, and invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ RESPONSES = st.one_of(
 
 @settings(max_examples=50)
 @given(RESPONSES)
-def test_a_response_comes_back(response: Response) -> None:
+def test_an_encoded_response_is_decoded(response: Response) -> None:
     (decoded,) = decode_responses(json.dumps(encode_response(response)).encode())
     assert (type(decoded), decoded) == (type(response), response)
 
@@ -98,14 +98,14 @@ def test_a_response_comes_back(response: Response) -> None:
         st.builds(TopicDeletedBroadcast, TEXT, TEXT),
     )
 )
-def test_a_row_for_everybody_comes_back(broadcast: Broadcast) -> None:
+def test_an_encoded_broadcast_is_decoded(broadcast: Broadcast) -> None:
     assert broadcast_row(broadcast)["reply_to"] == EVERYBODY
     decoded = decode_broadcast(encode_broadcast(broadcast))
     assert (type(decoded), decoded) == (type(broadcast), broadcast)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[5]", b"5", b"null", b"{}", b'{"member_id":"m"}', b"\xff"])
-def test_what_is_no_row_for_everybody_is_told_apart(value: bytes) -> None:
+def test_an_invalid_broadcast_is_rejected(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - JSON's own message or ours
         decode_broadcast(value)
 
@@ -118,6 +118,6 @@ def test_a_heartbeat_response_of_an_earlier_version_is_read() -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"{", b"[5]", b"5", b"null", b"{}", b'{"topic":"orders"}', b'{"id":"x","color":"red"}', b"\xff"]
 )
-def test_what_is_no_response_is_told_apart(value: bytes) -> None:
+def test_an_invalid_response_is_rejected(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - JSON's own message or ours
         decode_responses(value)

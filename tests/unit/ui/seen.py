@@ -1,4 +1,4 @@
-"""A page without tables and brokers: what its looks would have seen is given."""
+"""A page without tables and brokers, with given snapshots."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TOPIC_ID = "nTqM0Q7dRkyb5xJw2hVu3A"
 
 
 class SeenLogs:
-    """`Logs` of one record, which is at every offset."""
+    """`Logs` with the same record at every offset."""
 
     def __init__(self, payload: Payload | None = None) -> None:
         self.payload = payload
-        self.asked: list[tuple[Place, int]] = []
+        self.requested: list[tuple[Place, int]] = []
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
         return {place: LogOffsets(0, 20_000) for place in places}
@@ -37,15 +37,15 @@ class SeenLogs:
         return dict.fromkeys(starts, NOW_MS - 61_000)
 
     def record(self, place: Place, offset: int) -> Payload | None:
-        self.asked.append((place, offset))
+        self.requested.append((place, offset))
         return self.payload
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class SeenLooks:
-    """In the place of `Looks`."""
+class SeenSnapshots:
+    """Stands in for `Snapshots`."""
 
     def __init__(self, groups: Iterable[GroupLook], problems: Sequence[str] = (), tables_path: str = "nowhere") -> None:
         found = {group.description.group_id: group for group in groups}
@@ -83,7 +83,7 @@ def group(
 
 
 def many_ranges(count: int, members: Sequence[str]) -> list[StateBatch]:
-    """Ranges of one to three records, as where acknowledgements came in any order."""
+    """Ranges of one to three records, as after acknowledgements in any order."""
     found, at = [], 0
     for index in range(count):
         last = at + index % 3
@@ -110,11 +110,11 @@ def parts(
     problems: Sequence[str] = (),
     tables_path: str = "nowhere",
 ) -> Parts:
-    looks = SeenLooks(groups, problems, tables_path)
-    return Parts(Config(), looks, logs or SeenLogs(), Authorization(acl), Tokens(), allows_changes)
+    snapshots = SeenSnapshots(groups, problems, tables_path)
+    return Parts(Config(), snapshots, logs or SeenLogs(), Authorization(acl), Tokens(), allows_changes)
 
 
 def browser(of: Parts, config: GatewayConfig | None = None, host: str = "127.0.0.1") -> TestClient:
-    """A client of the page, which listens at `host`."""
+    """A client of a page that listens on `host`."""
     app = application(of, config or GatewayConfig(), host)
     return TestClient(app, base_url="http://localhost", follow_redirects=False)

@@ -1,4 +1,4 @@
-"""Pages as a browser gets them: what they show, that nothing in them is taken for HTML, and who gets none."""
+"""Pages as a browser gets them: content, escaping, access control and changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_groups_are_filtered_sorted_and_paged() -> None:
     assert re.findall("group=(\\w+)", page.get("/?state=Stable&text=bill").text) == ["Billing"]
 
 
-def test_what_others_have_named_is_text() -> None:
+def test_names_are_escaped() -> None:
     page = browser(parts([group(HOSTILE, [partition(topic="a")], members=[HOSTILE])], problems=[HOSTILE]))
     for path in ("/", "/group", "/window", "/nowhere"):
         shown = page.get(path, params={"group": HOSTILE, "topic": "a", "partition": "0", "text": HOSTILE}).text
@@ -40,7 +40,7 @@ def test_what_others_have_named_is_text() -> None:
     assert page.get("/group", params={"group": HOSTILE}).status_code == 200
 
 
-def test_queries_that_make_no_sense_are_no_failure() -> None:
+def test_invalid_queries_do_not_fail() -> None:
     page = browser(parts([group("g", [partition()])]))
     place = "group=g&topic=orders&partition=0"
     assert page.get("/?page=x&sort=y&state=z&path=1&query=2&self=3").status_code == 200
@@ -62,7 +62,7 @@ def test_a_window_of_a_hundred_thousand_ranges_is_a_small_page() -> None:
     assert "/record?" in closer
 
 
-def test_what_a_browser_may_load_is_of_this_page() -> None:
+def test_a_browser_may_only_load_resources_of_the_page() -> None:
     page = browser(parts([]))
     answer = page.get("/")
     policy = answer.headers["content-security-policy"]
@@ -73,7 +73,7 @@ def test_what_a_browser_may_load_is_of_this_page() -> None:
     assert not re.search(r'style="|\son\w+="|(src|href)="(https?:)?//', answer.text)
 
 
-def test_a_name_that_leads_here_is_not_served(tmp_path: Path) -> None:
+def test_a_foreign_host_name_is_rejected(tmp_path: Path) -> None:
     page = browser(parts([]))
     assert page.get("/", headers={"host": "evil.example"}).status_code == 421
     for host in ("localhost:9180", "127.0.0.1:9180", "[::1]:9180"):
@@ -84,7 +84,7 @@ def _basic(user: str, password: str) -> dict[str, str]:
     return {"authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def test_users_log_in_as_at_the_gateway(tmp_path: Path) -> None:
+def test_users_log_in_as_in_the_gateway(tmp_path: Path) -> None:
     users = tmp_path / "users.yaml"
     users.write_text(hash_password("alice", "s3cret:ä"), encoding="utf-8")
     config = GatewayConfig(**{"gateway.sasl.users.location": str(users)})
@@ -99,7 +99,7 @@ def test_users_log_in_as_at_the_gateway(tmp_path: Path) -> None:
     assert page.get("/static/ui.css").status_code == 401
 
 
-def test_the_access_control_list_holds_here_too(tmp_path: Path) -> None:
+def test_the_access_control_list_applies(tmp_path: Path) -> None:
     acls = tmp_path / "acls.yaml"
     acls.write_text(ACLS, encoding="utf-8")
     page = browser(parts([group("mine", [partition()]), group("theirs")], acl=load_acl(str(acls)), allows_changes=True))
@@ -117,7 +117,7 @@ def test_the_access_control_list_holds_here_too(tmp_path: Path) -> None:
         assert (answer.status_code, "is not authorized" in answer.text) == (403, True)
 
 
-def test_an_open_door_is_refused() -> None:
+def test_a_public_listener_without_users_is_rejected() -> None:
     with pytest.raises(InvalidConfigError, match=r"gateway\.ui\.host"):
         PageServer(Config(), "0.0.0.0", 0)
 
@@ -125,7 +125,7 @@ def test_an_open_door_is_refused() -> None:
 FORM = {"group": "g", "topic": "orders", "partition": "0", "to": "offset", "offset": "5000"}
 
 
-def test_changes_need_the_switch_the_token_and_sense() -> None:
+def test_changes_require_the_option_a_token_and_valid_values() -> None:
     read_only = browser(parts([group("g", [partition()])]))
     assert "<form" not in re.sub('<form class="filter".*?</form>', "", read_only.get("/group?group=g").text, flags=re.S)
     assert read_only.post("/change/reset", data=FORM).status_code == 403
@@ -140,7 +140,7 @@ def test_changes_need_the_switch_the_token_and_sense() -> None:
     assert page.get("/change/reset", params=whole).status_code == 405
     outside = page.post("/change/reset", data=whole)
     assert outside.status_code == 400
-    assert "from 0 to 1000, where the log is" in outside.text
+    assert "offset must be within the log, 0 to 1000" in outside.text
     assert page.post("/change/reset", data=whole | {"partition": "9"}).status_code == 404
     assert page.post("/change/remove-member", data=whole).status_code == 400
     assert page.post("/change/config", data=whole).status_code == 400

@@ -1,4 +1,4 @@
-"""Passwords that are guessed at the page, over ASGI."""
+"""Guesses of passwords at the page, over ASGI."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def run(users: Path, test: Callable[[Get], Awaitable[None]], delay_ms: int = LON
     app.close()
 
 
-def test_address_waits_after_a_wrong_password(users: Path) -> None:
-    """Others, and who has logged in there before, do not wait."""
+def test_an_address_waits_after_a_wrong_password(users: Path) -> None:
+    """Other addresses, and users that logged in from there before, do not wait."""
 
     async def test(get: Get) -> None:
         assert await get(HERE, "alice", "alice's") == 200
@@ -76,7 +76,7 @@ def test_address_waits_after_a_wrong_password(users: Path) -> None:
     run(users, test)
 
 
-def test_wrong_password_is_refused_after_the_delay(users: Path) -> None:
+def test_a_wrong_password_is_rejected_after_the_delay(users: Path) -> None:
     async def test(get: Get) -> None:
         statuses = await asyncio.gather(*(get(HERE, "alice", password) for password in ("x", "alice's", "y")))
         assert statuses == [401, 200, 401]

@@ -1,4 +1,4 @@
-"""What the page knows and does not show, what it writes about logins and changes, and users that change."""
+"""Secrets, the audit of logins and changes, and changes of the users file."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_logins_and_changes_are_audited(
 
 
 def test_users_change_while_the_page_is_served(users: Path) -> None:
-    """Who has proved a password before has to prove the new one."""
+    """A cached login must be checked again."""
     config = config_of(users)
     page = browser(parts([group("g")]), config)
     access = page.app
@@ -85,5 +85,5 @@ def test_users_change_while_the_page_is_served(users: Path) -> None:
     assert page.get("/", headers=login("alice", "another")).status_code == 200
 
 
-def test_without_users_there_is_nothing_to_look_at() -> None:
+def test_without_users_nothing_is_reloaded() -> None:
     application(parts([]), GatewayConfig(), "127.0.0.1").look()

@@ -1,4 +1,4 @@
-"""Payloads, numbers and lists as pages show them."""
+"""Text formats of payloads, numbers and lists."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ def test_a_payload_as_text(payload: bytes | None, form: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff", b"[" * 50_000])
-def test_what_is_not_json_is_shown_as_text(payload: bytes) -> None:
-    assert shown(payload, "json").note == "not JSON: shown as text"
+def test_invalid_json_is_shown_as_text(payload: bytes) -> None:
+    assert shown(payload, "json").note == "not JSON, shown as text"
 
 
-def test_json_cannot_hide_how_it_reads() -> None:
+def test_json_is_shown_without_hidden_characters() -> None:
     assert "\u202e" not in shown('{"a": "\u202e"}'.encode(), "json").text
 
 
-def test_a_long_payload_is_cut_and_says_so() -> None:
+def test_a_long_payload_is_cut_with_a_note() -> None:
     found = shown(b"x" * (MOST_BYTES + 1), "json")
     assert (len(found.text), found.note) == (MOST_BYTES, "the first 65,536 of 65,537 bytes")
 
 
 @pytest.mark.parametrize(("number", "rows"), [(0, [0, 1]), (1, [0, 1]), (3, [4]), (9, [4])])
-def test_pages(number: int, rows: list[int]) -> None:
+def test_a_page_number_is_limited_to_the_pages(number: int, rows: list[int]) -> None:
     page = page_of(range(5), number, size=2)
     assert (list(page.rows), page.pages, page.total) == (rows, 3, 5)
 
 
 @pytest.mark.parametrize("text", [None, "", "-1", "1.5", "²", "9" * 20])
-def test_what_is_no_number(text: str | None) -> None:
+def test_an_invalid_number_is_replaced(text: str | None) -> None:
     assert whole_number(text, 7) == 7
 
 
-def test_words() -> None:
+def test_numbers_times_and_addresses_are_formatted() -> None:
     assert [words.duration(s) for s in (0, 59, 60, 61, 3_600, 7_260, 90_000)] == [
         "0 s", "59 s", "1 min", "1 min 1 s", "1 h", "2 h 1 min", "1 d 1 h",
     ]  # fmt: skip
@@ -60,12 +60,12 @@ def test_words() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [2**62, -(2**63)])
-def test_time_that_no_calendar_has_is_shown_as_a_number(at_ms: int) -> None:
+def test_a_time_outside_the_calendar_is_shown_as_a_number(at_ms: int) -> None:
     assert words.moment(at_ms) == f"{at_ms} ms"
 
 
-def test_the_trend_is_of_what_was_seen() -> None:
-    history = LagHistory(most=3)
+def test_the_trend_is_of_the_added_snapshots() -> None:
+    history = LagHistory(limit=3)
     assert history.trend("g").per_second is None
     for at_s, lag in enumerate((100, 0, 10, 20)):
         history.add(at_s * 1000, {"g": lag})
@@ -74,7 +74,7 @@ def test_the_trend_is_of_what_was_seen() -> None:
     assert polyline(history.trend("g").lags, 100, 10) == "0.0,10.0 50.0,5.0 100.0,0.0"
 
 
-def test_an_answer_is_kept_for_as_long_as_it_may_cost() -> None:
+def test_a_result_is_cached_for_nine_times_its_duration() -> None:
     now, made = [0.0], []
 
     def make() -> int:

@@ -1,4 +1,4 @@
-"""The picture of a window: each record of the span is in it once, whatever the zoom."""
+"""The picture of a window has each record of the span once, at any zoom."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_pieces_are_cut_at_the_ends_of_the_span() -> None:
     assert list(pieces([ACQUIRED, AGAIN], 10, Span(12, 13))) == [Piece(12, 13, Kind.ACQUIRED, 1, "m-1", 99)]
 
 
-def test_a_column_for_each_record_where_there_are_few() -> None:
+def test_few_records_have_a_column_each() -> None:
     span = Span(9, 12)
     drawn = columns(pieces([ACQUIRED], 0, span), span)
     assert [dict(column.kinds) for column in drawn] == [{Kind.NEW: 1}, *[{Kind.ACQUIRED: 1}] * 3]
@@ -60,7 +60,7 @@ def test_a_column_is_stacked_by_kind() -> None:
     ]
 
 
-def test_a_hundred_thousand_ranges_are_a_bounded_picture() -> None:
+def test_the_picture_of_many_ranges_is_bounded() -> None:
     batches = many_ranges(100_000, ["a", "b"])
     span = Span(0, batches[-1].last_offset)
     drawn = columns(pieces(batches, 0, span), span)

@@ -1,4 +1,4 @@
-"""Tables as Kafka's tools print them, and the same rows for machines."""
+"""Tables in the format of Kafka's tools, and the same rows as JSON and YAML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = [
 ]
 
 
-def test_a_table() -> None:
+def test_a_table_is_aligned() -> None:
     assert table_text(COLUMNS, ROWS).splitlines() == [
         "GROUP                  PARTITION  START-OFFSET  LAG",
         "a-group-of-a-long-name 0          1             -",
@@ -31,7 +31,7 @@ def test_a_table() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [2**62, -(2**63)])
-def test_time_that_no_calendar_has_is_shown_as_a_number(at_ms: int) -> None:
+def test_a_time_outside_the_calendar_is_shown_as_a_number(at_ms: int) -> None:
     assert time_text(at_ms) == f"{at_ms} ms"
 
 
@@ -49,7 +49,7 @@ def test_names_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -
     assert (shown.out, shown.err) == (of_lines, of_lines)
 
 
-def test_tables_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_printed_in_each_format(capsys: pytest.CaptureFixture[str]) -> None:
     Output().tables(COLUMNS, [ROWS[:1], [], ROWS[1:]])
     assert [line.split(" ")[0] for line in capsys.readouterr().out.splitlines()] == [
         "",
@@ -67,15 +67,15 @@ def test_tables_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_watching_goes_on_until_it_is_stopped() -> None:
-    looks: list[float] = []
+def test_watching_repeats_until_it_is_stopped() -> None:
+    calls: list[float] = []
 
     def pause(seconds: float) -> None:
-        if len(looks) == 3:
+        if len(calls) == 3:
             raise KeyboardInterrupt
         assert seconds == 0.5
 
-    assert watching(lambda: looks.append(1), 0.5, pause) == 0
-    assert len(looks) == 3
-    assert watching(lambda: looks.append(1), None, pause) == 0
-    assert len(looks) == 4
+    assert watching(lambda: calls.append(1), 0.5, pause) == 0
+    assert len(calls) == 3
+    assert watching(lambda: calls.append(1), None, pause) == 0
+    assert len(calls) == 4

@@ -1,4 +1,4 @@
-"""Deliveries, groups and labels: what rows add up to."""
+"""Counts of deliveries, groups and labels from rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_acknowledgement_counts_for_its_records() -> None:
     assert shown(counts, catalogue.ARCHIVED) == {("g", "reject"): 2, ("g", "gap"): 1}
 
 
-def test_what_would_have_come_again_is_archived_by_the_limit() -> None:
+def test_a_record_at_the_delivery_limit_is_archived_with_that_reason() -> None:
     counts = JobCounts(10, 0)
     counts.take(
         of_log(
@@ -64,7 +64,7 @@ def test_what_would_have_come_again_is_archived_by_the_limit() -> None:
     assert shown(counts, catalogue.GIVEN_BACK) == {("g", "member_left"): 1}
 
 
-def test_delivery_counts_are_those_of_records_as_they_are_acquired() -> None:
+def test_delivery_counts_are_observed_when_records_are_acquired() -> None:
     counts = JobCounts(10, 0)
     counts.take(of_log(transition(0, 7, "ACQUIRED", "fetch"), transition(8, 9, "ACQUIRED", "fetch", 30)))
     assert shown(counts, catalogue.DELIVERY_COUNT) == {("g",): Observations((8, 8, 8, 8, 8, 8, 8, 10), 68)}
@@ -82,7 +82,7 @@ def member(group_id: str, member_id: str) -> dict[str, Any]:
     return {"group_id": group_id, "member_id": member_id}
 
 
-def test_groups_and_members_come_and_go() -> None:
+def test_row_changes_update_groups_and_members() -> None:
     counts = JobCounts(10, 0)
     counts.read_tables([("share_groups", None, group("a", "Empty", 3))])
     counts.take(
@@ -99,8 +99,8 @@ def test_groups_and_members_come_and_go() -> None:
     assert shown(counts, catalogue.REBALANCES) == {("a",): 1}
 
 
-def test_a_group_has_its_series_before_anything_happens() -> None:
-    """An alert on an increase needs them: a series that begins at 1 has not increased."""
+def test_a_new_group_has_series_of_value_0() -> None:
+    """An alert on an increase requires them, because a series that begins at 1 has not increased."""
     counts = JobCounts(10, 0)
     counts.take(changed(("share_groups", None, group("a", "Empty", 1))))
     assert shown(counts, catalogue.MEMBERS) == {("a",): 0}
@@ -118,7 +118,7 @@ def test_each_epoch_is_a_rebalance() -> None:
     assert shown(counts, catalogue.REBALANCES) == {("a",): 3, ("b",): 2}
 
 
-def test_a_group_that_is_created_again_begins_with_a_lower_epoch() -> None:
+def test_a_group_that_is_created_again_has_one_rebalance() -> None:
     counts = JobCounts(10, 0)
     counts.read_tables([("share_groups", None, group("a", "Dead", 7))])
     counts.take(changed(("share_groups", group("a", "Dead", 7), group("a", "Stable", 2))))
@@ -129,8 +129,8 @@ def of_windows(*windows: WindowSizes) -> FinishedBatch:
     return FinishedBatch(QUERY, 0, {"operator": 0.25, "commit": 0.25}, windows=windows)
 
 
-def test_each_load_has_its_time() -> None:
-    """The start of a query, and each later micro-batch in which share-partitions begin to be led."""
+def test_each_load_of_share_partitions_is_timed() -> None:
+    """The start of a query, and each later micro-batch that loads share-partitions."""
     counts = JobCounts(10, 0)
     first, second = WindowSizes("g", "t", "id", 0), WindowSizes("g", "t", "id", 1)
     counts.take(of_windows(first), load_s=20.0)
@@ -143,7 +143,7 @@ def test_each_load_has_its_time() -> None:
     assert (loads.cumulative[-1], loads.sum) == (3, 60.5)
 
 
-def test_a_query_that_leads_again_counts_its_tables_anew() -> None:
+def test_a_query_that_becomes_leader_again_replaces_its_counts() -> None:
     counts = JobCounts(10, 0)
     for _ in range(2):
         counts.read_tables(
@@ -158,7 +158,7 @@ def test_a_query_that_leads_again_counts_its_tables_anew() -> None:
     assert shown(counts, catalogue.SHARE_PARTITIONS)["initialized",] == 1
 
 
-def test_a_deleted_group_leaves_its_series_and_its_place_to_another() -> None:
+def test_a_deleted_group_frees_its_label_for_another() -> None:
     counts = JobCounts(1, 0)
     counts.read_tables([("share_groups", None, group("a", "Empty", 3))])
     counts.take(of_log(transition(0, 0, "ACQUIRED", "fetch", group="a")))
@@ -169,7 +169,7 @@ def test_a_deleted_group_leaves_its_series_and_its_place_to_another() -> None:
     assert shown(counts, catalogue.RECORDS_ACQUIRED) == {("b",): 1}
 
 
-def test_a_group_that_came_too_late_stays_among_the_others() -> None:
+def test_a_group_above_the_limit_keeps_the_common_label() -> None:
     labels = GroupLabels(1)
     assert (labels.of("a"), labels.of("b")) == ("a", OTHER)
     assert labels.forget("a")
@@ -177,14 +177,14 @@ def test_a_group_that_came_too_late_stays_among_the_others() -> None:
     assert not labels.forget("b")
 
 
-def test_errors_are_counted_by_their_names() -> None:
+def test_errors_are_counted_by_name() -> None:
     counts = JobCounts(10, 0)
     responses = [{"error_code": 0}, {"error_code": 121}, {"error_code": 121}, {"error_code": 9999}, {"type": "told"}]
     counts.take(FinishedBatch(QUERY, 0, responses=responses))
     assert shown(counts, catalogue.REFUSED) == {(QUERY, "INVALID_RECORD_STATE"): 2, (QUERY, "9999"): 1}
 
 
-def test_the_commit_is_what_a_write_takes() -> None:
+def test_the_commit_part_is_the_duration_of_a_state_write() -> None:
     counts = JobCounts(10, 0)
     counts.take(FinishedBatch(QUERY, 0, {"operator": 0.25, "commit": 0.03, "answer": 0.01}, requests=7, rejected=1))
     assert shown(counts, catalogue.PART_SECONDS)[QUERY, "operator"] == 0.25

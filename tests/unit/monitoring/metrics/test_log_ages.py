@@ -1,4 +1,4 @@
-"""How old the oldest unfinished record is, by when the log was seen to reach it."""
+"""Minimum age of the oldest unfinished record, from observed ends of the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sharegroup.monitoring.metrics.log_ages import MOST_ENDS, Ages, seen, since_ms
 
 
-def test_a_record_is_as_old_as_the_first_look_that_saw_it() -> None:
+def test_the_age_counts_from_the_first_observation_of_a_record() -> None:
     ages = seen((), 0, 10, 1_000)
     ages = seen(ages, 0, 20, 2_000)
     assert since_ms(ages) == 1_000
@@ -16,19 +16,19 @@ def test_a_record_is_as_old_as_the_first_look_that_saw_it() -> None:
     assert since_ms(seen(ages, 10, 20, 3_000)) == 2_000
 
 
-def test_nothing_is_unfinished_once_the_start_offset_is_at_the_end() -> None:
+def test_there_is_no_age_if_the_start_offset_is_at_the_end() -> None:
     ages = seen((), 0, 10, 1_000)
     assert since_ms(seen(ages, 10, 10, 2_000)) is None
 
 
-def test_a_log_that_was_seen_before_is_not_younger_for_it() -> None:
+def test_another_observation_of_the_same_end_changes_nothing() -> None:
     ages = seen((), 0, 10, 1_000)
     assert seen(ages, 0, 10, 9_000) == ages
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60))
-def test_the_age_never_exceeds_the_true_one_and_the_memory_has_a_bound(steps: list[tuple[int, int]]) -> None:
-    """The truth: each record's own first look. Moves of the log's end and of the start offset at random."""
+def test_the_age_never_exceeds_the_true_one_and_memory_is_bounded(steps: list[tuple[int, int]]) -> None:
+    """The true age is from the first observation of each record. Log end and start offset move at random."""
     ages: Ages = ()
     start = end = 0
     first_seen: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What a member has done, under the names of Kafka's share consumer."""
+"""Metrics of a member under the names of Kafka's share consumer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import math
 from sharegroup.monitoring.metrics.member_counts import CONSUMER, COORDINATOR, FETCH_MANAGER, MemberCounts
 
 
-def test_a_member_that_has_done_nothing() -> None:
+def test_values_of_a_new_member() -> None:
     values = MemberCounts().values(1_000)
     assert values[CONSUMER]["last-poll-seconds-ago"] == -1
     assert values[COORDINATOR]["last-heartbeat-seconds-ago"] == -1
     assert math.isnan(values[FETCH_MANAGER]["fetch-latency-avg"])
 
 
-def test_requests_and_their_answers() -> None:
+def test_response_times_of_heartbeats_and_fetches() -> None:
     counts = MemberCounts()
     counts.heartbeat("h1", 1_000)
     counts.heartbeat("h2", 6_000)
@@ -31,7 +31,7 @@ def test_requests_and_their_answers() -> None:
     assert (values[FETCH_MANAGER]["fetch-latency-avg"], values[FETCH_MANAGER]["fetch-latency-max"]) == (200, 300)
 
 
-def test_batches_and_their_acknowledgements() -> None:
+def test_batches_and_acknowledgements_are_counted() -> None:
     counts = MemberCounts()
     for records, now_ms in ((10, 1_000), (30, 1_400), (20, 2_400)):
         counts.polled(records, now_ms)
@@ -47,7 +47,7 @@ def test_batches_and_their_acknowledgements() -> None:
     assert (fetched["acknowledgements-send-total"], fetched["acknowledgements-error-total"]) == (60, 2)
 
 
-def test_answers_that_never_come_take_no_memory_for_ever() -> None:
+def test_requests_without_responses_use_bounded_memory() -> None:
     counts = MemberCounts()
     for number in range(5_000):
         counts.fetch(f"f{number}", number)

@@ -15,7 +15,7 @@ from sharegroup.monitoring.metrics.metric import Kind, Metric
 from tests.monitoring import MONITORING, alert_expressions, dashboard_expressions, keda_expressions, metric_names
 
 METRICS = (*JOB_METRICS, *GATEWAY_METRICS)
-#: What a histogram is scraped as.
+#: The series of a histogram in a scrape.
 _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
@@ -24,7 +24,7 @@ def scraped_as(metric: Metric) -> set[str]:
     return {metric.name + suffix for suffix in _SUFFIXES} if is_histogram else {metric.name}
 
 
-def test_no_name_is_given_twice_and_kinds_have_their_endings() -> None:
+def test_names_are_unique_and_counters_end_in_total() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     for metric in METRICS:
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
@@ -32,7 +32,7 @@ def test_no_name_is_given_twice_and_kinds_have_their_endings() -> None:
 
 
 @pytest.mark.parametrize("expressions", [dashboard_expressions, alert_expressions, keda_expressions])
-def test_each_expression_names_metrics_that_there_are(expressions: Any) -> None:
+def test_each_expression_names_existing_metrics(expressions: Any) -> None:
     known = {name for metric in METRICS for name in scraped_as(metric)}
     found = expressions()
     assert found
@@ -42,7 +42,7 @@ def test_each_expression_names_metrics_that_there_are(expressions: Any) -> None:
         assert names <= known | {"up", "process_resident_memory_bytes"}, expression
 
 
-def test_the_dashboards_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+def test_panels_of_the_dashboard_do_not_overlap_and_have_unique_ids() -> None:
     panels = json.loads((MONITORING / "grafana_dashboard.json").read_text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     places = [panel["gridPos"] for panel in panels]
@@ -51,7 +51,7 @@ def test_the_dashboards_panels_do_not_overlap_and_have_ids_of_their_own() -> Non
     assert max(x for x, _ in cells) == 23
 
 
-def test_each_alert_says_what_it_is_and_how_grave() -> None:
+def test_each_alert_has_severity_summary_and_description() -> None:
     groups = yaml.safe_load((MONITORING / "alert_rules.yaml").read_text())["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         assert rule["labels"]["severity"] in ("warning", "critical")

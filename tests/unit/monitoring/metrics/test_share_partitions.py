@@ -1,4 +1,4 @@
-"""Sums by group of what share-partitions tell, against a sum over all of them."""
+"""Sums of the sizes of share-partitions by group, compared with a sum over all of them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def shown(counted: SharePartitionSizes, metric: Metric, now_ms: int = NOW_MS) ->
     return {labels: value for labels, value in family.series if isinstance(value, (int, float))}
 
 
-def test_a_window_adds_up() -> None:
+def test_sizes_are_derived_from_offsets_and_counts() -> None:
     """Offsets 10..29 in flight, of which 5 are finished and 3 are available again; the log ends at 100."""
     window = sizes("g", 0, 10, 30, 5, 3, 100)
     assert (window.in_flight, window.acquired, window.lag, window.available) == (20, 12, 85, 73)
 
 
-def test_a_log_that_nobody_knows_adds_no_lag_behind_the_window() -> None:
+def test_an_unknown_log_end_adds_no_lag() -> None:
     window = sizes("g", 0, 10, 30, 5, 3, -1)
     assert (window.lag, window.available) == (15, 3)
 
 
-def test_a_later_word_of_a_share_partition_takes_the_place_of_the_one_before() -> None:
+def test_new_sizes_of_a_share_partition_replace_the_previous_ones() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 0)
     counted.take(sizes("g", 0, 0, 0, 0, 0, 10), NOW_MS)
     counted.take(sizes("g", 1, 0, 0, 0, 0, 5), NOW_MS)
@@ -56,7 +56,7 @@ def test_a_group_without_share_partitions_has_no_series() -> None:
     assert {family.metric.name: family.series for family in counted.families(NOW_MS) if family.series} == {}
 
 
-def test_the_oldest_of_a_group_is_that_of_the_share_partition_that_waits_for_longest() -> None:
+def test_the_age_of_a_group_is_the_maximum_of_its_share_partitions() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 0)
     counted.take(sizes("g", 0, 0, 0, 0, 0, 10), 1_000)
     counted.take(sizes("g", 1, 0, 0, 0, 0, 10), 5_000)
@@ -67,14 +67,14 @@ def test_the_oldest_of_a_group_is_that_of_the_share_partition_that_waits_for_lon
     assert shown(counted, catalogue.OLDEST, 9_000) == {("g",): 0.0}
 
 
-def test_more_groups_than_allowed_are_added_up() -> None:
+def test_groups_above_the_limit_share_one_sum() -> None:
     counted = SharePartitionSizes(GroupLabels(1), 0)
     for number in range(3):
         counted.take(sizes(f"g{number}", 0, 0, 0, 0, 0, 10), NOW_MS)
     assert shown(counted, catalogue.LAG) == {("g0",): 10, (OTHER,): 20}
 
 
-def test_share_partitions_have_series_of_their_own_only_as_far_as_allowed() -> None:
+def test_share_partitions_above_the_limit_have_no_series() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 1)
     for partition in range(3):
         counted.take(sizes("g", partition, 0, 0, 0, 0, 10), NOW_MS)
@@ -89,7 +89,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.none() 
 
 
 @given(STEPS)
-def test_sums_are_those_of_what_is_known(steps: list[tuple[str, int, tuple[int, ...] | None]]) -> None:
+def test_sums_equal_those_over_all_share_partitions(steps: list[tuple[str, int, tuple[int, ...] | None]]) -> None:
     counted, known = SharePartitionSizes(GroupLabels(2), 3), {}
     labels = GroupLabels(2)
     for now_ms, (group, partition, offsets) in enumerate(steps):

@@ -82,5 +82,5 @@ def test_the_overrides_text() -> None:
 
 @pytest.mark.parametrize("text", ["localhost:5", "10.0.0.7", "10.0.0.7:", "10.0.0.7:-1", ":5", "10.0.0.7:٣"])
 def test_what_is_no_override_is_a_wrong_value(text: str) -> None:
-    with pytest.raises(ValueError, match=r"begin with an address|end with a number"):
+    with pytest.raises(ValueError, match=r"begin with an IP address|end with a number"):
         GatewayConfig.model_validate({"gateway.max.connections.per.ip.overrides": text})

@@ -1,4 +1,4 @@
-"""What `browse` says of a record, and `top` of a group."""
+"""State of a record in `browse`, and figures of a group in `top`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ RANGES = [
         (9, RecordStanding("AVAILABLE", 0)),
     ],
 )
-def test_a_records_standing_by_the_tables(offset: int, standing: RecordStanding) -> None:
+def test_the_standing_of_a_record_from_the_tables(offset: int, standing: RecordStanding) -> None:
     assert standing_of(offset, 5, RANGES) == standing
 
 
-def test_a_records_standing_over_the_wire() -> None:
+def test_the_standing_of_a_record_without_the_tables() -> None:
     assert [standing_of(offset, 5, None).state for offset in (4, 5)] == ["FINISHED", "UNFINISHED"]
     assert standing_of(4, None, RANGES) == RecordStanding(None)
 
 
-def test_a_groups_figures() -> None:
+def test_lag_and_finished_records_of_a_group() -> None:
     read, unread = TopicPartition("t", 0), TopicPartition("t", 1)
     offsets = {read: ShareGroupOffset(5, 1, 3), unread: ShareGroupOffset(None, None, None)}
     logs = {read: LogOffsets(0, 10), unread: LogOffsets(0, 4)}
