@@ -1,4 +1,4 @@
-"""What a batch of a member took, as a metric that Spark observes: each progress event of the query has it."""
+"""The consumed records of a member's batch as a metric that Spark observes; each progress event contains it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
 
 
 def observed(ranges: DataFrame) -> DataFrame:
-    """The source's rows, with the records and ranges of each batch observed under Kafka's name."""
+    """Return the source's rows, with the records and ranges of each batch observed under Kafka's names."""
     records = F.col("last_offset") - F.col("first_offset") + 1
     return ranges.observe(
         FETCH_MANAGER,
