@@ -133,7 +133,7 @@ def test_answers_that_do_not_come_are_told() -> None:
     drive = Drive(EngineJob(records=10))
     beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), 0)
     assert beginning.poll(ANSWER_MS) is None
-    with pytest.raises(NotAnsweredError, match="has not answered"):
+    with pytest.raises(NotAnsweredError, match="has not responded"):
         beginning.poll(ANSWER_MS + 1)
 
 

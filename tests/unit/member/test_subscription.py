@@ -31,7 +31,7 @@ def answer(request: HeartbeatRequest, topics: tuple[str, ...], code: int = Error
         (["a"], "a.*", "either topics or a pattern must be given"),
         ([], None, "topics must be a list of at least one topic name"),
         ("orders", None, "topics must be a list of at least one topic name"),
-        (None, "orders-(", "is no regular expression"),
+        (None, "orders-(", "is not a regular expression"),
     ],
 )
 def test_what_is_no_subscription_is_told(topics: list[str] | None, pattern: str | None, problem: str) -> None:
