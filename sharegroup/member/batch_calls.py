@@ -1,7 +1,7 @@
 """The two calls of a running batch that wait for responses, as objects to poll. Pure.
 
-Both belong to a member, which receives the responses. `poll` raises NotAnsweredError if they do not arrive in time or
-the member has failed.
+Both belong to a member, which receives the responses. `poll` raises ResponseTimeoutError if they do not arrive in time
+or the member has failed.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Acknowledging:
     def due(self, now_ms: int) -> list[AcknowledgeRequest]:
         """Return the rows to append now; none while the member cannot read responses.
 
-        Raises NotAnsweredError, also if the member can never read responses again.
+        Raises ResponseTimeoutError, also if the member can never read responses again.
         """
         if self._append_until_ms is None:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms

@@ -13,7 +13,7 @@ Invariants:
 - Requests of one step are appended before those of the next. The logic is notified that a renewal or acknowledgement
   is appended only after the broker has it.
 - A thread that waits for responses checks again after each step, at a failure, and after its deadline.
-- After a failure no thread waits for responses but raises NotAnsweredError. Rows that need no response are still
+- After a failure no thread waits for responses but raises ResponseTimeoutError. Rows that need no response are still
   appended while the channel accepts them. A closed channel is retried like an unreachable Kafka, for
   `acknowledge_timeout_ms`.
 - The thread closes the channel when it ends. It ends when the membership is over or an unexpected error occurs.
@@ -121,7 +121,7 @@ class Member:
     # -- for the running batch -------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
-        """Wait for the result of `MemberLogic.begin` and return it. Raises NotAnsweredError."""
+        """Wait for the result of `MemberLogic.begin` and return it. Raises ResponseTimeoutError."""
         with self._shared.turn() as (logic, now_ms):
             beginning = logic.begin(batch, now_ms)
             while (ranges := beginning.poll(now_ms)) is None:
@@ -137,7 +137,7 @@ class Member:
     def acknowledge(
         self, batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
     ) -> None:
-        """Wait until the acknowledgements of `MemberLogic.acknowledge` are appended. Raises NotAnsweredError."""
+        """Wait until the acknowledgements of `MemberLogic.acknowledge` are appended. Raises ResponseTimeoutError."""
         with self._shared.turn() as (logic, now_ms):
             acknowledging = logic.acknowledge(batches, granted, now_ms)
             while not acknowledging.may_append(now_ms):
