@@ -32,13 +32,15 @@ def checkpoint(spark: SparkSession, tmp_path: Path) -> Path:
     return path
 
 
-def test_it_tells_what_it_pins(spark: SparkSession, checkpoint: Path) -> None:
+def test_a_checkpoint_contains_the_shuffle_partitions(spark: SparkSession, checkpoint: Path) -> None:
     found = read_checkpoint(spark, str(checkpoint))
     assert found == Checkpoint(str(checkpoint), begin_checkpoint(spark, str(checkpoint)), 3, 8)
 
 
 @pytest.mark.parametrize("gone", range(1, len(LEFT) + 1))
-def test_wherever_it_dies_the_next_start_begins_anew(spark: SparkSession, checkpoint: Path, gone: int) -> None:
+def test_a_discard_that_dies_anywhere_leads_to_a_new_checkpoint(
+    spark: SparkSession, checkpoint: Path, gone: int
+) -> None:
     query_id = begin_checkpoint(spark, str(checkpoint))
     for name in LEFT[:gone]:
         (shutil.rmtree if (checkpoint / name).is_dir() else Path.unlink)(checkpoint / name)
@@ -48,7 +50,7 @@ def test_wherever_it_dies_the_next_start_begins_anew(spark: SparkSession, checkp
 
 
 @pytest.mark.parametrize("left", ["", '{"id": "0a'])
-def test_one_whose_id_is_torn_is_begun_anew(spark: SparkSession, checkpoint: Path, left: str) -> None:
+def test_a_checkpoint_with_a_torn_id_is_replaced(spark: SparkSession, checkpoint: Path, left: str) -> None:
     """As by a power loss right after it was begun."""
     (checkpoint / "metadata").write_text(left)
     (checkpoint / ".metadata.crc").unlink(missing_ok=True)
@@ -58,7 +60,7 @@ def test_one_whose_id_is_torn_is_begun_anew(spark: SparkSession, checkpoint: Pat
     assert not (checkpoint / "offsets").exists()
 
 
-def test_given_up_there_is_nothing_to_go_on_from(spark: SparkSession, checkpoint: Path) -> None:
+def test_nothing_remains_of_a_discarded_checkpoint(spark: SparkSession, checkpoint: Path) -> None:
     discard_checkpoint(spark, str(checkpoint))
     assert not any(path for path in checkpoint.rglob("*") if not path.name.startswith("."))
     discard_checkpoint(spark, str(checkpoint))

@@ -60,7 +60,7 @@ def expected(offsets: range, batch_id: int, topic_id: str = "id") -> list[Row]:
     return [(topic_id, offset, batch_id) for offset in offsets]
 
 
-def test_a_batch_that_is_run_twice_again_appends_what_is_new_each_time(append: Append, path: str) -> None:
+def test_each_rerun_appends_only_records_that_are_missing(append: Append, path: str) -> None:
     """The first re-run holds half of the batch, as another member has the rest; the second one holds all of it."""
     low, high = held(0, 49, count=3), held(50, 99, count=2)
     append(7, "process 1", high, is_rerun=True)
@@ -69,14 +69,14 @@ def test_a_batch_that_is_run_twice_again_appends_what_is_new_each_time(append: A
     assert rows_of(path) == expected(range(100), 7)
 
 
-def test_a_batch_that_was_appended_before_it_was_killed_is_there_once(append: Append, path: str) -> None:
+def test_a_batch_appended_before_a_kill_is_in_the_table_once(append: Append, path: str) -> None:
     append(7, "process 0", held(0, 9))
     append(7, "process 1", held(0, 9), is_rerun=True)
     append(8, "process 1", held(5, 9, count=2), held(10, 14))
     assert rows_of(path) == expected(range(10), 7) + expected(range(10, 15), 8)
 
 
-def test_records_of_a_topic_made_again_are_not_taken_for_those_of_the_old_one(append: Append, path: str) -> None:
+def test_records_of_a_recreated_topic_are_distinct(append: Append, path: str) -> None:
     append(1, "process 0", held(0, 9))
     append(2, "process 0", held(0, 4, topic_id="id again"))
     append(3, "process 0", held(0, 9, count=2, topic_id="id again"))

@@ -176,7 +176,7 @@ def load_row(log_end_offset: int) -> str:
 
 @SPARK_EXAMPLES
 @given(st.lists(st.tuples(st.lists(requests(), max_size=4), st.integers(0, 20_000)), min_size=10, max_size=25))
-def test_in_flight_is_what_the_job_would_load(
+def test_in_flight_equals_the_state_that_the_job_loads(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     batches: list[tuple[list[SharePartitionRequest], int]],
@@ -227,7 +227,7 @@ def test_views_follow_the_tables_and_move_with_them(
     assert before.count() == 0
 
 
-def test_a_managed_table_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_managed_table_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     Tables(str(tmp_path / "tables"), "g", "id-t")
     spark.sql("CREATE DATABASE IF NOT EXISTS taken")
     spark.sql("CREATE TABLE IF NOT EXISTS taken.share_group_state (precious INT) USING delta")

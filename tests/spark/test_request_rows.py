@@ -44,7 +44,7 @@ def test_the_key_is_the_shard_that_leads_the_share_partition(spark: SparkSession
     assert_df_equality(keyed.select("shard_key"), expected, ignore_nullable=True)
 
 
-def test_a_row_has_its_coordinates_and_is_text_whatever_the_bytes_were(keyed: DataFrame) -> None:
+def test_a_row_has_coordinates_and_is_text_for_any_bytes(keyed: DataFrame) -> None:
     frame = keyed.toPandas()
     decoded = [rows.decode(row).request for row in frame["row"]]
     assert [request[:3] for request in decoded if request] == [(3, offset, AT_MS) for offset in range(10)]

@@ -44,7 +44,7 @@ class Reader(SimpleDataSourceStreamReader):
 """
 
 
-def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
+def test_a_source_runs_in_a_worker_with_only_the_zip(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
 ) -> None:
     archive = ship(spark, tmp_path, monkeypatch, "shipped_for_a_test", READER)

@@ -89,7 +89,7 @@ def run(sources: DataFrame, checkpoint: Path, until: int) -> dict[int, list[Row]
     return batches
 
 
-def test_a_batch_is_what_one_offset_says_also_when_it_is_run_again(sources: DataFrame, tmp_path: Path) -> None:
+def test_a_batch_covers_one_offset_even_when_repeated(sources: DataFrame, tmp_path: Path) -> None:
     first = run(sources, tmp_path / "checkpoint", FAILED_BATCH)
     second = run(sources, tmp_path / "checkpoint", LAST_BATCH)
     assert list(second) == list(range(FAILED_BATCH, LAST_BATCH + 1))

@@ -23,7 +23,7 @@ from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delive
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-from .engine_job import HEARTBEAT_MS, TOPIC_ID, EngineJob, Offers
+from .in_memory_job import HEARTBEAT_MS, TOPIC_ID, InMemoryJob, Offers
 
 ANSWER_MS = 20_000
 
@@ -32,7 +32,7 @@ class Drive:
     """A process of member m and the job, in steps."""
 
     def __init__(
-        self, job: EngineJob, incarnation: str = "now", max_records: int = 100, name: str | None = None
+        self, job: InMemoryJob, incarnation: str = "now", max_records: int = 100, name: str | None = None
     ) -> None:
         self.job, self.offers = job, Offers()
         settings = MemberSettings(
@@ -74,8 +74,8 @@ class Drive:
 
 
 @pytest.fixture
-def job() -> EngineJob:
-    return EngineJob(records=100)
+def job() -> InMemoryJob:
+    return InMemoryJob(records=100)
 
 
 def held(first: int, last: int) -> HeldRange:
@@ -83,7 +83,7 @@ def held(first: int, last: int) -> HeldRange:
 
 
 def test_a_batch_from_its_offer_to_its_end() -> None:
-    drive = Drive(EngineJob(records=100))
+    drive = Drive(InMemoryJob(records=100))
     batch = drive.claim()
     assert drive.logic.begin(batch, drive.job.now_ms()).poll(drive.job.now_ms()) == batch.ranges
     acknowledging = drive.logic.acknowledge(
@@ -106,8 +106,8 @@ def test_a_batch_from_its_offer_to_its_end() -> None:
     assert last.member_epoch == -1
 
 
-def test_a_batch_of_an_earlier_process_is_known_when_its_renewal_is_answered() -> None:
-    drive = Drive(EngineJob(records=10))
+def test_an_earlier_batch_is_known_after_its_renewal() -> None:
+    drive = Drive(InMemoryJob(records=10))
     drive.job.fetch("m")
     beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), drive.job.now_ms())
     assert beginning.poll(drive.job.now_ms()) is None
@@ -120,7 +120,7 @@ def test_a_batch_of_an_earlier_process_is_known_when_its_renewal_is_answered() -
     assert [row.acquired for row in drive.job.acknowledgements(is_renew_ack=True)] == [()]  # whatever is held now
 
 
-def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
+def test_a_renewal_names_the_acquired_ranges(job: InMemoryJob) -> None:
     drive = Drive(job)
     drive.begin(drive.claim())
     drive.step()
@@ -129,8 +129,8 @@ def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
     assert [row.acquired for row in job.acknowledgements(is_renew_ack=True)] == [((0, 99, 1),)]
 
 
-def test_answers_that_do_not_come_are_told() -> None:
-    drive = Drive(EngineJob(records=10))
+def test_missing_responses_are_reported() -> None:
+    drive = Drive(InMemoryJob(records=10))
     beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), 0)
     assert beginning.poll(ANSWER_MS) is None
     with pytest.raises(NotAnsweredError, match="has not responded"):
@@ -140,10 +140,8 @@ def test_answers_that_do_not_come_are_told() -> None:
 @pytest.mark.parametrize(
     ("records", "is_stopping", "linger_ms"), [(300, False, LINGER_MS), (300, True, 0), (120, False, 0), (100, False, 0)]
 )
-def test_acknowledgements_wait_for_the_demand_that_follows_them(
-    records: int, is_stopping: bool, linger_ms: int
-) -> None:
-    drive = Drive(EngineJob(records=records))
+def test_acknowledgements_wait_for_the_fetch_that_follows(records: int, is_stopping: bool, linger_ms: int) -> None:
+    drive = Drive(InMemoryJob(records=records))
     batch = drive.claim()
     ranges = drive.begin(batch)
     drive.step()
@@ -159,8 +157,8 @@ def test_acknowledgements_wait_for_the_demand_that_follows_them(
         assert any(isinstance(request, FetchRequest) for request in drive.job.requests[len(asked) :])
 
 
-def test_acknowledgements_that_cannot_be_appended_are_due_again_and_then_told() -> None:
-    drive = Drive(EngineJob(records=100))
+def test_failed_appends_of_acknowledgements_are_retried_then_reported() -> None:
+    drive = Drive(InMemoryJob(records=100))
     batch = drive.claim()
     acknowledging = drive.logic.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT), batch.ranges, 0)
     [request] = acknowledging.due(0)
@@ -171,7 +169,7 @@ def test_acknowledgements_that_cannot_be_appended_are_due_again_and_then_told() 
         acknowledging.due(ANSWER_MS + 1)
 
 
-def test_an_acknowledgement_does_not_touch_what_was_granted_again(job: EngineJob) -> None:
+def test_an_acknowledgement_ignores_ranges_acquired_again(job: InMemoryJob) -> None:
     """It comes after its locks' end, when the member's own standing demand has been granted the same records."""
     drive = Drive(job)
     batch = drive.claim()
@@ -186,7 +184,7 @@ def test_an_acknowledgement_does_not_touch_what_was_granted_again(job: EngineJob
     assert acknowledgement_errors(drive) == 100
 
 
-def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
+def test_an_unacquire_row_names_its_acquired_ranges(job: InMemoryJob) -> None:
     """So that it does nothing to what was granted again in the meantime."""
     drive = Drive(job, max_records=40)
     drive.claim()
@@ -197,7 +195,7 @@ def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
     assert [row.ranges for row in job.sent(UnacquireRequest)] == [()]
 
 
-def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> None:
+def test_a_second_rerun_can_hold_more_than_the_first(job: InMemoryJob) -> None:
     """So Delta must not skip the second re-run's append because of the first one's: each is its own transaction."""
     assert [job.fetch("m", 50), job.fetch("m", 50)] == [[(0, 49, 1)], [(50, 99, 1)]]
     offered = OfferedBatch(7, "process 0", (held(0, 49), held(50, 99)))
@@ -223,7 +221,7 @@ def acknowledgement_errors(drive: Drive) -> float:
     return drive.logic.counts.values(drive.job.now_ms())[FETCH_MANAGER]["acknowledgements-error-total"]
 
 
-def busy_with_more_waiting(job: EngineJob) -> tuple[Drive, OfferedBatch]:
+def busy_with_more_waiting(job: InMemoryJob) -> tuple[Drive, OfferedBatch]:
     """A member that works on its first batch of 40, and holds 60 records more."""
     drive = Drive(job, max_records=40)
     batch = drive.claim()
@@ -234,7 +232,7 @@ def busy_with_more_waiting(job: EngineJob) -> tuple[Drive, OfferedBatch]:
     return drive, batch
 
 
-def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
+def test_a_recreated_topic_is_a_different_topic(job: InMemoryJob) -> None:
     drive, batch = busy_with_more_waiting(job)
     assert drive.logic.holds_batch(job.now_ms())
     job.make_topic_again("another", records=10)
@@ -256,7 +254,7 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
     assert job.log_of("accept") == []
 
 
-def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
+def test_a_new_topic_id_in_the_assignment_discards_old_ranges(job: InMemoryJob) -> None:
     drive, _ = busy_with_more_waiting(job)
     job.make_topic_again("another")
     job.take("m", 0)  # the demand's refusal is on its way
@@ -268,7 +266,7 @@ def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
     assert not drive.logic.holds_batch(job.now_ms())
 
 
-def test_what_is_held_of_a_share_partition_that_another_member_reads_now_is_worked_on(job: EngineJob) -> None:
+def test_held_ranges_of_a_revoked_share_partition_are_handled(job: InMemoryJob) -> None:
     """Nothing is revoked: it is locked for the member, which asks for no more of it."""
     drive, batch = busy_with_more_waiting(job)
     job.assigned_partitions = []
@@ -292,7 +290,7 @@ def test_what_is_held_of_a_share_partition_that_another_member_reads_now_is_work
     assert len(job.sent(FetchRequest)) == asked
 
 
-def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: EngineJob) -> None:
+def test_an_unknown_topic_id_makes_metadata_due_soon(job: InMemoryJob) -> None:
     drive = Drive(job)
     drive.claim()
     job.advance(MISSING_TOPIC_INTERVAL_MS)
@@ -309,7 +307,7 @@ def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: Engi
     assert [request.topics for request in drive.heartbeats()[heartbeats:]] == [{TOPIC: TopicMetadata("another", 1)}]
 
 
-def test_a_renewal_that_is_refused_with_its_topic_ends(job: EngineJob) -> None:
+def test_a_renewal_ends_when_its_topic_is_deleted(job: InMemoryJob) -> None:
     """The refusal comes before anybody has told the member of the new topic."""
     drive = Drive(job)
     drive.begin(drive.claim())
@@ -325,8 +323,8 @@ def test_a_renewal_that_is_refused_with_its_topic_ends(job: EngineJob) -> None:
     assert drive.logic.failure is None
 
 
-def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
-    job = EngineJob()
+def test_a_late_response_of_a_deleted_topic_acquires_nothing() -> None:
+    job = InMemoryJob()
     drive = Drive(job)
     for _ in range(3):
         drive.step()
@@ -345,7 +343,7 @@ def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
     assert [row.topic_id for row in job.sent(FetchRequest)] == [TOPIC_ID, "another"]
 
 
-def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob) -> None:
+def test_a_batch_of_a_topic_deleted_before_it_is_skipped(job: InMemoryJob) -> None:
     drive = Drive(job)
     batch = drive.claim()
     drive.step()  # sees the claim
@@ -356,7 +354,7 @@ def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob)
     assert drive.begin(batch) == ()
 
 
-def test_who_accepts_after_the_lock_is_told_so_whoever_has_finished_the_records(job: EngineJob) -> None:
+def test_a_late_accept_is_rejected_even_for_finished_records(job: InMemoryJob) -> None:
     """Another member has accepted them in the meantime, and the start offset is behind them."""
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
@@ -369,7 +367,7 @@ def test_who_accepts_after_the_lock_is_told_so_whoever_has_finished_the_records(
     assert drive.logic.redelivered == 1
 
 
-def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(job: EngineJob) -> None:
+def test_acknowledgements_name_the_renewed_lock_deadline(job: InMemoryJob) -> None:
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     drive.step()
@@ -381,7 +379,7 @@ def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(jo
     assert sent.lock_deadline_ms == T0 + LOCK_MS // 2 + LOCK_MS
 
 
-def test_who_accepts_after_a_lock_whose_renewal_came_late_is_told_so(job: EngineJob) -> None:
+def test_an_accept_after_a_late_renewal_is_rejected(job: InMemoryJob) -> None:
     """The renewal's answer is not there when the acknowledgement goes out."""
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
@@ -396,7 +394,7 @@ def test_who_accepts_after_a_lock_whose_renewal_came_late_is_told_so(job: Engine
     assert drive.logic.redelivered == 1
 
 
-def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJob) -> None:
+def test_renewed_ranges_are_held_whatever_deadline_is_named(job: InMemoryJob) -> None:
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     drive.step()
@@ -409,7 +407,7 @@ def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJ
     assert job.log_of("accept") == [(0, 99, "m", 1)]
 
 
-def test_what_a_batch_that_runs_again_waits_for_is_not_given_back(job: EngineJob) -> None:
+def test_ranges_awaited_by_a_rerun_are_not_returned(job: InMemoryJob) -> None:
     """This process has been granted it once more, and half of that lock is gone when the renewal is answered."""
     job.fetch("m", 100)
     offered = OfferedBatch(7, "process 0", (held(0, 99),))
@@ -428,7 +426,7 @@ def test_what_a_batch_that_runs_again_waits_for_is_not_given_back(job: EngineJob
     assert (job.log_of("accept"), job.sent(UnacquireRequest)) == ([(0, 99, "m", 2)], [])
 
 
-def test_a_grant_to_an_earlier_process_is_released_within_its_lock_only(job: EngineJob) -> None:
+def test_release_for_an_earlier_process_names_its_lock_deadline(job: InMemoryJob) -> None:
     drive = Drive(job)
     drive.step()
     who = "earlier-1", "m", GROUP, TOPIC, TOPIC_ID, 0, "m"

@@ -19,7 +19,7 @@ from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.types import AcknowledgeType
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
+from .in_memory_job import PATIENCE_S, TOPIC_ID, InMemoryJob, MemberChannel, Offers
 
 ACCEPT = AcknowledgeType.ACCEPT
 OWN_THREAD = "share-consumer-member"
@@ -32,7 +32,7 @@ class DefectError(Exception):
 class WatchedChannel:
     """Notes which thread makes each call, and lets another thread look at the member during it."""
 
-    def __init__(self, job: EngineJob) -> None:
+    def __init__(self, job: InMemoryJob) -> None:
         self._channel = MemberChannel(job, "m")
         self.look: Callable[[], object] = lambda: None
         self.threads: dict[str, set[str]] = {}
@@ -80,7 +80,7 @@ class WatchedChannel:
 class Started:
     """A member that has begun to work for a job, and what it told."""
 
-    def __init__(self, job: EngineJob) -> None:
+    def __init__(self, job: InMemoryJob) -> None:
         self.channel, self.offers = WatchedChannel(job), Offers()
         self.failures = 0
         wanted: dict[str, Any] = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000}
@@ -93,14 +93,14 @@ class Started:
         self.failures += 1
 
 
-Start = Callable[[EngineJob], Started]
+Start = Callable[[InMemoryJob], Started]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     started: list[Started] = []
 
-    def make(job: EngineJob) -> Started:
+    def make(job: InMemoryJob) -> Started:
         started.append(Started(job))
         return started[-1]
 
@@ -117,8 +117,8 @@ def not_begun(member: Member) -> BaseException:
     return raised.value
 
 
-def test_whoever_looks_never_waits_for_kafka_and_only_send_is_for_two_threads(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_reading_state_never_waits_for_kafka(start: Start) -> None:
+    job = InMemoryJob(records=100)
     started = start(job)
     batch = started.offers.claim()
     started.member.begin(batch)
@@ -134,11 +134,9 @@ def test_whoever_looks_never_waits_for_kafka_and_only_send_is_for_two_threads(st
     }  # fmt: skip
 
 
-def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_ends_the_thread_and_all_waits(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_loop, "PAUSE_S", 0)
-    job = EngineJob()
+    job = InMemoryJob()
     started = start(job)
     job.wait_for(lambda: job.sent(FetchRequest))
     job.is_reachable = False
@@ -154,8 +152,8 @@ def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
     assert started.failures == 1
 
 
-def test_who_acknowledges_after_the_thread_has_ended_is_told_at_once(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_acknowledging_after_the_threads_end_fails_immediately(start: Start) -> None:
+    job = InMemoryJob(records=100)
     started = start(job)
     batch = started.offers.claim()
     started.member.begin(batch)
@@ -167,8 +165,8 @@ def test_who_acknowledges_after_the_thread_has_ended_is_told_at_once(start: Star
     assert job.acknowledgements() == []
 
 
-def test_the_first_failure_is_the_one_that_is_told(start: Start) -> None:
-    job = EngineJob()
+def test_the_first_failure_is_reported(start: Start) -> None:
+    job = InMemoryJob()
     job.refuse_joins_with = ErrorCode.INVALID_REQUEST
     started = start(job)
     job.wait_for(lambda: started.failures)

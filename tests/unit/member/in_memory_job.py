@@ -43,7 +43,7 @@ HEARTBEAT_MS = 5_000
 TOPIC_ID = fetch("any").topic_id
 
 
-class EngineJob:
+class InMemoryJob:
     """The job; `values` are of the group's configuration. Members wait for `changed`, so a test that holds it
     stops them at their next request."""
 
@@ -218,7 +218,7 @@ class EngineJob:
 class MemberChannel:
     """One member's way to the job. `ahead_ms` is how far the job's clock is ahead of the member's."""
 
-    def __init__(self, job: EngineJob, member_id: str, ahead_ms: int = 0) -> None:
+    def __init__(self, job: InMemoryJob, member_id: str, ahead_ms: int = 0) -> None:
         self._job, self._member_id, self._ahead_ms = job, member_id, ahead_ms
         self.open, self.topics_metadata, self.send = job.open, job.topics_metadata, job.send
         self.topic_names = job.topic_names
