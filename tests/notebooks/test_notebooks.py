@@ -1,4 +1,4 @@
-"""Each notebook runs from top to bottom by itself, and draws its plots."""
+"""Each notebook runs from top to bottom by itself and draws its plots."""
 
 from __future__ import annotations
 

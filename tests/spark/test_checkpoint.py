@@ -1,4 +1,4 @@
-"""A checkpoint that is given up, and dying on the way."""
+"""Discarding a checkpoint, and crashes while it is discarded."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 ENTRY = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.shuffle.partitions":"8"}}
 {"format": 1}"""
-#: In the order in which they go.
+#: In the order of their deletion.
 LEFT = ("metadata", "offsets", "commits", "state", "sources")
 
 
 @pytest.fixture
 def checkpoint(spark: SparkSession, tmp_path: Path) -> Path:
-    """As Spark leaves it after batch 3."""
+    """Return the folder as Spark leaves it after batch 3."""
     path = tmp_path / "checkpoint"
     begin_checkpoint(spark, str(path))
     for name in LEFT[1:]:
@@ -51,7 +51,7 @@ def test_a_discard_that_dies_anywhere_leads_to_a_new_checkpoint(
 
 @pytest.mark.parametrize("left", ["", '{"id": "0a'])
 def test_a_checkpoint_with_a_torn_id_is_replaced(spark: SparkSession, checkpoint: Path, left: str) -> None:
-    """As by a power loss right after it was begun."""
+    """A power loss can tear the file right after its creation."""
     (checkpoint / "metadata").write_text(left)
     (checkpoint / ".metadata.crc").unlink(missing_ok=True)
     assert read_checkpoint(spark, str(checkpoint)) is None

@@ -1,4 +1,4 @@
-"""docs/tables.md: its views have these columns, and its queries run and find something."""
+"""docs/tables.md: its views have the documented columns, and its queries return rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def blocks(language: str) -> list[str]:
 
 
 def documented(heading: str) -> list[str]:
-    """The lines of the table below a heading, without the table's own head."""
+    """Return the rows of the table below a heading, without the table's own head."""
     section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n#", 1)[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
@@ -49,7 +49,7 @@ def tables_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def cookbook(spark: SparkSession, tables_path: str) -> Iterator[SparkSession]:
-    """A session with these tables, as the page has them by name."""
+    """A session with these tables under the names used by the page."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
     before = spark.catalog.currentDatabase()
     spark.catalog.setCurrentDatabase(DATABASE)
@@ -112,7 +112,7 @@ def test_a_cookbook_query_returns_rows(cookbook: SparkSession, statement: str) -
 
 def test_the_cookbooks_python_code_runs(cookbook: SparkSession, tables_path: str) -> None:
     for source in blocks("python"):
-        if "create_views(spark" not in source:  # that one is the fixture
+        if "create_views(spark" not in source:  # the fixture already runs it
             here = source.replace("/data/tables", tables_path)
             exec(compile(here, "docs/tables.md", "exec"), {"spark": cookbook})
 

@@ -1,4 +1,4 @@
-"""The operators as Spark runs them: rows in files, state in RocksDB, and a restart from the checkpoint in between."""
+"""The operators in Spark: rows in files, state in RocksDB, and a restart from the checkpoint in between."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class StatefulQuery:
-    """A query whose input is a folder; each `batch` starts it again from its checkpoint."""
+    """A query whose input is a folder; each `batch` restarts it from its checkpoint."""
 
     def __init__(self, spark: SparkSession, root: Path, operator: PandasOperator, files: int = 0) -> None:
         self._root, self._operator, self._files = root, operator, files

@@ -1,4 +1,4 @@
-"""Kafka records to the operators' rows and keys: whatever the bytes are, a row comes out that Python can read."""
+"""Conversion of Kafka records to the operators' rows and keys; Python can read the row for any bytes."""
 
 from __future__ import annotations
 

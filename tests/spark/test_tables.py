@@ -1,4 +1,4 @@
-"""Tables that delta-rs writes and keeps up, as delta-spark sees them; and delta-spark as a second writer."""
+"""Tables that delta-rs writes and maintains, read by delta-spark; and delta-spark as a second writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acknowledgement rows: sent once, again when unanswered, in parts when refused."""
+"""Acknowledgement rows: sent once, again without a response, in parts if rejected."""
 
 import itertools
 import json
@@ -80,9 +80,9 @@ def test_a_renewal_without_acquired_ranges_covers_held_ones() -> None:
 
 
 def test_the_longest_row_fits_into_a_message() -> None:
-    """A megabyte is what brokers and producers take, if they are not told otherwise."""
+    """Brokers and producers accept a megabyte by default."""
     first = MAX_OFFSET - 3 * MAX_RANGES_PER_ROW
-    counts = itertools.cycle([MAX_DELIVERY_COUNT, MAX_DELIVERY_COUNT - 1])  # so that no two grants become one
+    counts = itertools.cycle([MAX_DELIVERY_COUNT, MAX_DELIVERY_COUNT - 1])  # so that no two ranges are joined
     offsets = range(first, first + 2 * MAX_RANGES_PER_ROW, 2)
     [request] = round_of(*(held(P0, o, o + 1, next(counts)) for o in offsets)).due(EPOCH, 0)
     assert (len(request.batches), len(request.acquired)) == (MAX_RANGES_PER_ROW, MAX_RANGES_PER_ROW)

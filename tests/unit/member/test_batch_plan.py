@@ -1,4 +1,4 @@
-"""The next batch out of the queue, and the Kafka reads for it."""
+"""The next batch from the queue, and the Kafka reads for it."""
 
 from collections import Counter
 
@@ -78,7 +78,7 @@ def test_topics_of_one_name_are_not_in_one_batch() -> None:
 
 @st.composite
 def queues(draw: st.DrawFn) -> tuple[HeldRange, ...]:
-    """Disjoint ranges of three partitions, in any order."""
+    """Return disjoint ranges of three partitions, in any order."""
     found: list[HeldRange] = []
     for partition in range(3):
         next_offset = 0

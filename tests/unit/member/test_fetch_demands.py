@@ -1,4 +1,4 @@
-"""Standing demands: one for each share-partition, and how much they ask for."""
+"""A member's fetches: one for each share-partition, and the number of records that they request."""
 
 import itertools
 from dataclasses import replace
@@ -65,7 +65,7 @@ def test_no_fetch_while_enough_is_held(demands: FetchDemands) -> None:
     for request in demands.due(ASSIGNMENT, 0, EPOCH, 0):
         demands.take(answer(request, (0, 249)), 1)
     assert demands.due(ASSIGNMENT, TARGET, EPOCH, 2) == []
-    assert demands.due(ASSIGNMENT, 900, EPOCH, 3) == []  # too little room to be worth a request
+    assert demands.due(ASSIGNMENT, 900, EPOCH, 3) == []  # too little room for a request
     assert asked(demands.due(ASSIGNMENT, 500, EPOCH, 4)) == dict.fromkeys(range(4), 125)
 
 

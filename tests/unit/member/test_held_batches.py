@@ -1,4 +1,4 @@
-"""What a member holds: queued, on offer, running, given back."""
+"""The ranges of a member: queued, on offer, running, returned."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_a_renewal_in_time_can_have_a_late_response() -> None:
     assert batch.is_held(2 * LOCK_MS)
     renewed = held(0, 9, now_ms=LOCK_MS)
     assert batch.take_renewal([renewed], is_refused=False, now_ms=LOCK_MS) == 10
-    assert not batch.is_held(LOCK_MS)  # the others are finished, and it was not the log's start that went past them
+    assert not batch.is_held(LOCK_MS)  # the others are finished, and not because of the log's start
     assert (batch.renewable, batch.lock_deadline_ms) == ({renewed}, 2 * LOCK_MS)
 
 
@@ -91,7 +91,7 @@ def test_an_unclaimed_small_offer_grows(holdings: HeldBatches, offers: FakeOffer
     holdings.step(5)
     assert offers.offer == OfferedBatch(2, "i", (held(0, 9), held(10, 19, partition=1)))
     holdings.step(10)
-    assert offers.offer.seq == 2  # nothing new: it stays
+    assert offers.offer.seq == 2  # nothing new, so it remains
 
 
 def test_split_ranges_are_rejoined_when_an_offer_is_withdrawn(holdings: HeldBatches, offers: FakeOffers) -> None:
@@ -179,7 +179,7 @@ def test_waiting_ranges_of_a_deleted_topic_are_discarded(holdings: HeldBatches, 
     holdings.step(1)
     assert offers.offer == OfferedBatch(2, "i", (held(0, 49),))
     holdings.forget_gone(P1.__eq__, 2)
-    assert offers.offer.seq == 2  # nothing of it was in there: it stays
+    assert offers.offer.seq == 2  # it had no such range, so it remains
     holdings.step(LOCK_MS)
     assert holdings.waiting_records == 0
 

@@ -1,4 +1,4 @@
-"""The member's thread against the engine itself; Kafka's side of it is a list, the source's a variable."""
+"""The member's thread with the in-memory job; Kafka is a list, the offer file a variable."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 from .in_memory_job import PATIENCE_S, TOPIC_ID, InMemoryJob, MemberChannel, Offers
 
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
-#: After it a member's locks are over, and the engine takes its standing demand for abandoned.
+#: After this time a member's locks have expired, and its pending fetch counts as abandoned.
 STANDSTILL_MS = 3 * LOCK_MS
 DAY_MS = 86_400_000
 Start = Callable[..., tuple[Member, Offers]]
@@ -63,12 +63,12 @@ def of_an_earlier_process(*ranges: HeldRange) -> OfferedBatch:
 
 
 def offsets(ranges: tuple[HeldRange, ...]) -> list[tuple[int, int, int]]:
-    """(first offset, last offset, delivery count)."""
+    """Return (first offset, last offset, delivery count)."""
     return [(r.first_offset, r.last_offset, r.delivery_count) for r in ranges]
 
 
 def is_looked_up(ranges: tuple[HeldRange, ...]) -> bool:
-    """Whether `DeltaSink` looks for all of a batch that is run again."""
+    """Return whether `DeltaSink` checks all of a repeated batch."""
     return delivered_before(AcquiredBatch("q", 1, ranges, is_rerun=True)) == list(ranges)
 
 
@@ -121,7 +121,7 @@ def test_last_attempts_of_a_read_ahead_get_their_own_batches(start: Start) -> No
         return offsets(batch.ranges)
 
     for count in (1, 2):
-        job.wait_for(lambda: granted(count) == 4)  # noqa: B023 - called at once
+        job.wait_for(lambda: granted(count) == 4)  # noqa: B023 - called immediately
         left = 4
         while left:
             left -= sum(last - first + 1 for first, last, _ in through(RELEASE))
@@ -173,7 +173,7 @@ def test_a_batch_that_takes_too_long_loses_its_records(
     job.wait_for(lambda: job.log_of("renew"))
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
-    job.wait_for(lambda: not member.holds_batch())  # told before the locks are over: nobody has the records yet
+    job.wait_for(lambda: not member.holds_batch())  # before the locks expire: no other member has the records yet
     assert "max_processing_ms" in caplog.text
     assert job.fetch("another") == []
     with job.changed:
@@ -197,7 +197,7 @@ def test_a_suspended_member_detects_its_lost_locks(start: Start) -> None:
         job.acknowledge("another", (0, 99, ACCEPT))
     job.wait_for(lambda: job.acknowledgements(is_renew_ack=True))
     job.wait_for(lambda: logic_of(member).renewal is None)
-    assert not member.holds_batch()  # its renewal was no error: the records are finished
+    assert not member.holds_batch()  # its renewal was no error, because the records are finished
 
 
 def test_a_renewal_that_cannot_be_appended_keeps_no_lock(start: Start) -> None:
@@ -208,7 +208,7 @@ def test_a_renewal_that_cannot_be_appended_keeps_no_lock(start: Start) -> None:
     job.advance(LOCK_MS // 2)
     job.wait_for(lambda: job.given_up)
     assert member.holds_batch()
-    job.advance(LOCK_MS // 2 - COMMIT_MS)  # a sink that looks now, and commits then, would be too late
+    job.advance(LOCK_MS // 2 - COMMIT_MS)  # a sink that checks now and commits after that would be too late
     assert not member.holds_batch()
     job.is_reachable = True
 
@@ -230,12 +230,12 @@ def test_lost_records_acquired_again_during_their_batch_are_returned(start: Star
     member, offers = start(job)
     member.begin(offers.claim())
     assert member.holds_batch()
-    job.release("m")  # as when its heartbeats did not come through
+    job.release("m")  # as if its heartbeats were lost
     job.wait_for(lambda: job.log_of("unacquire"))
     assert job.log_of("unacquire") == [(0, 99, "m", 1)]
     assert not member.holds_batch()
     job.produce(100)
-    assert job.fetch("another", 200) == [(0, 99, 2), (100, 199, 1)]  # nor does it ask for any
+    assert job.fetch("another", 200) == [(0, 99, 2), (100, 199, 1)]  # the member does not fetch any either
 
 
 def test_late_acknowledgements_are_counted(start: Start) -> None:
@@ -251,7 +251,7 @@ def test_late_acknowledgements_are_counted(start: Start) -> None:
 
 
 def test_an_earlier_batch_runs_with_the_ranges_still_held(start: Start) -> None:
-    """The rest was accepted before the crash, and did not get to Spark's commit: it is not handled again."""
+    """The other records were accepted before the crash but not committed by Spark; they are not handled again."""
     job = InMemoryJob(records=40)
     job.fetch("m")
     job.acknowledge("m", (0, 9, ACCEPT), (20, 29, ACCEPT))
@@ -274,7 +274,7 @@ def test_a_repeated_batch_skips_records_finished_by_others(start: Start) -> None
     job.acknowledge("another", (0, 4, ACCEPT))
     member, offers = start(job)
     assert offsets(offers.wait_for_offer().ranges) == [(5, 9, 2)]
-    found = member.begin(of_an_earlier_process(held(0, 9)))  # finished in part: its renewal is no error
+    found = member.begin(of_an_earlier_process(held(0, 9)))  # partly finished, so its renewal is no error
     assert offsets(found) == [(5, 9, 2)]
     assert is_looked_up(found)
 
@@ -290,7 +290,7 @@ def test_a_repeated_batch_finished_by_others_is_empty(start: Start) -> None:
 
 
 def test_a_repeated_batch_has_current_delivery_counts(start: Start) -> None:
-    """Another member had the records, released them, and they are back before Spark's query begins."""
+    """Another member acquired and released the records, and they are back before Spark's query begins."""
     job = InMemoryJob(records=20)
     assert job.fetch("m", 10) == [(0, 9, 1)]
     job.advance(LOCK_MS + 1)
@@ -310,7 +310,7 @@ def test_sink_checks_repeated_batches_and_redelivered_records() -> None:
 
 
 def test_a_repeated_batch_is_skipped_without_renewals(start: Start) -> None:
-    """What of it the earlier process has released may be with others, its lock's end or not."""
+    """Others may have records that the earlier process released, whatever the end of its lock."""
     job = InMemoryJob(records=600, renew_acknowledge_enable=False)
     job.fetch("m", 600)
     member, _ = start(job)
@@ -361,7 +361,7 @@ def test_ranges_acquired_by_an_earlier_process_are_released(start: Start) -> Non
 
 
 def test_an_old_response_does_not_release_ranges_held_again(start: Start) -> None:
-    """Responses may come twice: this one tells of a grant that has had its day."""
+    """A response may arrive twice; this one contains ranges of an earlier delivery."""
     job = InMemoryJob(records=10)
     _, offers = start(job)
     offers.wait_for_offer()

@@ -1,4 +1,4 @@
-"""What `Member` promises about its threads, against the engine and a channel that watches them."""
+"""The guarantees of `Member` for its threads, with an in-memory job and a channel that observes the threads."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,11 +26,11 @@ OWN_THREAD = "share-consumer-member"
 
 
 class DefectError(Exception):
-    """What no part of the member foresees."""
+    """An error that no part of the member expects."""
 
 
 class WatchedChannel:
-    """Notes which thread makes each call, and lets another thread look at the member during it."""
+    """A channel that records the thread of each call and lets another thread read the member's state during it."""
 
     def __init__(self, job: InMemoryJob) -> None:
         self._channel = MemberChannel(job, "m")
@@ -78,7 +78,7 @@ class WatchedChannel:
 
 
 class Started:
-    """A member that has begun to work for a job, and what it told."""
+    """A started member and its reported failures."""
 
     def __init__(self, job: InMemoryJob) -> None:
         self.channel, self.offers = WatchedChannel(job), Offers()
@@ -110,7 +110,7 @@ def start() -> Iterator[Start]:
 
 
 def not_begun(member: Member) -> BaseException:
-    """What is raised in place of an answer about a batch of an earlier process."""
+    """Return the error raised instead of a response for a batch of an earlier process."""
     earlier = OfferedBatch(7, "earlier", (HeldRange(TOPIC, TOPIC_ID, 0, 0, 9, 1, T0 + LOCK_MS),))
     with pytest.raises(NotAnsweredError) as raised:
         member.begin(earlier)
@@ -143,7 +143,7 @@ def test_an_unexpected_error_ends_the_thread_and_all_waits(start: Start, monkeyp
     waited: list[BaseException] = []
     beginning = threading.Thread(target=lambda: waited.append(not_begun(started.member)))
     beginning.start()
-    job.wait_for(lambda: job.given_up)  # so it waits for an answer by now
+    job.wait_for(lambda: job.given_up)  # so it waits for a response by now
     started.channel.defect = DefectError()
     beginning.join(PATIENCE_S / 2)  # its deadline is later
     job.wait_for(lambda: job.closed)

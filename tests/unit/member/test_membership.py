@@ -1,4 +1,4 @@
-"""A member's heartbeats: when one is due, and what its answer changes."""
+"""A member's heartbeats: when one is due, and what its response changes."""
 
 import itertools
 
@@ -55,7 +55,7 @@ def test_heartbeats_follow_the_coordinators_interval(member: Membership) -> None
     request = beat(member, INTERVAL_MS)
     assert (request.member_epoch, request.subscribed_topic_names) == (3, None)
     member.take(answer(request, epoch=4), INTERVAL_MS)
-    assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the answer: it did not change
+    assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the response: it did not change
 
 
 def test_a_change_is_sent_immediately(member: Membership) -> None:

@@ -1,4 +1,4 @@
-"""A static member over two of its processes: what the first one works on waits for the second one."""
+"""A static member over two processes: the batch of the first one waits for the second one."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_static_heartbeats_have_instance_id_and_incarnation(job: InMemoryJob) ->
 
 
 def test_a_static_members_batch_waits_for_its_next_process(job: InMemoryJob) -> None:
-    """Its locks are for long from the beginning on; those of what it has only read ahead are not."""
+    """The locks of its batch are long from the begin; those of ranges read ahead are not."""
     first = Drive(job, "p1", max_records=40, name="worker-1")
     batch = first.claim()
     first.begin(batch)
@@ -33,7 +33,7 @@ def test_a_static_members_batch_waits_for_its_next_process(job: InMemoryJob) -> 
     assert [row.is_static for row in job.acknowledgements(is_renew_ack=True)] == [True]
     assert {row.is_static for row in job.sent(FetchRequest)} == {False}
 
-    job.advance(STATIC_MS - 1_000)  # killed, and away for as long
+    job.advance(STATIC_MS - 1_000)  # killed, and stopped for this long
     ahead = job.fetch("other")
     assert ahead
     assert {count for _, _, count in ahead} == {2}
@@ -62,7 +62,7 @@ def test_a_replaced_process_ends_and_holds_nothing(job: InMemoryJob) -> None:
     job.refuse_joins_with = ErrorCode.FENCED_INSTANCE_ID
     job.advance(6_000)
     drive.step()  # its heartbeat
-    drive.step()  # and the answer
+    drive.step()  # and the response
     assert isinstance(drive.logic.failure, RequestError)
     assert drive.logic.failure.code is ErrorCode.FENCED_INSTANCE_ID
     assert not drive.logic.holds_batch(job.now_ms())

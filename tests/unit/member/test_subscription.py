@@ -1,4 +1,4 @@
-"""What a member reads, by name and by pattern, and how the coordinator hears of a change."""
+"""A member's subscription by name and by pattern, and how a change reaches the coordinator."""
 
 import itertools
 
@@ -58,7 +58,7 @@ def test_a_change_is_sent_until_the_coordinator_has_it() -> None:
     before = beat(5_000)
     assert before.subscribed_topic_names is None
     member.subscribe(("b", "c"), 5_001)
-    lost = beat(5_001)  # at once, and once more
+    lost = beat(5_001)  # immediately, and once more
     member.take(answer(before, ("a",)), 5_002)
     again = beat(5_002 + RESPONSE_TIMEOUT_MS)
     assert lost.subscribed_topic_names == again.subscribed_topic_names == ("b", "c")
@@ -69,7 +69,7 @@ def test_a_change_is_sent_until_the_coordinator_has_it() -> None:
 
 
 class Member:
-    """A member's logic among these topics, whose heartbeats are answered at once."""
+    """A member's logic with these topics, whose heartbeats have immediate responses."""
 
     def __init__(self, topics: tuple[str, ...] = (), pattern: str | None = None) -> None:
         self.logic = MemberLogic(MemberSettings("g", "m", topics, 10, pattern=pattern), Offers(), "p1")
@@ -80,7 +80,7 @@ class Member:
         self._responses: list[Response] = []
 
     def step(self, ms: int = METADATA_INTERVAL_MS) -> None:
-        """Some time later, a heartbeat and its answer."""
+        """Pass some time and exchange a heartbeat and its response."""
         self.now_ms += ms
         for _ in range(2):
             if self.logic.metadata_is_due(self.now_ms):

@@ -1,4 +1,4 @@
-"""How Spark's reader is told to read what was granted."""
+"""The reader options and pieces for acquired ranges."""
 
 from sharegroup.member.ranges import HeldRange
 from sharegroup.spark.share_consumer.records import as_granted, merged_pieces

@@ -18,7 +18,7 @@ def reader_of(offers: str) -> AcquiredRangesReader:
 
 
 def planned_reader(offers: str) -> AcquiredRangesReader:
-    """One that has had its first, empty batch."""
+    """A source after its first, empty batch."""
     reader = reader_of(offers)
     reader.read(reader.initialOffset())
     return reader
@@ -69,7 +69,7 @@ def test_without_an_offer_there_are_no_rows_and_the_same_offset(tmp_path: Path) 
 
 def test_first_batch_of_each_start_is_empty_and_immediate(tmp_path: Path) -> None:
     start = NOTHING.to_json()
-    for _ in range(2):  # started anew, from the checkpoint
+    for _ in range(2):  # restarted from the checkpoint
         rows, end = reader_of(str(tmp_path)).read(start)
         assert list(rows) == []
         assert end != start
