@@ -128,11 +128,11 @@ class VirtualLoop(_AbstractLoop):
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        """A task of this loop."""
+        """Return a task of this loop."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name)
         self._tasks.append(task)
         if len(self._tasks) > self._most_tasks:
@@ -141,7 +141,7 @@ class VirtualLoop(_AbstractLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """There are no threads: it is done at once."""
+        """Call the function immediately, because there are no threads."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -150,27 +150,27 @@ class VirtualLoop(_AbstractLoop):
         return future
 
     def is_running(self) -> bool:
-        """Whether one of its callbacks runs."""
+        """Return whether one of its callbacks runs."""
         return self._is_running
 
     def is_closed(self) -> bool:
-        """Whether the process was killed."""
+        """Return whether the process was killed."""
         return self._is_closed
 
     def close(self) -> None:
-        """The same as `kill`."""
+        """Kill the process."""
         self.kill()
 
     def get_debug(self) -> bool:
-        """Whether tasks are to check themselves: they ask the loop for it."""
+        """Return whether tasks check themselves, which they query from the loop."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An error that nobody took."""
+        """Record an error that no code handled."""
         self.problems.append(context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Forget a timer; its handle calls this when it is cancelled."""
+        """Discard a timer; its handle calls this when it is cancelled."""
         assert isinstance(handle, _Timer)
         handle.event.cancel()
 
@@ -187,7 +187,7 @@ class VirtualLoop(_AbstractLoop):
             self._clock.after(0, self._run)
 
     def _run(self) -> None:
-        """Run what is ready, and what that makes ready."""
+        """Run the ready callbacks, and those that they make ready."""
         self._is_woken = False
         if self._is_paused:
             return
