@@ -17,7 +17,7 @@ _HANGS_S = 60.0
 
 
 class ShownMetrics:
-    """The job's metrics and their HTTP server. The job calls `watched` after each check of its queries."""
+    """The job's metrics and their HTTP server. The job calls `report_check` after each check of its queries."""
 
     def __init__(self, job: JobConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._job, self._clock = job, clock

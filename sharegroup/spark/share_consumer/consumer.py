@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.config import JobConfig
 from sharegroup.kafka_clients.client_settings import python_properties
@@ -21,12 +22,12 @@ from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
 from sharegroup.member.subscription import Subscription
+from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.group_name import refuse_other_kind
-from sharegroup.spark.share_consumer.observed import observed
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
 
@@ -167,7 +168,7 @@ class ShareConsumer:
         options = {"offers": offers.name}
         source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps(options))
         writer = (
-            observed(source.load())
+            _observe_consumed(source.load())
             .writeStream.queryName(f"share consumer of {self._settings.group_id}, {self.member_id}")
             .option("checkpointLocation", self._checkpoint)
             .trigger(processingTime="0 seconds")  # the source waits for the next offer
@@ -189,3 +190,14 @@ class ShareConsumer:
 def member_id(name: str, group_id: str) -> str:
     """Return the member id, a UUID derived from the checkpoint or group instance id and from the group."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name}\n{group_id}"))
+
+
+def _observe_consumed(ranges: DataFrame) -> DataFrame:
+    """Return the source's rows; Spark observes the records and ranges of each batch under Kafka's names."""
+    records = F.col("last_offset") - F.col("first_offset") + 1
+    return ranges.observe(
+        FETCH_MANAGER,
+        F.coalesce(F.sum(records), F.lit(0)).alias("records-consumed"),
+        F.coalesce(F.max(records), F.lit(0)).alias("records-per-range-max"),
+        F.count(F.lit(1)).alias("ranges"),
+    )

@@ -44,7 +44,7 @@ class Display:
         self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def wait(self, what: str, is_done: Callable[[], bool], stage: Callable[[], str] = lambda: "") -> None:
-        """Wait until `is_done`. Print what is awaited, and every `WORD_S` seconds the current stage."""
+        """Wait until `is_done`. Print what is awaited, and every `LINE_INTERVAL_S` seconds the current stage."""
         self.say(f"waiting for {what}")
         while not is_done():
             if time.monotonic() - self._printed_s >= WORD_S:
@@ -52,7 +52,7 @@ class Display:
             time.sleep(_POLL_S)  # polls other processes
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
-        """Show the progress in the table, or in a line if it has changed or `WORD_S` seconds have passed."""
+        """Show the progress in the table, or in a line if it has changed or `LINE_INTERVAL_S` seconds have passed."""
         rate = self._rate(now.finished)
         lag = now.lag(log_end_offsets)
         deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
