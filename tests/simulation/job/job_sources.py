@@ -139,7 +139,7 @@ class LogOffsets(LogOffsetsReader):
         job, self._local_ms = config.job, local_ms
         self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
         self._tables = _Pinned(tables)
-        self._hand_over = hand_over  # type: ignore[assignment]
+        self._handover = hand_over  # type: ignore[assignment]
         settings = PlannerSettings(
             job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
         )
@@ -182,7 +182,7 @@ class GroupTicks(ShareGroupsReader):
         job, self._local_ms = config.job, local_ms
         self._tables = _PinnedGroups(tables)
         self._options = {"block_ms": 0}
-        self._hand_over = hand_over  # type: ignore[assignment]
+        self._handover = hand_over  # type: ignore[assignment]
         self._clock = _Clock(kafka, poll, job.group_requests_topic, job.log_idle_poll_interval_ms)
         self._ticked_all = False
         self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")

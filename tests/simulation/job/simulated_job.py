@@ -381,7 +381,7 @@ class StreamingQuery:
         elif (
             self.name != GROUP_COORDINATOR
             and topic not in JOB_TOPICS
-            and (self._running or self.parts.source._hand_over.read().waiting)
+            and (self._running or self.parts.source._handover.read().waiting)
         ):
             self.wake(self._random.uniform(1, _LOG_MS))
             self._log_grew_ms = self._job.clock.now_ms
@@ -437,7 +437,7 @@ class StreamingQuery:
                 other.wake(self._random.uniform(1, _TABLE_MS))
 
     def _wake_at_deadline(self) -> None:
-        told = self.parts.source._hand_over.read()
+        told = self.parts.source._handover.read()
         now, deadline = told.brokers_ms(self.parts.source._local_ms()), told.deadlines.first_ms
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
