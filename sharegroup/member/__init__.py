@@ -1,1 +1,1 @@
-"""What a member of a share group is, whoever hosts it: membership, demands, holdings, acknowledgements; no Spark."""
+"""A member of a share group, independent of its host: membership, demands, held ranges, acknowledgements. No Spark."""

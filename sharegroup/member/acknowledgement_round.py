@@ -1,12 +1,12 @@
-"""One batch's acknowledgements (or renewals) on their way: sent, sent again, split where refused, answered. No I/O.
+"""The acknowledgements (or renewals) of one batch until all have responses: sent, retried, split if rejected. No I/O.
 
-The engine takes a row as a whole or refuses it as a whole. A row that is refused because something in it is not the
-member's any more is sent again in parts, until only what really is lost stays refused. What is finished, whoever did
-it, is passed over without a word (Kafka's rule): only what an answer lists was renewed.
+The operator applies or rejects a row as a whole. A row that is rejected because the member no longer holds a part of it
+is sent again in smaller parts, until only the lost ranges remain rejected. Finished records, whoever finished them, are
+ignored silently (Kafka's rule). Therefore only ranges listed in a response were renewed.
 
-Rows name the grants that they answer, with their delivery counts: what the member, or an earlier process of it, was
-granted anew in the meantime is not touched by them. They name the end of the first of their locks too, where it is
-known: who comes later is told so, even if others have finished the records since.
+Rows contain the acquired ranges that they acknowledge, with their delivery counts, so that they do not affect ranges
+that the member, or an earlier process of it, has acquired again meanwhile. If known, they also contain the earliest end
+of these locks; a later acknowledgement is then rejected even if others have finished the records since.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 logger = logging.getLogger(__name__)
 
 PARTS = 64
-#: An unanswered row is sent again after so long, with the same id: the first answer is the one that counts.
+#: A row without a response is sent again after this time with the same id; only the first response counts.
 RESPONSE_TIMEOUT_MS = 10_000
 RETRY_MS = 1_000
 
-#: The range is not the member's any more: it was or will be delivered again.
+#: The member no longer holds the range: it was or will be delivered again.
 _LOST = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
@@ -41,14 +41,20 @@ class _Row:
 
 
 class AcknowledgementRound:
-    """Sends one batch's acknowledgements until all are answered. `granted` is what it answers; without any, whatever
-    the member holds now. What a static member renews (`is_static`) is to outlast its restart. `incarnation` is the
-    process that acknowledges. `linger_ms` is how long its rows may wait at the job for others.
+    """Send one batch's acknowledgements until all have responses.
 
-    `refused` fills with the batches that were not accepted; `failed_records` counts their records and those of topics
-    that are deleted; `not_allowed` tells that the group allows no renewals,
-    `lock_deadline_ms` is the earliest renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the
-    member holds, as far as it knows.
+    Args:
+        granted: the acquired ranges that are acknowledged; if empty, those that the member holds at that time.
+        is_static: renewed locks must outlast a restart of the static member.
+        incarnation: the process that acknowledges.
+        linger_ms: how long its rows may wait at the job for other rows.
+
+    Attributes:
+        refused: the batches that were not accepted.
+        failed_records: the number of their records and of records of deleted topics.
+        not_allowed: the group does not allow renewals.
+        lock_deadline_ms: the earliest deadline of a renewed lock; 0 if there is none.
+        locks: the known ends of the member's locks, by offset.
     """
 
     def __init__(
@@ -80,11 +86,11 @@ class AcknowledgementRound:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is answered."""
+        """Whether all rows have a response."""
         return not self._open
 
     def due(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
-        """The rows to send now."""
+        """Return the rows to send now."""
         requests = []
         for request_id, row in self._open.items():
             if now_ms >= row.due_ms:
@@ -93,7 +99,7 @@ class AcknowledgementRound:
         return requests
 
     def take(self, response: AcknowledgeResponse, now_ms: int) -> bool:
-        """Take an answer in; False if it is to none of this round's rows, or to one that has been answered."""
+        """Apply a response; return False if no row of this round waits for it."""
         row = self._open.pop(response.id, None)
         if row is None:
             return False
@@ -106,7 +112,9 @@ class AcknowledgementRound:
             self.not_allowed = True
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
             self.failed_records += _records(row)
-            logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
+            logger.info(
+                "%s-%d: the topic was deleted; its acquired records are discarded", response.topic, response.partition
+            )
         elif code not in _LOST and error_code(code).retriable:
             row.due_ms = now_ms + RETRY_MS
             self._open[next(self._ids)] = row
@@ -115,11 +123,13 @@ class AcknowledgementRound:
         else:
             self.failed_records += _records(row)
             self.refused += [(row.share_partition, batch) for batch in row.batches]
-            logger.info("refused for %s-%d: %s", response.topic, response.partition, response.error_message)
+            logger.info(
+                "%s-%d: acknowledgement rejected: %s", response.topic, response.partition, response.error_message
+            )
         return True
 
     def renewed(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
-        """What of the ranges was renewed, in order, with the delivery counts that the engine has."""
+        """Return the renewed parts of the ranges, in order, with the delivery counts of the responses."""
         ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
         return tuple(
             part
@@ -131,20 +141,20 @@ class AcknowledgementRound:
         return AcknowledgeRequest(
             request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
             reply_to=self._member_id, incarnation_id=self._incarnation, is_renew_ack=self._is_renewal,
-            batches=row.batches, acquired=self._answered(row),
+            batches=row.batches, acquired=self._acquired_ranges(row),
             lock_deadline_ms=self._lock_end_ms(row), is_static=self._is_static, linger_ms=self._linger_ms,
         )  # fmt: skip
 
-    def _answered(self, row: _Row) -> tuple[AcquiredRange, ...]:
-        """The grants that a row answers; they are no more than its batches, each of which lies in one grant."""
-        counts, answered = self._counts.get(row.share_partition, RangeMap()), RangeMap[int]()
+    def _acquired_ranges(self, row: _Row) -> tuple[AcquiredRange, ...]:
+        """Return the acquired ranges of a row, at most one for each batch, because a batch lies within one range."""
+        counts, acquired = self._counts.get(row.share_partition, RangeMap()), RangeMap[int]()
         for batch in row.batches:
             for first, last, count in counts.items(batch.first_offset, batch.last_offset):
-                answered.assign(first, last, count)
-        return tuple(AcquiredRange(*item) for item in answered)
+                acquired.assign(first, last, count)
+        return tuple(AcquiredRange(*item) for item in acquired)
 
     def _lock_end_ms(self, row: _Row) -> int:
-        """When the first of the locks ends that a row counts on, -1 if that is not known."""
+        """Return the earliest end of the row's locks; -1 if it is not known."""
         locks = self.locks.get(row.share_partition, RangeMap())
         ends_ms = (end for batch in row.batches for _, _, end in locks.items(batch.first_offset, batch.last_offset))
         return min(ends_ms, default=-1)
@@ -161,7 +171,7 @@ def _records(row: _Row) -> int:
 def uniform(
     ranges: Iterable[HeldRange], acknowledge_type: AcknowledgeType
 ) -> dict[AssignedPartition, list[AcknowledgementBatch]]:
-    """Batches that say the same of all the ranges, one for each."""
+    """Return one batch for each range, all with the same acknowledge type."""
     batches: dict[AssignedPartition, list[AcknowledgementBatch]] = {}
     for held in sorted(ranges):
         batch = AcknowledgementBatch(held.first_offset, held.last_offset, (int(acknowledge_type),))

@@ -1,7 +1,7 @@
-"""What a running batch asks of its member and what takes as long as answers do, as objects to be polled. Pure.
+"""The two calls of a running batch that wait for responses, as objects to poll. Pure.
 
-Both are of a member, which takes in the answers that they wait for. `poll` raises NotAnsweredError when those did not
-come in time, or when the member has failed.
+Both belong to a member, which receives the responses. `poll` raises ResponseTimeoutError if they do not arrive in time
+or the member has failed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 class NotAnsweredError(ShareGroupError):
-    """The share-group job did not answer in time: is it running, with these topics?"""
+    """The share-group job did not respond in time. Check that it is running and uses these topics."""
 
 
 class AskedMember(Protocol):
-    """The member: `MemberLogic`.
+    """The interface of `MemberLogic` for these calls.
 
-    `acknowledgements` and `renewal` are the rounds whose answers it waits for.
+    `acknowledgements` and `renewal` are the rounds that wait for responses.
     """
 
     is_open: bool
@@ -36,57 +36,61 @@ class AskedMember(Protocol):
 
     @property
     def member_id(self) -> str:
-        """Its id in the group."""
+        """The member id in the group."""
 
     @property
     def member_epoch(self) -> int:
-        """Its epoch for a request row."""
+        """The member epoch for request rows."""
 
     @property
     def acknowledge_timeout_ms(self) -> int:
-        """How long answers may take."""
+        """The time limit for responses in milliseconds."""
 
 
 class _Awaited:
-    """Answers to a round of the member, until `deadline_ms`."""
+    """The wait for all responses to a round until `deadline_ms`."""
 
     def __init__(self, member: AskedMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
         self.deadline_ms = now_ms + member.acknowledge_timeout_ms
         self._member, self._awaited = member, awaited
 
     def poll(self, now_ms: int) -> bool:
-        """Whether they are all there."""
+        """Return whether all responses have arrived."""
         if self._awaited is None or self._awaited.is_done:
             return True
         if self._member.failure is not None:
-            raise NotAnsweredError("the member has failed") from self._member.failure
+            raise NotAnsweredError(f"member {self._member.member_id} has failed") from self._member.failure
         if now_ms > self.deadline_ms:
-            raise NotAnsweredError(f"the share-group job has not answered member {self._member.member_id}")
+            raise NotAnsweredError(
+                f"the share-group job has not responded to member {self._member.member_id} in time; is it running?"
+            )
         return False
 
 
 class Beginning:
-    """A `begin` on its way: `poll` until it gives ranges. Without a renewal it does so at once."""
+    """A pending `begin`: `poll` it until it returns ranges. Without a renewal it returns them immediately."""
 
     def __init__(
         self, member: AskedMember, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
     ) -> None:
         self._member, self._batch, self._renewal = member, batch, renewal
-        self._answers = _Awaited(member, renewal, now_ms)
+        self._responses = _Awaited(member, renewal, now_ms)
         self._ranges: tuple[HeldRange, ...] | None = None
 
     @property
     def deadline_ms(self) -> int:
-        """Until when the answers have to be there."""
-        return self._answers.deadline_ms
+        """The time limit for the responses."""
+        return self._responses.deadline_ms
 
     def poll(self, now_ms: int) -> tuple[HeldRange, ...] | None:
-        """What of the batch is the member's, None while that is not known; the batch runs when it is told."""
-        if self._ranges is None and self._answers.poll(now_ms):
-            self._ranges = self._offered() if self._renewal is None else self._again(self._renewal, now_ms)
+        """Return the ranges of the batch that the member holds, with which the batch runs; None while not known."""
+        if self._ranges is None and self._responses.poll(now_ms):
+            self._ranges = self._offered() if self._renewal is None else self._rerun(self._renewal, now_ms)
             lost = records_in(self._batch.ranges) - records_in(self._ranges)
             if lost:
-                logger.warning("%d records of the batch are not ours any more", lost)
+                logger.warning(
+                    "batch %d: %d records are no longer held by the member and are skipped", self._batch.seq, lost
+                )
         return self._ranges
 
     def _offered(self) -> tuple[HeldRange, ...]:
@@ -94,18 +98,18 @@ class Beginning:
         is_it = running is not None and running.seq == self._batch.seq
         return running.without_gone() if running is not None and is_it else self._batch.ranges
 
-    def _again(self, renewal: AcknowledgementRound, now_ms: int) -> tuple[HeldRange, ...]:
+    def _rerun(self, renewal: AcknowledgementRound, now_ms: int) -> tuple[HeldRange, ...]:
         held = renewal.renewed(self._batch.ranges)
         self._member.holdings.run(self._batch.seq, held, now_ms)
         return held
 
 
 class Acknowledging:
-    """An `acknowledge` on its way:
+    """A pending `acknowledge`:
 
-        may_append (the answers to the round before are there)  ->  due  ->  append them  ->  appended  ->  is_done
+        may_append (the previous round has all responses)  ->  due  ->  append them  ->  appended  ->  is_done
 
-    What could not be appended is due again some time later, with the same ids.
+    Rows that could not be appended are due again later with the same ids.
     """
 
     def __init__(
@@ -116,28 +120,28 @@ class Acknowledging:
         now_ms: int,
     ) -> None:
         self._member, self._following = member, following
-        self._answers = _Awaited(member, previous, now_ms)
+        self._responses = _Awaited(member, previous, now_ms)
         self._append_until_ms: int | None = None
         self._is_appended = False
 
     @property
     def deadline_ms(self) -> int:
-        """Until when the answers to the round before have to be there."""
-        return self._answers.deadline_ms
+        """The time limit for the responses to the previous round."""
+        return self._responses.deadline_ms
 
     @property
     def is_done(self) -> bool:
-        """Whether all of it is in the request topic."""
+        """Whether all rows are in the request topic."""
         return self._is_appended or self._following.is_done
 
     def may_append(self, now_ms: int) -> bool:
-        """Whether `due` may be called now."""
-        return self._answers.poll(now_ms)
+        """Return whether `due` may be called now."""
+        return self._responses.poll(now_ms)
 
     def due(self, now_ms: int) -> list[AcknowledgeRequest]:
-        """What is to be appended now; nothing while the member cannot read answers.
+        """Return the rows to append now; none while the member cannot read responses.
 
-        Raises NotAnsweredError, also when it never will again.
+        Raises ResponseTimeoutError, also if the member can never read responses again.
         """
         if self._append_until_ms is None:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
@@ -152,7 +156,7 @@ class Acknowledging:
         return requests
 
     def _end_renewals(self) -> None:
-        """One that is on its way may be applied yet: what it renews is held, whatever end of the lock a row names."""
+        """End renewals. One on its way may still apply, so its locks are held, whatever lock end a row names."""
         running = self._member.holdings.running
         if running is not None:
             self._following.locks = running.locks
@@ -160,5 +164,5 @@ class Acknowledging:
         self._member.renewal = None
 
     def appended(self) -> None:
-        """What was due is in the request topic."""
+        """Record that the due rows are in the request topic."""
         self._is_appended = True

@@ -1,10 +1,10 @@
-"""Which of the queued ranges make the next batch, and by which Kafka reads they are read. Pure.
+"""The plan of the next batch: which queued ranges it contains, and the Kafka reads that cover them. Pure.
 
-One Kafka read takes one contiguous range ("envelope") of each partition, and costs about 0.1 s however small it is:
-4 reads took 0.6 s, 64 took 6.3 s. Reading much that is not wanted is slow, too. So ranges of a partition are joined to
-one envelope while the gaps are at most twice what is wanted, and a batch has at most four envelopes a partition,
-thus at most four reads. What lies elsewhere waits for the next batch. So does what is to be read in another way: with
-another isolation level than the oldest, or from another topic of the same name.
+A Kafka read covers one contiguous range ("envelope") of each partition and costs about 0.1 s even if it is small: 4
+reads took 0.6 s, 64 took 6.3 s. Reading many unneeded records is slow too. Therefore ranges of a partition are joined
+to one envelope while the gaps are at most twice the needed records, and a batch has at most four envelopes for each
+partition, and so at most four reads. Ranges elsewhere wait for the next batch. So do ranges that need a different read:
+with another isolation level than the oldest range, or from another topic of the same name.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from sharegroup.types import OffsetRange
 
 MAX_READS = 4
 MAX_GAP_FACTOR = 2
-#: More ranges would make the filter of the records slow, and the offset log big.
+#: More ranges would make the filter of the records slow and the offset log large.
 MAX_RANGES = 1_000
 
 
 class Plan(NamedTuple):
-    """The ranges of the next batch, and what stays queued, both in the queue's order."""
+    """The ranges of the next batch and the ranges that remain queued, both in the queue's order."""
 
     batch: tuple[HeldRange, ...]
     rest: tuple[HeldRange, ...]
 
 
 def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_limit: int = 0) -> Plan:
-    """The oldest ranges up to `max_records`, the last one split if need be, that MAX_READS reads can cover.
+    """Return the oldest ranges up to `max_records` that MAX_READS reads can cover, splitting the last one if necessary.
 
-    A record at its last delivery attempt by `delivery_count_limit` (0: not known) is a batch of its own.
+    A record at its last delivery attempt according to `delivery_count_limit` (0: not known) is a batch of its own.
     """
     together = attempts_together(queued, delivery_count_limit)
     if together == 0:
@@ -60,7 +60,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
 
 
 def reads_of(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
-    """The Kafka reads that cover the ranges: each maps share-partitions to the envelope to read there."""
+    """Return the Kafka reads that cover the ranges; each maps share-partitions to the envelope to read there."""
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():
         for index, cluster in enumerate(_clusters(held)):
@@ -78,7 +78,7 @@ def _first_record(queued: Sequence[HeldRange]) -> Plan:
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
-    """Ranges beyond MAX_READS clusters of their partition; the clusters with the longest waiting ranges stay."""
+    """Return the ranges beyond MAX_READS clusters of a partition; clusters with the longest waiting ranges remain."""
     age = {held: index for index, held in enumerate(candidates)}
     far: set[HeldRange] = set()
     for held in _by_share_partition(candidates).values():
@@ -95,9 +95,9 @@ def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[AssignedPartitio
 
 
 def _clusters(ascending: Sequence[HeldRange]) -> list[list[HeldRange]]:
-    """Ranges of one partition, joined while the envelope stays dense.
+    """Return the ranges of one partition, joined while the envelope stays dense.
 
-    wanted   ###   ##            #        #
+    needed   ###   ##            #        #
     envelope [------]                          gap 3 <= 2 x (3 + 2): joined
                                  []       []   gap 8 > 2 x (1 + 1): not
     """

@@ -1,4 +1,4 @@
-"""A member's way to Kafka, as its threads see it."""
+"""The interface between a member's threads and Kafka."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from sharegroup.protocol.rows.share_group_requests import TopicMetadata
 
 
 class Channel(Protocol):
-    """`row_channel.RowChannel`, or a test's. `send` is for any thread, everything else for the member's own. What Kafka
-    does not do raises KafkaError."""
+    """`row_channel.RowChannel`, or that of a test.
+
+    Any thread may call `send`; only the member's own thread calls the other methods. Methods raise KafkaError if Kafka
+    fails.
+    """
 
     def open(self) -> bool:
-        """Begin to read responses; False while there is nothing to read them from."""
+        """Begin to read responses; return False while their topic does not exist."""
 
     def poll(self, timeout_ms: int) -> list[Response]:
-        """Responses to this member; waits for so long if there are none."""
+        """Return responses to this member, waiting up to `timeout_ms` if there are none."""
 
     def send(self, requests: Sequence[Request], wait: bool = False) -> None:
-        """Produce rows; with `wait` they are durable afterwards."""
+        """Produce rows; with `wait` they are durable on return."""
 
     def brokers_ahead_ms(self) -> int:
-        """How far the brokers' clocks are ahead of this machine's steady clock, as the appends of `send` tell it."""
+        """Return how far the brokers' clocks are ahead of this machine's steady clock, measured by `send`."""
 
     def topic_names(self) -> set[str]:
-        """The topics that there are, and that may be seen."""
+        """Return the existing topics that this client may describe."""
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Ids and partition counts of those of these topics that exist."""
+        """Return ids and partition counts of those of these topics that exist."""
 
     def close(self) -> None:
-        """Close the connections; `send` raises KafkaError from then on."""
+        """Close the connections; `send` then raises KafkaError."""

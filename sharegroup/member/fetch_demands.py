@@ -1,9 +1,9 @@
-"""A member's standing demands: at most one fetch for each assigned share-partition waits at the engine. No I/O.
+"""A member's fetch requests: at most one for each assigned share-partition waits at the job. No I/O.
 
-How much is asked for. `target` is what the member wants to hold that no batch has begun with. A share-partition whose
-last answer had records is *busy*: the busy ones share what is missing to the target. The others get a demand of an even
-share that does not count, so that an empty share-partition takes no room from a full one; at worst the member holds
-twice the target.
+Requested records. `target` is the number of records that the member wants to hold for batches that have not begun. A
+share-partition whose last response had records is *busy*: the busy ones share the number missing to the target. Each of
+the others requests an even share that does not count, so that an empty share-partition takes no room from a full one.
+At worst the member holds twice the target.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 
 logger = logging.getLogger(__name__)
 
-#: How long after its `max_wait_ms` a demand without an answer is taken for lost.
+#: A request without a response counts as lost this long after its `max_wait_ms`.
 GRACE_MS = 15_000
 RETRY_MS = 1_000
-#: Less room than target / 4 is not worth a request.
+#: A request for less than target / 4 records is not worthwhile.
 _LEAST_PART = 4
 
 
 @dataclass
 class _Demand:
     id: str = ""
-    asked: int = 0
+    requested: int = 0
     lost_at_ms: int = 0
     due_ms: int = 0
     busy: bool = False
 
 
 class FetchDemands:
-    """Asks for records wherever the member is assigned and may hold more. `ids` makes request ids; `incarnation` is
-    the process that asks."""
+    """Request records of all assigned share-partitions while the member may hold more.
+
+    `ids` creates request ids; `incarnation` is the requesting process.
+    """
 
     def __init__(
         self,
@@ -57,75 +59,75 @@ class FetchDemands:
     def due(
         self, assignment: Collection[AssignedPartition], held: int, member_epoch: int, now_ms: int
     ) -> list[FetchRequest]:
-        """The fetches to send now; `held` is how many records are held that no batch has begun with."""
+        """Return the fetches to send now; `held` is the number of held records in batches that have not begun."""
         for share_partition in [known for known in self._demands if known not in assignment]:
-            del self._demands[share_partition]  # an answer on its way is still taken: its locks are valid
+            del self._demands[share_partition]  # a response on its way still counts, because its locks are valid
         if held >= self._target:
             return []
         free = [share_partition for share_partition in sorted(assignment) if self._is_free(share_partition, now_ms)]
         requests = []
-        for share_partition, asked in self._sizes(free, len(assignment), held).items():
+        for share_partition, records in self._sizes(free, len(assignment), held).items():
             request = FetchRequest(
                 next(self._ids), self._group_id, *share_partition, self._member_id, member_epoch,
-                reply_to=self._member_id, incarnation_id=self._incarnation, max_records=asked,
+                reply_to=self._member_id, incarnation_id=self._incarnation, max_records=records,
                 max_wait_ms=self._max_wait_ms,
             )  # fmt: skip
             demand = self._demands[share_partition]
-            demand.id, demand.asked = request.id, asked
+            demand.id, demand.requested = request.id, records
             demand.lost_at_ms = now_ms + self._max_wait_ms + GRACE_MS
             self._unanswered[request.id] = share_partition
             requests.append(request)
-        self._forget_old()
+        self._evict_oldest()
         return requests
 
     def take(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
-        """What an answer grants; nothing for one that was taken before, or that is to nobody's demand."""
+        """Return the ranges acquired by a response; none if it was handled before or belongs to no request."""
         share_partition = self._unanswered.pop(response.id, None)
         if share_partition is None:
             return ()
         demand = self._demands.get(share_partition, _Demand())
         if demand.id == response.id:
-            demand.id, demand.asked, demand.busy = "", 0, bool(response.acquired)
+            demand.id, demand.requested, demand.busy = "", 0, bool(response.acquired)
             demand.due_ms = now_ms if response.error_code == ErrorCode.NONE else now_ms + RETRY_MS
         if response.error_code != ErrorCode.NONE:
-            logger.info("fetch of %s-%d refused: %s", response.topic, response.partition, response.error_message)
+            logger.info("%s-%d: fetch rejected: %s", response.topic, response.partition, response.error_message)
         return ranges_of(response)
 
     def awaits(self, response: FetchResponse) -> bool:
-        """Whether this answers a demand for the first time."""
+        """Return whether this is the first response to a request."""
         return response.id in self._unanswered
 
     def would_follow(self, records: int) -> bool:
-        """Whether a batch that begins with so many of the records that are held leaves room to ask for others."""
+        """Return whether there is room for another request after a batch with this number of held records begins."""
         return records * _LEAST_PART >= self._target
 
     def forget(self) -> None:
-        """The member was fenced: no demand stands, and a late answer grants nothing."""
+        """Discard all requests because the member was fenced; a late response acquires nothing."""
         self._demands.clear()
         self._unanswered.clear()
 
     def _is_free(self, share_partition: AssignedPartition, now_ms: int) -> bool:
         demand = self._demands.setdefault(share_partition, _Demand())
         if demand.id and now_ms >= demand.lost_at_ms:
-            demand.id, demand.asked = "", 0
+            demand.id, demand.requested = "", 0
         return not demand.id and now_ms >= demand.due_ms
 
     def _sizes(self, free: Collection[AssignedPartition], assigned: int, held: int) -> dict[AssignedPartition, int]:
         busy = [share_partition for share_partition in free if self._demands[share_partition].busy]
-        asked = sum(demand.asked for demand in self._demands.values() if demand.busy)
-        room = self._target - held - asked
+        requested = sum(demand.requested for demand in self._demands.values() if demand.busy)
+        room = self._target - held - requested
         sizes = {sp: -(-self._target // max(1, assigned)) for sp in free if not self._demands[sp].busy}
         if busy and self.would_follow(room):
             sizes |= dict.fromkeys(busy, -(-room // len(busy)))
         return sizes
 
-    def _forget_old(self) -> None:
+    def _evict_oldest(self) -> None:
         while len(self._unanswered) > 10_000:
             del self._unanswered[next(iter(self._unanswered))]
 
 
 def ranges_of(response: FetchResponse) -> tuple[HeldRange, ...]:
-    """The ranges that a fetch response grants."""
+    """Return the acquired ranges of a fetch response."""
     where = response.topic, response.topic_id, response.partition
     return tuple(
         HeldRange(*where, *acquired, response.lock_deadline_ms, response.read_committed)

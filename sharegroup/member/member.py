@@ -1,23 +1,24 @@
-"""A member of a share group in the driver: a `MemberLogic`, and the threads that need it.
+"""A member of a share group in the driver: a `MemberLogic` and the threads that use it.
 
 | thread | calls | of the channel |
 | --- | --- | --- |
 | the member's own, `MemberLoop.run`, from `start` to its end | the steps of the logic | everything |
-| that of the running batch, Spark's | `begin`, `acknowledge`, `finish` of one batch | `send`, of acknowledgements |
+| the running batch's, Spark's | `begin`, `acknowledge`, `finish` of one batch | `send` of acknowledgements |
 | any other | everything else | nothing |
 
-What holds:
+Invariants:
 
-- Whoever uses the logic, or a call of it that is on its way, has its turn (`SharedLogic`): one at a time.
-- Kafka is not waited for within a turn, so nobody waits for it who only wants to look.
-- Requests of one step are appended before those of the next. The logic is told that a renewal or an acknowledgement is
-  appended after the broker has it, never before.
-- Who waits for answers looks again after each step, at a failure, and behind its deadline.
-- After a failure nobody waits for answers: NotAnsweredError. What needs none is still appended, as long as the channel
-  takes it: one that is closed is tried like one that cannot reach Kafka, for `acknowledge_timeout_ms`.
-- The thread closes the channel when it ends, and ends when the membership is over or has failed by an unforeseen error.
-  `close` waits for that for three times `leave_timeout_ms`; a thread that hangs in Kafka's client for longer is left to
-  the end of the process.
+- Every use of the logic, or of a pending call of it, takes a turn (`SharedLogic`). Only one turn runs at a time.
+- A turn never waits for Kafka, so reading the state never waits for Kafka either.
+- Requests of one step are appended before those of the next. The logic is notified that a renewal or acknowledgement
+  is appended only after the broker has it.
+- A thread that waits for responses checks again after each step, at a failure, and after its deadline.
+- After a failure no thread waits for responses but raises ResponseTimeoutError. Rows that need no response are still
+  appended while the channel accepts them. A closed channel is retried like an unreachable Kafka, for
+  `acknowledge_timeout_ms`.
+- The thread closes the channel when it ends. It ends when the membership is over or an unexpected error occurs.
+  `close` waits for that for three times `leave_timeout_ms`; a thread that hangs in Kafka's client for longer ends with
+  the process.
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class Member:
-    """What threads other than the member's own call. `on_failure` is called once, by the member's own, when `failure`
-    is there."""
+    """The methods for threads other than the member's own, which calls `on_failure` once when `failure` is set."""
 
     def __init__(
         self,
@@ -62,56 +62,56 @@ class Member:
         loop = MemberLoop(self._shared, channel, on_failure)
         self._thread = threading.Thread(target=loop.run, name="share-consumer-member", daemon=True)
 
-    # -- what can be seen ------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
 
     @property
     def member_id(self) -> str:
-        """The member's id in the group."""
+        """The member id in the group."""
         return self._settings.member_id
 
     @property
     def assignment(self) -> frozenset[AssignedPartition]:
-        """What the member is to fetch from; empty until it has joined."""
+        """The assigned topic-partitions; empty until the member has joined."""
         with self._shared.turn() as (logic, _):
             return logic.assignment
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the membership for good, if anything did."""
+        """The error that ended the membership permanently, if any."""
         with self._shared.turn() as (logic, _):
             return logic.failure
 
     @property
     def redelivered(self) -> int:
-        """How many ranges were acknowledged too late: they were or will be delivered again."""
+        """The number of ranges that were acknowledged too late; their records are delivered again."""
         with self._shared.turn() as (logic, _):
             return logic.redelivered
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """As `MemberCounts.values`, now."""
+        """Return the current `MemberCounts.values`."""
         with self._shared.turn() as (logic, now_ms):
             return logic.counts.values(now_ms)
 
     # -- for the driver --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Join the group and begin to ask, when the job's topics are there. To be called once, before `close`."""
+        """Join the group and begin to fetch once the job's topics exist. Call it once, before `close`."""
         self._thread.start()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Read other topics from now on; what is held of the others is worked on."""
+        """Change the subscribed topics; held ranges of other topics are still handled."""
         with self._shared.turn() as (logic, _):
             logic.subscribe(subscription)
 
     def stop_offering(self) -> None:
-        """Offer no further batch and ask for nothing more; the running batch goes on."""
+        """Offer no further batch and fetch nothing more; the running batch continues."""
         with self._shared.turn() as (logic, now_ms):
             logic.stop_offering(now_ms)
 
     def close(self, leave_group: bool = False) -> None:
-        """Wait for the last answers, give unused ranges back, leave the group, and end the thread.
+        """Wait for the last responses, return unused ranges, leave the group, and end the thread.
 
-        A static member stays in the group for its next process, unless it is to `leave_group`.
+        A static member stays in the group for its next process, except with `leave_group`.
         """
         with self._shared.turn() as (logic, now_ms):
             logic.close(now_ms, leave_group)
@@ -121,7 +121,7 @@ class Member:
     # -- for the running batch -------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
-        """`MemberLogic.begin`, until it is known. Raises NotAnsweredError."""
+        """Wait for the result of `MemberLogic.begin` and return it. Raises ResponseTimeoutError."""
         with self._shared.turn() as (logic, now_ms):
             beginning = logic.begin(batch, now_ms)
             while (ranges := beginning.poll(now_ms)) is None:
@@ -130,14 +130,14 @@ class Member:
             return ranges
 
     def holds_batch(self) -> bool:
-        """Whether the running batch's locks are all held, so that nobody else can have got its records."""
+        """Return whether the member has all locks of the running batch, so that no other member has its records."""
         with self._shared.turn() as (logic, now_ms):
             return logic.holds_batch(now_ms)
 
     def acknowledge(
         self, batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
     ) -> None:
-        """`MemberLogic.acknowledge`, until the acknowledgements are appended. Raises NotAnsweredError."""
+        """Wait until the acknowledgements of `MemberLogic.acknowledge` are appended. Raises ResponseTimeoutError."""
         with self._shared.turn() as (logic, now_ms):
             acknowledging = logic.acknowledge(batches, granted, now_ms)
             while not acknowledging.may_append(now_ms):
@@ -146,12 +146,12 @@ class Member:
             time.sleep(PAUSE_S)
 
     def finish(self, seq: int) -> None:
-        """The batch is acknowledged."""
+        """End the running batch after its acknowledgement."""
         with self._shared.turn() as (logic, _):
             logic.finish(seq)
 
     def _append(self, acknowledging: Acknowledging) -> bool:
-        """Whether there is nothing left to append."""
+        """Append the due acknowledgements; return whether nothing is left to append."""
         with self._shared.turn() as (_, now_ms):
             requests = acknowledging.due(now_ms)
         is_appended = self._send(requests)
@@ -161,12 +161,12 @@ class Member:
             return acknowledging.is_done
 
     def _send(self, requests: Sequence[Request]) -> bool:
-        """Whether the broker has them now."""
+        """Send requests; return whether the broker has them."""
         if not requests:
             return False
         try:
             self._channel.send(requests, wait=True)
         except KafkaError as error:
-            logger.warning("acknowledgements could not be appended, will try again: %s", error)
+            logger.warning("member %s: failed to append acknowledgements; retrying: %s", self.member_id, error)
             return False
         return True

@@ -1,17 +1,17 @@
-"""What a member of a share group does, without threads, clock and channel: `now_ms` and responses in, requests out.
+"""The behaviour of a share group's member, without threads, clock and channel: `now_ms`, responses in, requests out.
 
-Who drives it repeats, in this order, from when `opened` was called (responses can be read):
+From the call of `mark_open` (responses can be read) the caller repeats, in this order,
 
     if logic.metadata_is_due(now_ms):
-        logic.take_metadata(topics, now_ms)         # of `topics`
-    requests = logic.step(responses, now_ms)        # append them; durably, if `renews` says so
-    logic.appended(requests, now_ms)                # only then
+        logic.handle_metadata(topics, now_ms)       # of `topics`
+    requests = logic.step(responses, now_ms)        # append them; durably, if `has_renewal` returns True
+    logic.mark_appended(requests, now_ms)           # only after that
 
-until `is_over`. `now_ms` is of a clock that nobody sets; `set_brokers_clock` takes in how far the brokers' clocks, by
-which locks end, are ahead of it.
+until `is_over`. `now_ms` is of a steady clock; `set_brokers_clock` sets how far the brokers' clocks, by which locks
+end, are ahead of it.
 
-Besides, for each batch that the source has claimed: `begin`, `acknowledge`, `finish`. The first two take as long as
-answers do, so they return an object to be polled (`batch_calls`).
+For each batch that the source has claimed the caller also calls `begin`, `acknowledge`, `finish`. The first two wait
+for responses, so they return an object to poll (`batch_calls`).
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 logger = logging.getLogger(__name__)
 
 METADATA_INTERVAL_MS = 30_000
-#: While a subscribed topic does not exist yet, and when there is a sign that one is not what it was.
+#: The interval while a subscribed topic does not exist, and after a sign that a topic has changed.
 MISSING_TOPIC_INTERVAL_MS = 1_000
-#: Who asks whether a batch is held does so each second, and commits then: it is held no more so long before its locks
-#: end.
+#: A sink checks each second whether its batch is held and commits afterwards. Therefore a batch counts as not held this
+#: long before its locks end.
 COMMIT_MS = 2_000
 #: The member holds up to this many batches ahead of the running one.
 READ_AHEAD = 2
-#: How long acknowledgements wait at the job for the demand that follows them when the next batch begins, so that one
-#: micro-batch takes both in.
+#: How long acknowledgements wait at the job for the fetch request that follows them when the next batch begins, so that
+#: one micro-batch handles both.
 LINGER_MS = 500
 
 Request = ShareGroupRequest | SharePartitionRequest
 
 
 class MemberSettings(NamedTuple):
-    """Who the member is and how much it takes; times in milliseconds. `group_instance_id` is a static member's name.
+    """The member's identity and limits; times in milliseconds. `group_instance_id` is a static member's name.
 
-    It begins with `topics`, or with those that match the `pattern`; `MemberLogic.subscribe` changes that.
+    The initial subscription is `topics`, or all topics that match the `pattern`; `MemberLogic.subscribe` changes it.
     """
 
     group_id: str
@@ -82,21 +82,21 @@ class MemberSettings(NamedTuple):
 
     @property
     def is_static(self) -> bool:
-        """Whether the next process of its name goes on with what it holds (KIP-345)."""
+        """Whether the next process of its name continues with the ranges it holds (KIP-345)."""
         return self.group_instance_id is not None
 
 
 def renews(requests: Iterable[Request]) -> bool:
-    """Whether there is a renewal among them: the locks count on it, so it is not on its way but appended, or not."""
+    """Return whether the requests contain a renewal, which must be appended before its locks count as renewed."""
     return any(isinstance(request, AcknowledgeRequest) and request.is_renew_ack for request in requests)
 
 
 class MemberLogic:
-    """Decides what a member sends, and what its batches are. `incarnation` is unique to this process of the member; ids
-    of its requests begin with it.
+    """The decisions of a member: the requests that it sends and the batches that it offers.
 
-    `failure` is what ended the membership for good, if anything did; `redelivered` counts ranges whose acknowledgement
-    came too late: they were or will be delivered again.
+    `incarnation` is unique to this process of the member; its request ids begin with it. `failure` is the error that
+    ended the membership permanently, if any. `redelivered` counts ranges that were acknowledged too late, whose records
+    are delivered again.
     """
 
     def __init__(self, settings: MemberSettings, offers: Offers, incarnation: str) -> None:
@@ -121,42 +121,43 @@ class MemberLogic:
         self._metadata: Mapping[str, TopicMetadata] = {}
         self._topic_ids: dict[str, str] = {}
         self._metadata_due_ms = 0
-        self._metadata_taken_ms = 0
-        self._may_ask = True
+        self._metadata_received_ms = 0
+        self._may_fetch = True
         self._closing_until_ms: int | None = None
-        self._has_left = self._leaves_for_good = False
+        self._has_left = self._leaves_permanently = False
 
-    # -- what can be seen ------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> frozenset[AssignedPartition]:
-        """What the member is to fetch from; empty until it has joined."""
+        """The assigned topic-partitions; empty until the member has joined."""
         return self._membership.assignment
 
     @property
     def member_id(self) -> str:
-        """The member's id in the group."""
+        """The member id in the group."""
         return self.settings.member_id
 
     @property
     def acknowledge_timeout_ms(self) -> int:
-        """How long a batch waits for answers."""
+        """The time for which a batch waits for responses, in milliseconds."""
         return self.settings.acknowledge_timeout_ms
 
     @property
     def member_epoch(self) -> int:
-        """The member's epoch for a request row, -1 (not checked) before it has joined."""
+        """The member epoch for request rows; -1 (not checked) before the member has joined."""
         return self._membership.member_epoch if self._membership.has_joined else -1
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether a closing member has left the group, or cannot."""
+        """Return whether a closing member has left the group or can no longer leave it."""
         until_ms = self._closing_until_ms
         return until_ms is not None and (self._membership.left or self.failure is not None or now_ms > until_ms)
 
     def holds_batch(self, now_ms: int) -> bool:
-        """Whether the running batch's locks are all held for a moment more: nobody else gets its records meanwhile.
+        """Return whether all locks of the running batch last for at least COMMIT_MS more.
 
-        Nor does another process of the member handle them, which is why a member that has failed holds nothing.
+        Until then no other member gets its records. After a failure the member holds nothing, because another process
+        of the same member may have the records.
         """
         running = self.holdings.running
         return (
@@ -168,26 +169,26 @@ class MemberLogic:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """Responses can be read: what is asked from now on can be answered."""
+        """Record that responses can be read, so that requests can be sent."""
         self.is_open = True
 
     def closed(self) -> None:
-        """Responses are read no more, and nothing can be sent."""
+        """Record that responses are no longer read and nothing can be sent."""
         self.is_open = False
 
     def set_brokers_clock(self, ahead_ms: int) -> None:
-        """Take in how far the brokers' clocks are ahead of the member's."""
+        """Set how far the brokers' clocks are ahead of the member's clock."""
         self.holdings.ahead_ms = ahead_ms
 
     def metadata_is_due(self, now_ms: int) -> bool:
-        """Whether the subscribed topics are to be looked at."""
+        """Return whether the metadata of the subscribed topics is due to be fetched."""
         return now_ms >= self._metadata_due_ms
 
     def take_metadata(self, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
-        """Take in what was found of the subscribed topics."""
+        """Apply the metadata of the subscribed topics."""
         if found != self._metadata:
             self._membership.hurry(now_ms)
-        self._metadata, self._metadata_taken_ms = found, now_ms
+        self._metadata, self._metadata_received_ms = found, now_ms
         names = self.subscription.topics if self.subscription.pattern is None else tuple(sorted(found))
         self._membership.subscribe(names, now_ms)
         missing = [name for name in names if name not in found]
@@ -196,13 +197,13 @@ class MemberLogic:
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Read other topics: as soon as these have been looked at, and the coordinator has been told."""
+        """Change the subscription, effective after the metadata of its topics and the coordinator's next response."""
         self.subscription = subscription
         self._metadata_due_ms = 0
 
     def step(self, responses: Iterable[Response], now_ms: int) -> list[Request]:
-        """Take responses in; what is to be sent now, in this order."""
-        requests = [request for response in responses for request in self._take(response, now_ms)]
+        """Apply responses; return the requests to send now, in this order."""
+        requests = [request for response in responses for request in self._handle(response, now_ms)]
         requests += self._due(now_ms)
         self._count(requests, now_ms)
         self.failure = self.failure or self._membership.fatal
@@ -217,39 +218,39 @@ class MemberLogic:
                     self.counts.fetch(request.id, now_ms)
 
     def appended(self, requests: Sequence[Request], now_ms: int) -> None:
-        """These requests are in the request topics."""
+        """Record that these requests are in the request topics."""
         if renews(requests) and self.holdings.running is not None:
             self.holdings.running.renewal_appended(self.holdings.brokers_ms(now_ms))
 
     def stop_offering(self, now_ms: int) -> None:
-        """Offer no further batch and ask for nothing more; the running batch goes on."""
-        self._may_ask = False
+        """Offer no further batch and fetch nothing more; the running batch continues."""
+        self._may_fetch = False
         self.holdings.stop_offering(now_ms)
 
     def close(self, now_ms: int, leave_group: bool = False) -> None:
-        """Wait for the last answers, give unused ranges back, leave the group; `is_over` tells when.
+        """Wait for the last responses, return unused ranges, and leave the group; `is_over` reports the end.
 
-        A static member stays in the group for its next process, unless it is to `leave_group` (KIP-1092).
+        A static member stays in the group for its next process, except with `leave_group` (KIP-1092).
         """
         self.stop_offering(now_ms)
-        self._leaves_for_good = leave_group
+        self._leaves_permanently = leave_group
         self._closing_until_ms = now_ms + self.settings.leave_timeout_ms
 
     # -- the running batch -----------------------------------------------------------------------------------------
 
     def begin(self, batch: OfferedBatch, now_ms: int) -> Beginning:
-        """The ranges of a batch that are (still) the member's; from now on their locks are renewed.
+        """Return the ranges of a batch that the member still holds; their locks are renewed from now on.
 
-        A batch that this process offered is taken as it is. One of an earlier process is renewed first: what was not
-        renewed is finished or lost, and is left out; the rest has the delivery counts of today, as this process may
-        have been granted it once more, after others.
+        A batch of this process is unchanged. A batch of an earlier process is renewed first. Its ranges that were not
+        renewed are finished or lost and are left out. The others have current delivery counts, because this process may
+        have acquired them again after other members.
         """
         if batch.incarnation == self.incarnation:
             self.holdings.see_claim(now_ms)
             return Beginning(self, batch, None, now_ms)
         logger.info("batch %d of an earlier run is run again: renewing %d ranges", batch.seq, len(batch.ranges))
         self.holdings.await_run(batch.ranges)
-        self.renewal = self._renewal_of(batch.ranges, granted=())  # whatever is held of them now
+        self.renewal = self._renewal_of(batch.ranges, granted=())  # all of them that are held now
         return Beginning(self, batch, self.renewal, now_ms)
 
     def acknowledge(
@@ -258,17 +259,16 @@ class MemberLogic:
         granted: Sequence[HeldRange],
         now_ms: int,
     ) -> Acknowledging:
-        """Have acknowledgements appended to the request topic, durably; renewals of the running batch end.
+        """Append acknowledgements durably to the request topic and end renewals of the running batch.
 
-        `granted` are the ranges of the batch: the acknowledgements apply to what was granted so, and to nothing else.
-
-        An acknowledgement counts from its append, so this is what a batch has to wait for. The answers, which say only
-        what came too late, are awaited by the next call and by `close`.
+        They apply only to `granted`, the acquired ranges of the batch. An acknowledgement counts from its append, so a
+        batch must wait for it. The responses only report late acknowledgements; the next call and `close` wait for
+        them.
         """
         self.counts.acknowledged(
             sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         )
-        linger_ms = LINGER_MS if self._may_ask and self._demands.would_follow(self.holdings.offered_records) else 0
+        linger_ms = LINGER_MS if self._may_fetch and self._demands.would_follow(self.holdings.offered_records) else 0
         following = AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, batches, granted, self._ids,
             incarnation=self.incarnation, linger_ms=linger_ms,
@@ -276,36 +276,36 @@ class MemberLogic:
         return Acknowledging(self, following, self.acknowledgements, now_ms)
 
     def finish(self, seq: int) -> None:
-        """The batch is acknowledged."""
+        """End the batch after its acknowledgement."""
         self.holdings.finish(seq)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------------
 
-    def _take(self, response: Response, now_ms: int) -> list[Request]:
+    def _handle(self, response: Response, now_ms: int) -> list[Request]:
         match response:
             case HeartbeatResponse():
                 self.counts.heartbeat_answered(response.id, now_ms)
-                self._take_heartbeat(response, now_ms)
+                self._handle_heartbeat(response, now_ms)
             case AcknowledgeResponse():
-                self._take_acknowledged(response, now_ms)
+                self._handle_acknowledgement(response, now_ms)
             case FetchResponse() if not response.id.startswith(self.incarnation):
-                return self._release_foreign(response)
+                return self._release_unknown(response)
             case FetchResponse() if self._demands.awaits(response):
-                self._see_gone(response, now_ms)
+                self._check_deleted(response, now_ms)
                 self.counts.fetch_answered(response.id, now_ms)
-                granted = self._demands.take(response, now_ms)
+                acquired = self._demands.take(response, now_ms)
                 self.holdings.delivery_count_limit = response.delivery_count_limit or self.holdings.delivery_count_limit
-                self.holdings.add([held for held in granted if not self._is_replaced(held.share_partition)], now_ms)
+                self.holdings.add([held for held in acquired if not self._is_replaced(held.share_partition)], now_ms)
         return []
 
-    def _take_acknowledged(self, response: AcknowledgeResponse, now_ms: int) -> None:
+    def _handle_acknowledgement(self, response: AcknowledgeResponse, now_ms: int) -> None:
         for waiting in (self.acknowledgements, self.renewal):
             if waiting is not None and waiting.take(response, now_ms):
-                self._see_gone(response, now_ms)
-                self._settle(waiting, now_ms)
+                self._check_deleted(response, now_ms)
+                self._complete(waiting, now_ms)
                 return
 
-    def _take_heartbeat(self, response: HeartbeatResponse, now_ms: int) -> None:
+    def _handle_heartbeat(self, response: HeartbeatResponse, now_ms: int) -> None:
         before = self.assignment
         if self._membership.take(response, now_ms):
             self._demands.forget()
@@ -313,57 +313,57 @@ class MemberLogic:
         if self.assignment != before:
             self.counts.rebalanced()
             self._topic_ids = {share_partition.topic: share_partition.topic_id for share_partition in self.assignment}
-            self._look_at_topics_soon()
+            self._refresh_metadata_soon()
             self.holdings.forget_gone(self._is_replaced, now_ms)
 
     def _is_replaced(self, share_partition: AssignedPartition) -> bool:
-        """Whether the name belongs to another topic now."""
+        """Return whether the topic's name belongs to another topic now."""
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
-    def _see_gone(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
-        """The job does not lead what it was asked for: its topic is no more, and one of its name is another."""
+    def _check_deleted(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
+        """Discard the ranges of a share-partition that the job no longer manages, because its topic was deleted."""
         if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             gone = AssignedPartition(response.topic, response.topic_id, response.partition)
-            self._look_at_topics_soon()
+            self._refresh_metadata_soon()
             self.holdings.forget_gone(lambda share_partition: share_partition == gone, now_ms)
 
-    def _look_at_topics_soon(self) -> None:
-        soon_ms = self._metadata_taken_ms + MISSING_TOPIC_INTERVAL_MS
+    def _refresh_metadata_soon(self) -> None:
+        soon_ms = self._metadata_received_ms + MISSING_TOPIC_INTERVAL_MS
         self._metadata_due_ms = min(self._metadata_due_ms, soon_ms)
 
-    def _settle(self, answered: AcknowledgementRound, now_ms: int) -> None:
-        if not answered.is_done:
+    def _complete(self, completed: AcknowledgementRound, now_ms: int) -> None:
+        if not completed.is_done:
             return
-        if answered is self.acknowledgements:
+        if completed is self.acknowledgements:
             self.acknowledgements = None
-            self.redelivered += len(answered.refused)
-            self.counts.failed(answered.failed_records)
-            if answered.refused:
-                logger.warning("%d ranges were acknowledged too late, and are redelivered", len(answered.refused))
+            self.redelivered += len(completed.refused)
+            self.counts.failed(completed.failed_records)
+            if completed.refused:
+                logger.warning("%d ranges were acknowledged too late; they are delivered again", len(completed.refused))
             return
         self.renewal = None
         running = self.holdings.running
         if running is None:
             return
-        if answered.not_allowed:
+        if completed.not_allowed:
             running.renewable.clear()
             running.is_renewing = False
-            logger.warning("the group does not allow renewals: a batch must end before its locks do")
+            logger.warning("the group does not allow renewals: the batch must end before its locks expire")
             return
-        running.take_locks(answered.renewed(running.ranges))
-        renewed, brokers_ms = answered.renewed(running.renewable), self.holdings.brokers_ms(now_ms)
-        missing = running.take_renewal(renewed, bool(answered.refused), brokers_ms)
+        running.take_locks(completed.renewed(running.ranges))
+        renewed, brokers_ms = completed.renewed(running.renewable), self.holdings.brokers_ms(now_ms)
+        missing = running.take_renewal(renewed, bool(completed.refused), brokers_ms)
         if missing:
-            logger.warning("the locks of %d records of the running batch could not be renewed", missing)
+            logger.warning("batch %d: the locks of %d records could not be renewed", running.seq, missing)
 
-    def _release_foreign(self, response: FetchResponse) -> list[Request]:
-        """A fetch of an earlier process of this member was granted: to be delivered again, visibly a second time."""
+    def _release_unknown(self, response: FetchResponse) -> list[Request]:
+        """Release what a fetch of an earlier process acquired, so that it is delivered again with a higher count."""
         found = [held for held in ranges_of(response) if not self.holdings.has(held)]
         return [
             AcknowledgeRequest(
-                *self._named(ranges),
+                *self._header(ranges),
                 batches=tuple(released),
-                acquired=_grants(ranges),
+                acquired=_acquired_ranges(ranges),
                 lock_deadline_ms=response.lock_deadline_ms,
             )
             for ranges in in_rows(found, MAX_RANGES_PER_ROW)
@@ -377,7 +377,7 @@ class MemberLogic:
         if heartbeat is not None:
             requests.append(heartbeat)
         requests += self._unacquire(self.holdings.step(now_ms))
-        if self._may_ask and self._membership.has_joined and not self.holdings.is_stalled:
+        if self._may_fetch and self._membership.has_joined and not self.holdings.is_stalled:
             requests += self._demands.due(self.assignment, self.holdings.waiting_records, self.member_epoch, now_ms)
         self._renew(now_ms)
         for waiting in (self.acknowledgements, self.renewal):
@@ -385,7 +385,7 @@ class MemberLogic:
         if self._closing_until_ms is not None and self.acknowledgements is None and not self._has_left:
             self._has_left = True
             requests += self._unacquire(self.holdings.give_all_back(now_ms))
-            leaving = self._membership.leave(self._leaves_for_good)
+            leaving = self._membership.leave(self._leaves_permanently)
             requests += [] if leaving is None else [leaving]
         return requests
 
@@ -396,7 +396,7 @@ class MemberLogic:
         if now_ms - running.began_ms >= self.settings.max_processing_ms:
             running.give_up()
             logger.warning(
-                "batch %d has run for max_processing_ms (%d): its locks are renewed no more, its records go to others",
+                "batch %d exceeded max_processing_ms (%d): its locks are no longer renewed, its records go to others",
                 running.seq, self.settings.max_processing_ms,
             )  # fmt: skip
         elif self.holdings.brokers_ms(now_ms) >= running.renew_at_ms and self.renewal is None:
@@ -413,20 +413,21 @@ class MemberLogic:
         for held in sorted(ranges):
             by_share_partition.setdefault(held.share_partition, []).append(held)
         return [
-            UnacquireRequest(*self._named(found), acquired=_grants(found))
+            UnacquireRequest(*self._header(found), acquired=_acquired_ranges(found))
             for listed in by_share_partition.values()
             for found in in_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
-    def _named(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str, str]:
-        """What a request begins with that is about ranges of one share-partition, and whose answer nobody waits for.
+    def _header(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str, str]:
+        """Return the first fields of a request for ranges of one share-partition.
 
-        The answer is asked for, because the job logs refusals that it cannot tell.
+        Nothing waits for its response. It is requested all the same, because the job logs rejections that it cannot
+        respond with.
         """
         member_id = self.settings.member_id
-        who = self.settings.group_id, *ranges[0].share_partition, member_id, self.member_epoch, member_id
-        return next(self._ids), *who, self.incarnation
+        owner = self.settings.group_id, *ranges[0].share_partition, member_id, self.member_epoch, member_id
+        return next(self._ids), *owner, self.incarnation
 
 
-def _grants(ranges: Iterable[HeldRange]) -> tuple[AcquiredRange, ...]:
+def _acquired_ranges(ranges: Iterable[HeldRange]) -> tuple[AcquiredRange, ...]:
     return tuple(held.grant for held in ranges)

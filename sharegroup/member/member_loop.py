@@ -1,7 +1,8 @@
-"""What the member's own thread does until the membership is over: read, step, append.
+"""The loop of the member's own thread until the membership is over: read, step, append.
 
-An error of Kafka's client loses requests but no state: what is not answered is due again. A refusal for good is told
-by `on_failure`, and the loop goes on until the member is closed. Any other error is told so too, and ends the loop.
+An error of Kafka's client loses requests but no state, because a request without a response is due again. A permanent
+rejection is reported with `on_failure`, and the loop continues until the member is closed. Any other error is reported
+in the same way and ends the loop.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from sharegroup.member.shared_logic import SharedLogic
 logger = logging.getLogger(__name__)
 
 _POLL_MS = 50
-#: While the broker is away there is nothing to wait on.
+#: The pause while the broker is unavailable, when there is nothing to wait for.
 PAUSE_S = 1
 
 
 class MemberLoop:
-    """Drives a `MemberLogic` in the order that it asks for. `on_failure` is called once, however often it fails."""
+    """The loop that calls a `MemberLogic` in the required order. `on_failure` is called at most once."""
 
     def __init__(self, shared: SharedLogic, channel: Channel, on_failure: Callable[[], None]) -> None:
         self._shared, self._channel, self._on_failure = shared, channel, on_failure
-        self._is_open = self._is_told = False
+        self._is_open = self._is_failure_reported = False
 
     def run(self) -> None:
-        """Until the member has left the group or cannot; then the channel is closed."""
+        """Run until the member has left the group or cannot leave it; then close the channel."""
         try:
             while not self._is_over():
                 try:
                     self._step()
                 except KafkaError as error:
-                    logger.warning("the member cannot reach Kafka, will try again: %s", error)
+                    logger.warning("the member cannot reach Kafka; retrying: %s", error)
                     time.sleep(PAUSE_S)
-        except Exception as error:  # noqa: BLE001 - told by `failure`, which ends the query
+        except Exception as error:  # noqa: BLE001 - `failure` has it, which ends the query
             self._fail(error)
         finally:
             with self._shared.turn() as (logic, _):
@@ -64,12 +65,12 @@ class MemberLoop:
         self._channel.send(requests, wait=renews(requests))
         with self._shared.turn() as (logic, now_ms):
             logic.appended(requests, now_ms)
-        if failure is not None and not self._is_told:
+        if failure is not None and not self._is_failure_reported:
             self._fail(failure)
 
     def _open(self) -> None:
         if not self._channel.open():
-            time.sleep(_POLL_MS / 1000)  # the job has not made its topics yet
+            time.sleep(_POLL_MS / 1000)  # the job has not created its topics yet
             return
         self._is_open = True
         with self._shared.turn() as (logic, _):
@@ -84,15 +85,15 @@ class MemberLoop:
                 names = subscription.matching(self._channel.topic_names())
             found = self._channel.topics_metadata(names)
             with self._shared.turn() as (logic, now_ms):
-                if logic.subscription == subscription:  # else it is due again
+                if logic.subscription == subscription:  # otherwise it is due again
                     logic.take_metadata(found, now_ms)
 
     def _fail(self, error: Exception) -> None:
-        """What came first is the failure; what comes after it is only logged."""
+        """Report the first error as the failure; later errors are only logged."""
         logger.error("the member has failed", exc_info=error)
         with self._shared.turn() as (logic, _):
             logic.failure = logic.failure or error
             self._shared.tell_step()
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_failure_reported:
+            self._is_failure_reported = True
             self._on_failure()

@@ -1,11 +1,11 @@
 """A member's heartbeats (KIP-932, ShareGroupHeartbeat), without I/O: `now_ms` and responses in, requests out.
 
-    joining (epoch 0) --answer--> member (epoch n, assignment) --UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH--> joining
-                                                               --leave (epoch -1, -2)--> left
-                                                               --FENCED_INSTANCE_ID--> fatal
+    joining (epoch 0) --response--> member (epoch n, assignment) --UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH--> joining
+                                                                 --leave (epoch -1, -2)--> left
+                                                                 --FENCED_INSTANCE_ID--> fatal
 
-A heartbeat is sent at the interval that the coordinator told, sooner while nothing is assigned, and again when no
-answer came in time. Answers to earlier, unanswered heartbeats count too, or a slow coordinator would never be heard.
+A heartbeat is sent at the interval set by the coordinator, earlier while nothing is assigned, and again if no response
+arrives in time. Responses to earlier heartbeats count too; otherwise a slow coordinator's responses would never count.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ logger = logging.getLogger(__name__)
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-#: A static member leaves, and will be back (KIP-848).
+#: The epoch with which a static member leaves temporarily (KIP-848).
 LEAVE_FOR_A_RESTART_EPOCH = -2
-#: An unanswered heartbeat is sent again after so long.
+#: A heartbeat without a response is sent again after this time.
 RESPONSE_TIMEOUT_MS = 5_000
 UNASSIGNED_INTERVAL_MS = 1_000
 RETRY_MS = 1_000
 
-#: The coordinator may think otherwise later; everything else that it refuses is for people to put right.
-_PASSING = frozenset(
+#: Errors after which the coordinator may accept a later heartbeat; all other rejections need an operator.
+_TEMPORARY = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -43,9 +43,12 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 
 class Membership:
-    """Joins the group, stays in it and leaves it. `ids` makes request ids; `fatal` is set when the coordinator refuses
-    the member for good: also when another process has joined as the member, for this one has the same `incarnation`
-    as long as it lives. `group_instance_id` is the name of a static member (KIP-345)."""
+    """The membership: it joins the group, stays in it and leaves it.
+
+    `ids` creates request ids. `fatal` is set when the coordinator rejects the member permanently, for example because
+    another process has joined as the same member; `incarnation` identifies this process. `group_instance_id` is the
+    name of a static member (KIP-345).
+    """
 
     def __init__(
         self,
@@ -66,47 +69,47 @@ class Membership:
         self.left = False
         self._topics, self._client_id, self._client_host = topics, client_id, client_host
         self._ids, self._incarnation, self._group_instance_id = ids, incarnation, group_instance_id
-        self._is_told = True  # by the join
+        self._is_subscription_known = True  # sent with the join
         self._due_ms = 0
         self._unanswered: dict[str, int] = {}
         self._leaving = False
 
     @property
     def has_joined(self) -> bool:
-        """Whether the coordinator has answered the join."""
+        """Whether the coordinator has accepted the join."""
         return self.member_epoch > JOIN_EPOCH
 
     def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> HeartbeatRequest | None:
-        """The heartbeat that is due, if one is; `metadata` is what is known of the subscribed topics."""
+        """Return the due heartbeat, if any; `metadata` describes the subscribed topics that exist."""
         if now_ms < self._due_ms or self._leaving or self.fatal:
             return None
         self._due_ms = now_ms + RESPONSE_TIMEOUT_MS
         return self._request(self.member_epoch, metadata)
 
     def subscribe(self, topics: tuple[str, ...], now_ms: int) -> None:
-        """Read these topics from now on; the coordinator is told with each heartbeat until it says so."""
+        """Change the subscribed topics; heartbeats contain them until the coordinator's response does."""
         if topics != self._topics:
-            self._topics, self._is_told = topics, False
+            self._topics, self._is_subscription_known = topics, False
             self.hurry(now_ms)
 
     def hurry(self, now_ms: int) -> None:
-        """There is news for the coordinator: the next heartbeat is due now."""
+        """Make the next heartbeat due now, because there is a change to report."""
         self._due_ms = min(self._due_ms, now_ms)
 
-    def leave(self, for_good: bool = True) -> HeartbeatRequest | None:
-        """The last heartbeat, None for one who never asked to join; `left` is set by its answer.
+    def leave(self, permanently: bool = True) -> HeartbeatRequest | None:
+        """Return the last heartbeat, or None if the member never sent a join; its response sets `left`.
 
-        A static member that does not leave for good stays in the group for the next process of its name.
+        A static member that does not leave permanently stays in the group for the next process of its name.
         """
         self._leaving = True
         if not self.has_joined and not self._unanswered:
             self.left = True
             return None
-        stays = self._group_instance_id is not None and not for_good
+        stays = self._group_instance_id is not None and not permanently
         return self._request(LEAVE_FOR_A_RESTART_EPOCH if stays else LEAVE_EPOCH, {})
 
     def take(self, response: HeartbeatResponse, now_ms: int) -> bool:
-        """Take an answer in; True when the member was fenced, and so holds nothing any more."""
+        """Apply a response; return True if the member was fenced and therefore holds nothing any longer."""
         epoch = self._unanswered.pop(response.id, None)
         if epoch is None:
             return False
@@ -114,10 +117,10 @@ class Membership:
             self.left = True
             return False
         if response.error_code != ErrorCode.NONE:
-            return self._refused(response, epoch, now_ms)
+            return self._handle_error(response, epoch, now_ms)
         self.member_epoch = response.member_epoch
         if response.subscribed_topic_names is not None:
-            self._is_told = response.subscribed_topic_names == tuple(sorted(self._topics))
+            self._is_subscription_known = response.subscribed_topic_names == tuple(sorted(self._topics))
         if response.assignment is not None:
             self.assignment = frozenset(
                 AssignedPartition(topic, topic_id, partition)
@@ -130,28 +133,30 @@ class Membership:
         self._due_ms = now_ms + interval_ms
         return False
 
-    @property
-    def _who(self) -> tuple[str, str]:
-        return self.member_id, self.group_id
-
-    def _refused(self, response: HeartbeatResponse, epoch: int, now_ms: int) -> bool:
+    def _handle_error(self, response: HeartbeatResponse, epoch: int, now_ms: int) -> bool:
         code = response.error_code
         if code in _FENCED:
             if epoch != self.member_epoch or epoch == JOIN_EPOCH:
-                self._due_ms = now_ms + RETRY_MS  # about an epoch that has passed
+                self._due_ms = now_ms + RETRY_MS  # the error refers to an earlier epoch
                 return False
-            logger.warning("member %s is out of group %s, joining again: %s", *self._who, response.error_message)
+            logger.warning(
+                "member %s was removed from group %s and joins it again: %s",
+                self.member_id, self.group_id, response.error_message,
+            )  # fmt: skip
             self.member_epoch, self.assignment, self._due_ms = JOIN_EPOCH, frozenset(), now_ms
             return True
-        if code in _PASSING:
-            logger.warning("heartbeat refused, will try again: %s %s", code, response.error_message)
+        if code in _TEMPORARY:
+            logger.warning(
+                "member %s of group %s: heartbeat rejected, retrying: %s %s",
+                self.member_id, self.group_id, code, response.error_message,
+            )  # fmt: skip
             self._due_ms = now_ms + RETRY_MS
             return False
         self.fatal = RequestError(error_code(code), response.error_message or f"error {code}")
         return False
 
     def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> HeartbeatRequest:
-        is_news = member_epoch > JOIN_EPOCH and not self._is_told
+        is_change = member_epoch > JOIN_EPOCH and not self._is_subscription_known
         request = HeartbeatRequest(
             next(self._ids),
             self.group_id,
@@ -160,7 +165,7 @@ class Membership:
             member_epoch=member_epoch,
             client_id=self._client_id,
             client_host=self._client_host,
-            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH or is_news else None,
+            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH or is_change else None,
             topics=metadata,
             group_instance_id=self._group_instance_id,
             incarnation_id=self._incarnation,

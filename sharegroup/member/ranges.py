@@ -1,4 +1,4 @@
-"""Ranges that a member holds, and how they travel: through the offer file, the source's offsets and its rows."""
+"""Ranges that a member holds, and their formats in the offer file, the source's offsets and its rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.types import AcquiredRange
 
 
 class AssignedPartition(NamedTuple):
-    """A topic-partition of the group's subscription; `topic_id` tells topics of one name apart."""
+    """A topic-partition of the group's subscription; `topic_id` distinguishes topics of the same name."""
 
     topic: str
     topic_id: str
@@ -20,7 +20,7 @@ class AssignedPartition(NamedTuple):
 class HeldRange(NamedTuple):
     """Records first_offset..last_offset, acquired by one fetch and locked until `lock_deadline_ms` (epoch).
 
-    `read_committed` tells how they are to be read: the group's isolation level when they were granted.
+    `read_committed`: the group's isolation level, with which the records must be read, was read_committed.
     """
 
     topic: str
@@ -34,26 +34,26 @@ class HeldRange(NamedTuple):
 
     @property
     def share_partition(self) -> AssignedPartition:
-        """The share-partition that it belongs to."""
+        """The share-partition of the range."""
         return AssignedPartition(self.topic, self.topic_id, self.partition)
 
     @property
     def grant(self) -> AcquiredRange:
-        """What of it an acknowledgement answers."""
+        """The acquired range that an acknowledgement names."""
         return AcquiredRange(self.first_offset, self.last_offset, self.delivery_count)
 
     @property
     def size(self) -> int:
-        """How many offsets it has."""
+        """The number of offsets."""
         return self.last_offset - self.first_offset + 1
 
     def split(self, size: int) -> tuple[HeldRange, HeldRange]:
-        """Its first `size` offsets and the rest; 0 < size < self.size."""
+        """Return the first `size` offsets and the rest; 0 < size < self.size."""
         middle = self.first_offset + size
         return self._replace(last_offset=middle - 1), self._replace(first_offset=middle)
 
     def overlaps(self, other: HeldRange) -> bool:
-        """Whether they have an offset in common."""
+        """Return whether the ranges have an offset in common."""
         return (
             self.share_partition == other.share_partition
             and self.first_offset <= other.last_offset
@@ -61,7 +61,7 @@ class HeldRange(NamedTuple):
         )
 
     def parts(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
-        """What of it lies in the given ranges of its share-partition, with their delivery counts and this deadline."""
+        """Yield the parts that lie in the given ranges, with the delivery counts of these and this deadline."""
         index = bisect_left(ascending, self.first_offset, key=lambda acquired: acquired.last_offset)
         while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
             first, last, count = ascending[index]
@@ -73,35 +73,35 @@ class HeldRange(NamedTuple):
 
 
 class OfferedBatch(NamedTuple):
-    """A batch as the member offers it; the member process, its `incarnation`, tells a re-run of an earlier one's."""
+    """A batch as the member offers it. `incarnation` is the offering process, possibly an earlier one."""
 
     seq: int
     incarnation: str
     ranges: tuple[HeldRange, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For the offer file, and as the source's offset."""
+        """Return the JSON for the offer file and the source's offset."""
         return {"seq": self.seq, "incarnation": self.incarnation, "ranges": [list(r) for r in self.ranges]}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> OfferedBatch:
-        """The inverse of `to_json`."""
+        """Return the batch of `to_json`."""
         return cls(row["seq"], row["incarnation"], tuple(HeldRange(*r) for r in row["ranges"]))
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The source's rows, as `ROW_SCHEMA` has them: one for each range."""
+        """Return the source's rows with the schema `ROW_SCHEMA`, one for each range."""
         return [(self.seq, self.incarnation, *r) for r in self.ranges]
 
     @classmethod
     def of_rows(cls, rows: Iterable[tuple[Any, ...]]) -> OfferedBatch:
-        """The batch of the source's rows; seq 0 of incarnation "" if there are none."""
+        """Return the batch of the source's rows; without rows, seq 0 of incarnation ""."""
         listed = sorted(tuple(row) for row in rows)
         seq, incarnation = listed[-1][:2] if listed else (0, "")
         return cls(seq, incarnation, tuple(HeldRange(*row[2:]) for row in listed))
 
 
 def records_in(ranges: Iterable[HeldRange]) -> int:
-    """How many offsets the ranges have."""
+    """Return the number of offsets in the ranges."""
     return sum(held.size for held in ranges)
 
 
@@ -110,5 +110,5 @@ ROW_SCHEMA = (
     "seq LONG, incarnation STRING, topic STRING, topic_id STRING, partition INT, first_offset LONG, last_offset LONG, "
     "delivery_count INT, lock_deadline_ms LONG, read_committed BOOLEAN"
 )
-#: Before the first batch.
+#: The batch before the first one.
 NOTHING = OfferedBatch(0, "", ())

@@ -1,7 +1,7 @@
-"""A `MemberLogic` that threads share: who has the turn has it alone, and is told the time of that moment.
+"""A `MemberLogic` shared by threads: a thread has exclusive access during its turn and receives the time of its begin.
 
-The logic is reached by a turn and in no other way. The time is read within the turn, so for the logic it never goes
-back, as far as the machine's clock does not.
+The logic is only accessible in a turn. The time is read within the turn, so the logic never sees it decrease unless the
+machine's clock does.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 from sharegroup.member.member_logic import MemberLogic
 
-#: The deadline itself is still in time: who waits for it looks so long after it.
+#: The deadline itself is still in time, so a waiting thread checks it after this delay.
 _BEHIND_S = 0.05
 
 
 class SharedLogic:
-    """Gives out turns. `now_ms` is the clock."""
+    """The access to the logic by turns. `now_ms` is the clock."""
 
     def __init__(self, logic: MemberLogic, now_ms: Callable[[], int]) -> None:
         self._logic, self._now_ms = logic, now_ms
@@ -25,17 +25,15 @@ class SharedLogic:
 
     @contextmanager
     def turn(self) -> Iterator[tuple[MemberLogic, int]]:
-        """The logic and the time, for as long as the caller stays inside; it must not wait there for anything else than
-        the next step."""
+        """Provide the logic and the time. Inside, the caller may wait only for the next step."""
         with self._stepped:
             yield self._logic, self._now_ms()
 
     def tell_step(self) -> None:
-        """Wake whoever waits for a step. Only within a turn."""
+        """Wake all threads that wait for a step. Call it only within a turn."""
         self._stepped.notify_all()
 
     def wait_for_step(self, deadline_ms: int) -> int:
-        """Leave the turn to others until a step is told, at most to just behind the deadline; the time then. Only
-        within a turn."""
+        """Release the turn until a step, or shortly after the deadline, and return the time. Only within a turn."""
         self._stepped.wait(max(0, deadline_ms - self._now_ms()) / 1000 + _BEHIND_S)
         return self._now_ms()

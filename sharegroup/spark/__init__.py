@@ -1,9 +1,8 @@
-"""Everything that touches Spark and Delta. What a Spark job needs to be a member of a share group is exported here.
+"""Everything that uses Spark. The names that a Spark job needs to be a member of a share group are exported here.
 
     from sharegroup.spark import ShareConsumer, build_session
 
-The exports are looked up when they are used: Python workers of Spark import modules below here, and pay for nothing
-else.
+Exports are imported on first use, because Spark's Python workers import modules of this package and need nothing else.
 """
 
 from __future__ import annotations

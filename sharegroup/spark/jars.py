@@ -1,15 +1,15 @@
-"""The JARs of `conf/ivy.xml`, resolved once by the Ivy that PySpark ships and kept in a cache that all clones share.
+"""The JARs of `conf/ivy.xml`, resolved once by PySpark's Ivy and cached for all clones of the repository.
 
     jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
-    python -m sharegroup.spark.jars spark broker     # fetches these sets at the same time, showing progress
-    python -m sharegroup.spark.jars --list spark     # the paths of one, as spark-submit --jars takes them
+    python -m sharegroup.spark.jars spark broker     # fetches these sets in parallel, showing progress
+    python -m sharegroup.spark.jars --list spark     # prints the paths of a set for spark-submit --jars
 
 The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
 
-    jars/<hash of ivy.xml>/<conf>/*.jar    complete by construction: filled under another name, then renamed
+    jars/<hash of ivy.xml>/<conf>/*.jar    always complete: filled under another name, then renamed
     ivy/                                   Ivy's own cache, so that configurations share their downloads
 
-A configuration is fetched when something first asks for its JARs; `make` fetches those of a target before it runs.
+A configuration is fetched when its JARs are first requested; `make` fetches those of a target before it runs.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ from sharegroup.job.command_parser import CommandParser
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
 IVY_SETTINGS = IVY_XML.with_name("ivysettings.xml")
-#: The configurations of ivy.xml, with what each is for and its size.
+#: The configurations of ivy.xml, each with its purpose and size.
 CONFS = {
     "spark": "what Spark needs for Delta and Kafka, 23 MB",
     "broker": "a Kafka broker, 44 MB",
@@ -43,19 +43,18 @@ CONFS = {
     "s3-server": "an S3 server, 18 MB",
 }
 MIN_JAVA = 17
-#: JVM options for what does not live for long: no second compiler, which would only take the cores from the start, and
-#: no collector threads.
+#: JVM options for short-lived processes: no second compiler, which would only slow the start, and no collector threads.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
 
 
 class JarsError(RuntimeError):
-    """The JARs could not be resolved, or there is no Java to run them; the message says what to do."""
+    """The JARs cannot be resolved, or Java is missing; the message describes the fix."""
 
 
 def jars(conf: str) -> list[Path]:
-    """Absolute paths of the JARs of one configuration of `conf/ivy.xml`, resolved first if need be.
+    """Return the absolute paths of the JARs of one configuration of `conf/ivy.xml`, resolving them first if necessary.
 
     Raises:
         JarsError: no such configuration, no Java, or Ivy could not download something.
@@ -71,23 +70,23 @@ def jars(conf: str) -> list[Path]:
 
 
 def java() -> str:
-    """The Java to run: `$JAVA_HOME/bin/java`, else `java` on the PATH.
+    """Return the Java command: `$JAVA_HOME/bin/java`, or else `java` on the PATH.
 
     Raises:
         JarsError: there is none, it does not run, or it is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    wanted = f"Java {MIN_JAVA} or newer is needed"
+    requirement = f"Java {MIN_JAVA} or newer is needed"
     if command is None:
-        raise JarsError(f"{wanted}, but there is no java on the PATH and JAVA_HOME is not set")
+        raise JarsError(f"{requirement}, but there is no java on the PATH and JAVA_HOME is not set")
     try:
-        answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
+        result = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise JarsError(f"{wanted}, but {command} does not run") from error
-    version = _JAVA_VERSION.search(answer.stderr + answer.stdout)
+        raise JarsError(f"{requirement}, but {command} does not run") from error
+    version = _JAVA_VERSION.search(result.stderr + result.stdout)
     if version is None or int(version["major"]) < MIN_JAVA:
-        raise JarsError(f"{wanted}, but {command} is {version['major'] if version else 'of an unknown version'}")
+        raise JarsError(f"{requirement}, but {command} is {version['major'] if version else 'of an unknown version'}")
     return command
 
 
@@ -107,7 +106,7 @@ def _target(conf: str) -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; the kernel drops the lock when its holder dies."""
+    """Hold a lock file; the kernel releases the lock when its holder dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -116,11 +115,11 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _resolve(conf: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _say(f"fetching {CONFS[conf]}")
+    _report(f"fetching {CONFS[conf]}")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{conf}-") as scratch:
         _run_ivy(conf, Path(scratch) / conf)
         (Path(scratch) / conf).rename(target)
-    _say(f"fetched {conf}, into {target}")
+    _report(f"fetched {conf}, into {target}")
 
 
 def _run_ivy(conf: str, destination: Path) -> None:
@@ -130,42 +129,42 @@ def _run_ivy(conf: str, destination: Path) -> None:
     command += ["-retrieve", str(destination / "[artifact]-[revision](-[classifier]).[ext]")]
     ivy = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ivy.returncode != 0:
-        said = ivy.stdout.splitlines(keepends=True)
-        raise JarsError(f"Ivy could not resolve the {conf} JARs of conf/ivy.xml:\n{_complaints(said)}")
+        output = ivy.stdout.splitlines(keepends=True)
+        raise JarsError(f"Ivy could not resolve the {conf} JARs of conf/ivy.xml:\n{_problems(output)}")
 
 
-def _complaints(said: list[str]) -> str:
-    """What of Ivy's output says why it failed: the part below its list of problems, without the download dots."""
-    start = next((i for i, line in enumerate(said) if ":: problems summary" in line), max(0, len(said) - 20))
-    return "".join(line for line in said[start:] if line.strip(" .\t\n"))
+def _problems(output: list[str]) -> str:
+    """Return the part of Ivy's output that explains the failure: from its problem summary on, without progress dots."""
+    start = next((i for i, line in enumerate(output) if ":: problems summary" in line), max(0, len(output) - 20))
+    return "".join(line for line in output[start:] if line.strip(" .\t\n"))
 
 
 def _ivy_jar() -> Path:
-    pyspark = importlib.util.find_spec("pyspark")  # looked up, not imported: importing it takes a second
+    pyspark = importlib.util.find_spec("pyspark")  # not imported, because an import takes a second
     for place in (pyspark.submodule_search_locations or []) if pyspark else []:
         for jar in Path(place, "jars").glob("ivy-*.jar"):
             return jar
     raise JarsError("the Ivy JAR is missing: it comes with pyspark, run `make setup`")
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(f"jars: {text}", file=sys.stderr, flush=True)
 
 
 def main(command_line: list[str]) -> int:
-    """Fetch the named configurations at the same time."""
+    """Fetch the named configurations in parallel and return the exit code."""
     parser = CommandParser(
         prog="python -m sharegroup.spark.jars",
-        description="Fetches the JARs of conf/ivy.xml that are not there yet, into a cache that all clones share.",
+        description="Fetches the missing JARs of conf/ivy.xml into a cache that all clones share.",
     )
-    parser.add_argument("conf", nargs="+", help=f"what they are for: {', '.join(CONFS)}")
-    parser.add_argument("--list", action="store_true", help="print the paths, with commas")
+    parser.add_argument("conf", nargs="+", help=f"the sets of JARs: {', '.join(CONFS)}")
+    parser.add_argument("--list", action="store_true", help="print the paths, separated by commas")
     arguments = parser.parse_args(command_line)
     try:
         with ThreadPoolExecutor(len(arguments.conf)) as threads:
             found = [str(path) for paths in threads.map(jars, arguments.conf) for path in paths]
     except JarsError as error:
-        _say(str(error))
+        _report(str(error))
         return 1
     if arguments.list:
         print(",".join(found))

@@ -1,4 +1,4 @@
-"""Spark on this machine, with the JARs that set-up has fetched: settings for a driver that is a process of its own."""
+"""Spark on this machine with the JARs that set-up has fetched: settings for a driver in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:
-    """The JARs of a session that works on these paths. Raises JarsError."""
+    """Return the JARs of a session that uses these paths. Raises JarsError."""
     return [*jars("spark"), *(jars("s3") if any(map(is_s3, paths)) else ())]
 
 
 def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
-    """What goes to spark-submit as `--conf`, for work on these paths. Raises JarsError."""
+    """Return the `--conf` settings of spark-submit for work on these paths. Raises JarsError."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -31,7 +31,7 @@ def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
 
 
 def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which a Python that imports PySpark starts such a driver, with workers of this same Python."""
+    """Return environment variables with which importing PySpark starts such a driver and workers of this Python."""
     arguments = ["--master", master, "--driver-memory", driver_memory]
     for key, value in settings.items():
         arguments += ["--conf", f"{key}={value}"]

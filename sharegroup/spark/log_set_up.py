@@ -1,7 +1,7 @@
-"""The log of a Spark job of this project: lines for people, and never so many that a disk fills.
+"""Logging of a Spark job of this project: readable lines, limited so that they cannot fill a disk.
 
-Python's lines are set up here; those of Spark's JVM by `log4j2.properties` beside this module, which the command line
-names (conf/log4j2.properties is the same file).
+This module configures Python's log. `log4j2.properties` beside it configures that of Spark's JVM; the command line
+names that file (conf/log4j2.properties is the same file).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from sharegroup.errors import StopRequested
 from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
 from sharegroup.kafka_clients.line_limit import LINES, LineLimit
 
-#: At most ten lines of a kind in so long. Members that come and go all day, in every way, fill less than 10 MB.
+#: At most ten similar lines are logged in this window. Constant member churn of every kind logs less than 10 MB a day.
 WINDOW_S = 90.0
-#: The environment variable for another number than ten.
+#: The environment variable that replaces the limit of ten.
 LINES_VARIABLE = "SHAREGROUP_LOG_LINES"
 
 
 class _NoStops(logging.Filter):
-    """For a log handler: py4j tells at length of what ends a batch, be it a stop that was asked for."""
+    """Drop records of a requested stop, which py4j logs with a full trace when it ends a batch."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """logging's: whether the record is written."""
+        """Return whether the record is logged."""
         return not (record.exc_info and isinstance(record.exc_info[1], StopRequested))
 
 
@@ -41,7 +41,7 @@ def end_quietly_with_the_jvm() -> None:
 
 
 def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNING) -> None:
-    """Once in a process: lines of this project from `level` on, those of kafka-python from `of_kafka_clients` on."""
+    """Configure the log of this process, once: minimum levels of this project's lines and of kafka-python's."""
     lines = logging.StreamHandler()
     lines.addFilter(_NoStops())
     lines.addFilter(LineLimit(WINDOW_S, lines=int(os.environ.get(LINES_VARIABLE, LINES))))

@@ -1,4 +1,4 @@
-"""The SparkSession: one place for the settings that the job, the downstream jobs, tests and notebooks share."""
+"""The SparkSession, with the settings that the job, downstream jobs, tests and notebooks share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from sharegroup.spark.shipping import ship_package
 from sharegroup.spark.storage import use_storage
 
-#: For every session of this project. RocksDB with changelog checkpointing: a batch uploads what changed, not the whole
-#: state. Deadlines come as ticks, so no query ever needs a batch without data.
+#: For every session of this project. RocksDB uses changelog checkpointing, so that a batch uploads its changes and not
+#: the whole state. Deadlines arrive as ticks, so no query needs a batch without data.
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -26,8 +26,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-#: Delta rebuilds the state of a table's log before each append but the first, by default in 50 tasks: four CPU seconds,
-#: more than it takes to append half a million records. Who has set something else, has it.
+#: Delta rebuilds the state of a table's log before each append except the first. Its default of 50 tasks costs four CPU
+#: seconds, more than appending half a million records. A value that is already set is kept.
 _DEFAULTS = {"spark.databricks.delta.snapshotPartitions": "4"}
 
 
@@ -38,15 +38,18 @@ def build_session(
     extra: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session for this project, or the one there is.
+    """Return a session for this project, or the existing one.
 
-    `master` is for local use, whose workers run with this Python; under spark-submit it stays None. `jars` are the JARs
-    of conf/ivy.xml's conf `spark`; under `spark-submit --packages` there is nothing to add. `extra` goes over the
-    settings here. `storage_options` are as the job's `tables.storage.options`; S3 needs the JARs of conf `s3` as well.
+    Args:
+        app_name: the name of a new application.
+        master: for local use, with workers that run this Python; leave it None under spark-submit.
+        jars: the JARs of configuration `spark` in conf/ivy.xml; none are needed under `spark-submit --packages`.
+        extra: overrides the settings of this module.
+        storage_options: as the job's `tables.storage.options`; S3 also requires the JARs of configuration `s3`.
     """
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark's own default is the python3 of the PATH
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark defaults to the python3 on the PATH
         builder = builder.master(master)
     paths = [str(path) for path in jars]
     if paths:

@@ -1,12 +1,11 @@
-"""How the package reaches every Python process of a Spark application, whether or not it is installed there.
+"""Ship the package to every Python process of a Spark application, whether or not it is installed there.
 
-Executors get it the way Spark has for it: a zip of the package by `addPyFile`. The driver's planning worker, which asks
-a Python data source for its offsets, does not get py-files, but it runs on the driver's machine.
-So the registered data source is a thin class that travels by value, puts that same zip on its path and then imports the
-real reader. Nothing else travels by value: unpickling the package's classes anew in each task would cost tens of
-milliseconds.
+Executors receive a zip of the package through `addPyFile`. The driver's planning worker, which queries a Python data
+source for its offsets, does not receive py-files, but it runs on the driver's machine. Therefore the registered data
+source is a thin class that is pickled by value, adds the same zip to its path and then imports the real reader. Nothing
+else is pickled by value, because unpickling the package's classes in each task would cost tens of milliseconds.
 
-This module is what travels: at its top it may import nothing of the package.
+This module is the part that is pickled, so its top level must not import anything of the package.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _ARCHIVES: dict[str, str] = {}
 
 
 def ship_package(spark: SparkSession) -> str:
-    """Zip the package once for this application and give it to the executors; the zip's path on the driver."""
+    """Zip the package once for this application, add it to the executors, and return the zip's path on the driver."""
     application = spark.sparkContext.applicationId
     if application not in _ARCHIVES:
         directory = tempfile.mkdtemp(prefix="sharegroup-package-")
@@ -47,7 +46,10 @@ def ship_package(spark: SparkSession) -> str:
 
 
 def register_source(spark: SparkSession, name: str, reader: str, schema: str) -> None:
-    """Register the data source `name`, whose reader is `reader` ("module:Class", built from the option `options`)."""
+    """Register the data source `name` with the reader class `reader` ("module:Class").
+
+    The reader is constructed from the JSON in the source's option `options`.
+    """
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     archive = ship_package(spark)
     spark.dataSource.register(_source_class(name, reader, schema, archive))
@@ -69,8 +71,10 @@ def _source_class(source_name: str, reader: str, source_schema: str, archive: st
 
 
 class _ShippedReader(SimpleDataSourceStreamReader):
-    """The real reader, made where it is asked something for the first time: Spark makes one in a process that only
-    sends it on, for which it would import half of the package."""
+    """A proxy that creates the real reader on first use.
+
+    Spark also creates a reader in a process that only pickles it; importing half of the package there would be waste.
+    """
 
     def __init__(self, archive: str, reader: str, options: str) -> None:
         self._archive, self._name, self._options = archive, reader, options

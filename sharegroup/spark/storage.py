@@ -1,4 +1,4 @@
-"""How a session reaches an object store: `tables.storage.options` as Hadoop's properties."""
+"""Object-store access of a Spark session: `tables.storage.options` as Hadoop properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sharegroup.config.keys.storage_options import hadoop_properties
 
-#: Hadoop knows S3 as s3a. Where nothing else is set for s3 (as on EMR), it is the same; delta-rs takes both.
+#: Hadoop calls S3 s3a. These map s3 to it unless s3 is configured (as on EMR); delta-rs accepts both.
 _S3_AS_S3A = {
     "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
@@ -17,10 +17,10 @@ _S3_AS_S3A = {
 
 
 def use_storage(spark: SparkSession, options: Mapping[str, str]) -> None:
-    """Set what `options` say for whatever the application reads and writes from now on.
+    """Apply storage `options` to everything the application reads and writes from now on.
 
-    They are set in Hadoop's configuration, not in Spark's: passwords among them are on no command line and in no
-    `spark.conf`. What `spark-submit --conf spark.hadoop....` says goes first.
+    They are set in Hadoop's configuration, not in Spark's, so that passwords appear neither on a command line nor in
+    `spark.conf`. Values given with `spark-submit --conf spark.hadoop....` take precedence.
     """
     jvm_context: Any = spark.sparkContext._jsc
     hadoop, given = jvm_context.hadoopConfiguration(), spark.sparkContext.getConf()

@@ -1,15 +1,14 @@
-"""The tables by name, and the views on them, in any Spark session with Delta: for notebooks, jobs and people with SQL.
+"""The job's tables by name, and the views on them, in any Spark session with Delta.
 
     create_views(spark, "/data/tables")
     spark.sql("SELECT * FROM in_flight WHERE state = 'ACQUIRED' AND lock_deadline < now()")
 
     view                | one row is
-    in_flight           | a record range in flight now: state, delivery count, member, lock deadline
+    in_flight           | a record range that is in flight now: state, delivery count, member, lock deadline
     share_group_offsets | a share-partition: start and end offset, finished records, epochs
-    log_end_offsets     | a topic-partition's end in Kafka (`create_log_end_offsets`), to tell the lag
+    log_end_offsets     | a topic-partition's end in Kafka (`create_log_end_offsets`), to compute the lag
 
-The views are plain SQL (the files beside this one); `in_flight_sql` gives the text, for any other place or any other
-time.
+The views are plain SQL (the files in `sql/`). `in_flight_sql` returns the text for another source or time.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ _LOG_END_SCHEMA = "topic STRING, partition INT, log_end_offset LONG"
 
 
 class NameTakenError(ShareGroupError):
-    """The database has a managed table of the same name; it would have to be dropped, data and all."""
+    """The database has a managed table of the same name, which would have to be dropped with its data."""
 
 
 def create_views(spark: SparkSession, tables_path: str, database: str | None = None) -> None:
-    """Register the job's tables in `database` (default: the session's current one), and the temporary views on them.
+    """Register the job's tables in `database` (default: the current one) and create the temporary views on them.
 
-    The tables are external: nothing is copied, time travel works by name, and dropping one leaves its files alone. A
-    table registered before is registered anew when it is elsewhere now. Raises NameTakenError.
+    The tables are external: nothing is copied, time travel works by name, and dropping one keeps its files. A
+    registered table whose location has changed is registered again. Raises NameTakenError.
 
-    The views are current whenever they are read. What they read is `share_group_state_base` as it is then, and what was
-    written after the base that there is now: in a session of many days, call this again from time to time.
+    A view reads `share_group_state_base` as it is when the view is read, and the records written after the base that
+    exists at the time of this call. In a session that lasts for days, call this function again from time to time.
     """
-    if "://" not in tables_path:  # Spark takes a relative location for one below its warehouse
+    if "://" not in tables_path:  # Spark resolves a relative location against its warehouse
         tables_path = str(Path(tables_path).resolve())
     prefix = f"`{database}`." if database else ""
     for spec in ALL_TABLES:
@@ -57,7 +56,7 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
 
 
 def in_flight_sql(source: str = SHARE_GROUP_STATE.name) -> str:
-    """The statement behind the view `in_flight`, over any `source` that can stand after FROM.
+    """Return the statement of the view `in_flight` over any `source` that can follow FROM.
 
     `source` may name a version: "share_group_state VERSION AS OF 12", "delta.`/data/tables/share_group_state`".
     """
@@ -65,16 +64,16 @@ def in_flight_sql(source: str = SHARE_GROUP_STATE.name) -> str:
 
 
 def share_group_offsets_sql(source: str = SHARE_GROUP_STATE.name) -> str:
-    """The statement behind the view `share_group_offsets`, over any `source` (see `in_flight_sql`)."""
+    """Return the statement of the view `share_group_offsets` over any `source` (see `in_flight_sql`)."""
     return _statement(SHARE_GROUP_OFFSETS, source)
 
 
 def create_log_end_offsets(
     spark: SparkSession, bootstrap_servers: str, topics: Iterable[str], kafka: Mapping[str, str] | None = None
 ) -> None:
-    """The temporary view `log_end_offsets`: where the topics end in Kafka at this moment.
+    """Create the temporary view `log_end_offsets` with the current end offset of each topic-partition.
 
-    `kafka` holds Kafka client properties by Java's names. Raises kafka.errors.KafkaError when no broker answers.
+    `kafka` holds Kafka client properties with Java's names. Raises kafka.errors.KafkaError if no broker responds.
     """
     poll = LogPoll(python_properties(bootstrap_servers, kafka or {}))
     try:
@@ -83,7 +82,7 @@ def create_log_end_offsets(
     finally:
         poll.close()
     if missing := sorted(set(partitions) - ends.keys()):
-        raise KafkaTimeoutError(f"no log end offset of {len(missing)} partitions, {missing[0]} for example")
+        raise KafkaTimeoutError(f"no log end offset of {len(missing)} partitions, for example {missing[0]}")
     rows = [(partition.topic, partition.partition, offset) for partition, offset in ends.items()]
     spark.createDataFrame(rows, _LOG_END_SCHEMA).createOrReplaceTempView(LOG_END_OFFSETS)
 
@@ -106,6 +105,6 @@ def _register(spark: SparkSession, name: str, path: str) -> None:
     if spark.catalog.tableExists(name):
         detail = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
         if detail.get("Type") != "EXTERNAL":
-            raise NameTakenError(f"{name} is a managed table already: choose another database")
+            raise NameTakenError(f"{name} is already a managed table: choose another database")
         spark.sql(f"DROP TABLE {name}")
     spark.sql(f"CREATE TABLE {name} USING DELTA LOCATION '{path}'")

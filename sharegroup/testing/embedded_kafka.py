@@ -4,10 +4,10 @@
         kafka.create_topic("orders", partitions=3)
         KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
-    sharegroup broker --port 9092     # one to try things on, until Ctrl-C
+    sharegroup broker --port 9092     # a broker for experiments, until Ctrl-C
 
-Broker and controller are one KRaft node (for more, see `embedded_kafka_cluster`), on free ports, with the JARs of
-`conf/ivy.xml`; releases of before KRaft have a ZooKeeper in the controller's place. The processes do not outlive us
+Broker and controller are one KRaft node (see `embedded_kafka_cluster` for several), on free ports, with the JARs of
+`conf/ivy.xml`; for releases before KRaft a ZooKeeper replaces the controller. The processes never outlive this one
 (`guarded_process`).
 """
 
@@ -37,30 +37,30 @@ from sharegroup.spark.jars import QUICK_START, JarsError, jars, java
 from sharegroup.testing.class_archive import BROKER
 from sharegroup.testing.guarded_process import GuardedProcess
 
-HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
+HOST = "127.0.0.1"  # not localhost, for which clients would try ::1 first, where the broker does not listen
 START_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
-#: Below the ports that systems assign to outgoing connections, so that a broker that starts again finds its port free.
+#: Below the ports that systems assign to outgoing connections, so that a restarted broker finds its port free.
 _PORTS = range(10_000, 30_000)
-#: Kafka's releases that can be run, and the configuration of conf/ivy.xml that has the JARs. Share groups: 4.3 alone.
+#: The supported Kafka releases and their configurations in conf/ivy.xml. Only 4.3 has share groups.
 VERSIONS = {"4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
-#: Those whose cluster is kept in a ZooKeeper: KRaft was a preview in them.
+#: Releases that keep their cluster in a ZooKeeper, because KRaft was a preview in them.
 _WITH_ZOOKEEPER = frozenset({"2.8"})
 
 _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
 
 
 class EmbeddedKafkaError(RuntimeError):
-    """The broker did not start, or it ended by itself; the message has the end of its log."""
+    """The broker did not start or exited unexpectedly; the message contains the end of its log."""
 
 
 class _PortTaken(EmbeddedKafkaError):
-    """Someone else took a port between our looking for a free one and the broker's listening on it."""
+    """Another process took a free port before the broker listened on it."""
 
 
 class Quorum(NamedTuple):
-    """The controllers of a cluster: `host:port` by node id. A node whose id is not among them is a broker alone."""
+    """The controllers of a cluster: `host:port` by node id. Nodes with other ids are only brokers."""
 
     cluster_id: str
     controllers: Mapping[int, str]
@@ -70,25 +70,26 @@ class EmbeddedKafka:
     """One Kafka broker, started and stopped by hand or as a context manager.
 
     Args:
-        port: where clients connect; 0 picks a free one, which later starts of this object keep.
-        data_dir: where the log segments go, kept for the next start; None is a temporary directory, removed by `stop`.
-        properties: broker settings that replace or join the ones in `_properties`.
-        features: `StorageTool --feature` levels, say `{"share.version": 0}` for a broker without share groups.
-        heap: the JVM's heap option. More of them can be in KAFKA_OPTS of the environment, as with Kafka's own scripts.
+        port: the port for clients; 0 chooses a free one, which restarts of this object keep.
+        data_dir: the directory of the log segments, kept for the next start; None creates a temporary directory that
+            `stop` removes.
+        properties: broker settings that override or extend those of `_properties`.
+        features: `StorageTool --feature` levels, for example `{"share.version": 0}` for a broker without share groups.
+        heap: the JVM's heap option. KAFKA_OPTS in the environment can contain more, as for Kafka's own scripts.
         version: Kafka's release, one of `VERSIONS`.
         node_id: the broker's id.
-        join: the first node of the cluster that this one is to be a broker of; that one is its controller, or has its
-            ZooKeeper.
-        quorum: the controllers of the cluster instead, where it has several; a majority of them must be started at the
+        join: the first node of the cluster that this broker joins, which is its controller or has its ZooKeeper.
+        quorum: the controllers of a cluster with several, instead of `join`; a majority of them must be started at the
             same time.
 
-    A broker can fail and come back: `kill` and `shut_down` end its process and keep its files, `pause` and `resume`
-    stop and continue it, `erase` gives it an empty disk. `start` then starts it again on the same ports.
+    A broker can fail and restart: `kill` and `shut_down` end its process and keep its files, `pause` and `resume`
+    stop and continue it, `erase` gives it an empty disk. `start` then restarts it on the same ports.
 
     Attributes:
-        bootstrap_servers: `127.0.0.1:<port>`, valid once started, as `cluster_id` and `controller`, the address of the
+        bootstrap_servers: `127.0.0.1:<port>`, valid once started, like `cluster_id` and `controller`, the address of
+        the
             controller or of ZooKeeper.
-        log_path: the broker's log; it stays when a start fails or the `with` block raises.
+        log_path: the broker's log; it remains if a start fails or the `with` block raises.
     """
 
     def __init__(
@@ -144,14 +145,14 @@ class EmbeddedKafka:
 
     @property
     def pid(self) -> int:
-        """The broker's process id. Raises EmbeddedKafkaError when it is not running."""
+        """The broker's process id. Raises EmbeddedKafkaError if it is not running."""
         return self._running().pid
 
     def start(self) -> None:
-        """Formats the storage, starts the broker and returns when it answers a Metadata request.
+        """Format the storage, start the broker and wait until it responds to a Metadata request.
 
         Raises:
-            EmbeddedKafkaError: it did not get that far within 60 s; the log is kept and its end is in the message.
+            EmbeddedKafkaError: the broker did not respond within 60 s; the log is kept, and the message has its end.
             JarsError: there is no Java, or Kafka's JARs could not be resolved.
         """
         if self._broker is not None:
@@ -167,7 +168,7 @@ class EmbeddedKafka:
             except BaseException as error:
                 again = isinstance(error, _PortTaken) and self._port_is_ours and attempt < PORT_ATTEMPTS
                 self._end_processes()
-                if self._has_files:  # it has run before: its ports are known to others
+                if self._has_files:  # it has run before, so others use its ports
                     raise
                 self._remove_files(keep_log=isinstance(error, Exception) and not again)  # not for Ctrl-C
                 if not again:
@@ -175,13 +176,13 @@ class EmbeddedKafka:
                 self.port, self.controller = 0, ""
 
     def stop(self, keep_log: bool = False) -> None:
-        """Stops the broker: SIGTERM, and SIGKILL when that takes too long. A broker that is not running is left alone.
+        """Stop the broker with SIGTERM, and SIGKILL if that takes too long. A stopped broker is left alone.
 
         Args:
-            keep_log: leave the log (not the data) behind and say where it is.
+            keep_log: keep the log (not the data) and print its path.
 
         Raises:
-            EmbeddedKafkaError: the broker had ended before it was asked to; the log is kept.
+            EmbeddedKafkaError: the broker had exited before; the log is kept.
         """
         if self._broker is None:
             if self._has_files:  # after `kill` or `shut_down`
@@ -191,40 +192,40 @@ class EmbeddedKafka:
         self._end_processes()
         self._remove_files(keep_log or died is not None)
         if died is not None:
-            raise self._failed(f"the broker had ended by itself with exit code {died}")
+            raise self._failed(f"the broker had exited unexpectedly with exit code {died}")
 
     def kill(self) -> None:
-        """Ends the broker by SIGKILL; its files stay for the next start. One that has ended by itself is left so."""
+        """End the broker with SIGKILL; its files remain for the next start."""
         if self._running().poll() is None:
             os.kill(self.pid, signal.SIGKILL)
         self._end_processes()
 
     def shut_down(self) -> None:
-        """Stops the broker as `stop` does; its files stay for the next start."""
+        """Stop the broker as `stop` does, but keep its files for the next start."""
         self._running()
         self._end_processes()
 
     def pause(self) -> None:
-        """Stops the process (SIGSTOP): its connections stay open and nothing is answered until `resume`."""
+        """Suspend the process (SIGSTOP): connections stay open, but nothing is answered until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continues a process that was paused."""
+        """Continue a paused process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def erase(self) -> None:
-        """Removes all data of a broker that was killed or shut down: its next start has an empty disk."""
+        """Remove all data of a killed or stopped broker, so that it restarts with an empty disk."""
         if self._broker is not None:
             raise EmbeddedKafkaError(f"still running on {self.bootstrap_servers}")
         shutil.rmtree(self._data())
 
     @property
     def is_running(self) -> bool:
-        """Whether the broker was started and has not ended since."""
+        """Whether the broker was started and has not exited."""
         return self._broker is not None and self._broker.poll() is None
 
     def wait(self) -> int:
-        """Blocks until the broker ends by itself; its exit code."""
+        """Wait until the broker exits and return the exit code."""
         return self._running().wait()
 
     def _running(self) -> GuardedProcess:
@@ -233,18 +234,18 @@ class EmbeddedKafka:
         return self._broker
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Creates a topic and returns when each of its partitions has a leader."""
+        """Create a topic and wait until each of its partitions has a leader."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
         self.admin_client().create_topics({name: topic}, wait_for_metadata=True)
 
     def topics(self) -> list[str]:
-        """The names of all topics, Kafka's internal ones included, in order."""
+        """Return the sorted names of all topics, including Kafka's internal ones."""
         return sorted(self.admin_client().list_topics())
 
     def admin_client(self, brokers: int = 1) -> KafkaAdminClient:
-        """An admin client of the broker, closed with it, that knows so many brokers of the cluster.
+        """Return an admin client that is closed with the broker, once it lists this number of the cluster's brokers.
 
-        Waits until the broker has heard of them. Raises EmbeddedKafkaError when it is not running.
+        Raises EmbeddedKafkaError if the broker is not running.
         """
         while True:
             if self._admin is None:
@@ -252,10 +253,10 @@ class EmbeddedKafka:
                 self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
             if len(self._admin._manager.cluster.brokers()) >= brokers:
                 return self._admin
-            self._close_admin()  # it would keep what it has heard for minutes
+            self._close_admin()  # it caches the cluster's metadata for minutes
             time.sleep(0.1)
 
-    # -- starting
+    # -- start
 
     def _start_once(self, java_command: list[str]) -> None:
         if not self._has_files:
@@ -276,7 +277,7 @@ class EmbeddedKafka:
         self.log_path.with_name(file).write_text(text, encoding="utf-8")
 
     def _roles(self) -> dict[str, str]:
-        """Who the controller is: the first node of a cluster, or whom ZooKeeper names."""
+        """Return the properties of the roles; the controller is the cluster's first node or elected by ZooKeeper."""
         if self._has_zookeeper:
             self.controller = self._first.controller if self._first is not None else self._controller_address()
             return {
@@ -303,7 +304,7 @@ class EmbeddedKafka:
         return {self.node_id: self._controller_address()}
 
     def _controller_address(self) -> str:
-        """The same at each start: other nodes have it in their configuration."""
+        """Return the address, the same at each start, because other nodes have it in their configuration."""
         return self.controller or f"{HOST}:{free_port()}"
 
     def _zookeeper_properties(self) -> dict[str, str]:
@@ -329,11 +330,11 @@ class EmbeddedKafka:
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            # One partition each: 50, the default, cost seconds at the first use.
+            # One partition each, because the default of 50 costs seconds at the first use.
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
             "share.coordinator.state.topic.num.partitions": "1",
-            # Tests say what they want, and want it now.
+            # Tests expect no delays.
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
             "log.retention.check.interval.ms": "1000",
@@ -343,7 +344,7 @@ class EmbeddedKafka:
         }
 
     def _data(self) -> Path:
-        assert self._home is not None  # set first thing by _start_once
+        assert self._home is not None  # set by _start_once
         return Path(self._data_dir).absolute() if self._data_dir else self._home / "data"
 
     def _format_storage(self, java_command: list[str]) -> None:
@@ -362,7 +363,7 @@ class EmbeddedKafka:
             raise self._failed("the storage could not be formatted")
 
     def _spawn(self, java_command: list[str], main_class: str, file: str) -> GuardedProcess:
-        assert self._home is not None  # set first thing by _start_once
+        assert self._home is not None  # set by _start_once
         options = [self._heap, *shlex.split(os.environ.get("KAFKA_OPTS", ""))]
         command = [*java_command, *options, main_class, str(self._home / file)]
         return GuardedProcess(command, self.log_path, self._home)
@@ -370,9 +371,9 @@ class EmbeddedKafka:
     def _await_ready(self) -> None:
         assert self._broker is not None  # set by _start_once
         deadline = time.monotonic() + START_DEADLINE_S
-        while not self._answers():
+        while not self._is_ready():
             if time.monotonic() > deadline:
-                raise self._failed(f"the broker did not answer within {START_DEADLINE_S:.0f} s")
+                raise self._failed(f"the broker did not respond within {START_DEADLINE_S:.0f} s")
             try:
                 code = self._broker.wait(timeout_s=0.1)
             except subprocess.TimeoutExpired:
@@ -381,8 +382,8 @@ class EmbeddedKafka:
                 raise self._failed("a port is taken", _PortTaken)
             raise self._failed(f"the broker ended with exit code {code}")
 
-    def _answers(self) -> bool:
-        """Whether our cluster says that this broker is one of it; someone else's may have the port that we wanted."""
+    def _is_ready(self) -> bool:
+        """Return whether our cluster lists this broker; a broker of another cluster may have taken the port."""
         try:
             socket.create_connection((HOST, self.port), timeout=1).close()
         except OSError:
@@ -393,7 +394,7 @@ class EmbeddedKafka:
             self._close_admin()
             return False
         if self._has_zookeeper and self._meta_properties().exists():
-            self.cluster_id = self._formatted_id()  # the cluster's first broker has chosen it, and each writes it down
+            self.cluster_id = self._formatted_id()  # chosen by the cluster's first broker, and stored by each
         active = {broker["broker_id"] for broker in cluster["brokers"] if not broker.get("is_fenced")}
         return cluster["cluster_id"] == self.cluster_id and self.node_id in active
 
@@ -404,7 +405,7 @@ class EmbeddedKafka:
     def _meta_properties(self) -> Path:
         return self._data() / "meta.properties"
 
-    # -- stopping
+    # -- stop
 
     def _end_processes(self) -> None:
         self._close_admin()
@@ -414,7 +415,7 @@ class EmbeddedKafka:
         self._broker = self._zookeeper = None
 
     def _remove_files(self, keep_log: bool) -> None:
-        assert self._home is not None  # set first thing by _start_once
+        assert self._home is not None  # set by _start_once
         self._has_files = False
         if not keep_log:
             shutil.rmtree(self._home, ignore_errors=True)
@@ -423,7 +424,7 @@ class EmbeddedKafka:
                 shutil.rmtree(data, ignore_errors=True)
             print(f"embedded Kafka: the broker's log is kept in {self.log_path}", file=sys.stderr)
 
-    # -- talking to it
+    # -- client and log
 
     def _close_admin(self) -> None:
         if self._admin is not None:
@@ -439,12 +440,12 @@ class EmbeddedKafka:
 
 
 def new_cluster_id() -> str:
-    """An id for a cluster whose controllers are formatted one by one."""
+    """Return an id for a cluster whose controllers are formatted one by one."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, for who cannot pick its own: a broker's controller is in its configuration."""
+    """Return a port that was free a moment ago, for a server that cannot choose one, such as a broker's controller."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             port = secrets.choice(_PORTS)
@@ -466,7 +467,7 @@ def _serve(kafka: EmbeddedKafka, topics: Sequence[str]) -> None:
 
 
 def run_broker(port: int, data_dir: Path | None, topics: Sequence[str]) -> int:
-    """Runs a broker until Ctrl-C or SIGTERM and prints its bootstrap address once it is ready; the exit code.
+    """Run a broker until Ctrl-C or SIGTERM, print its address when it is ready, and return the exit code.
 
     A topic is "name" or "name:partitions".
     """
@@ -478,5 +479,5 @@ def run_broker(port: int, data_dir: Path | None, topics: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130  # asked to stop while it started
+        return 130  # interrupted during the start
     return 0

@@ -1,4 +1,4 @@
-"""Several real Kafka brokers, for what one alone does not show: leaders on different brokers, and brokers that fail.
+"""Several real Kafka brokers, for tests of leaders on different brokers and of failing brokers.
 
     with EmbeddedKafkaCluster(brokers=2) as kafka:
         kafka.create_topic("orders", partitions=4)     # broker 1 leads partitions 0 and 2, broker 2 leads 1 and 3
@@ -6,10 +6,10 @@
     with EmbeddedKafkaCluster(brokers=3, controllers=3, replication=3, min_insync_replicas=2) as kafka:
         kafka.create_topic("orders", partitions=6)     # three replicas of each partition
         kafka.brokers[1].kill()
-        kafka.brokers[1].start()                       # with its data; after `erase()` without
+        kafka.brokers[1].start()                       # with its data, or without after `erase()`
 
-The first `controllers` nodes are controller and broker, the others are brokers. A broker's data stays until the cluster
-is stopped.
+The first `controllers` nodes are controllers and brokers, the others only brokers. A broker's data remains until the
+cluster is stopped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class EmbeddedKafkaCluster:
 
     Args:
         brokers: the number of brokers.
-        controllers: how many of them are controllers as well. With three, the cluster goes on without any one of them.
-        replication: the number of replicas of each topic that does not set it, Kafka's internal topics included.
+        controllers: how many of them are controllers as well. A cluster with three continues without any one of them.
+        replication: the number of replicas of each topic that does not set it, including Kafka's internal topics.
         min_insync_replicas: `min.insync.replicas` of these topics.
     """
 
@@ -66,11 +66,11 @@ class EmbeddedKafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, with commas."""
+        """The addresses of all brokers, separated by commas."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Creates a topic whose partitions the brokers lead in turn; returns when each has its leader."""
+        """Create a topic whose partitions are led by the brokers in turn, and wait until each has its leader."""
         nodes = [broker.node_id for broker in self.brokers]
         replicas = {
             number: [nodes[(number + place) % len(nodes)] for place in range(self._replication)]
@@ -81,13 +81,13 @@ class EmbeddedKafkaCluster:
         running[-1].admin_client(len(running)).create_topics({name: topic}, wait_for_metadata=True)
 
     def start(self) -> Self:
-        """Starts the brokers. Raises EmbeddedKafkaError and JarsError; none is left running then."""
+        """Start the brokers. Raises EmbeddedKafkaError and JarsError, after stopping those that had started."""
         with contextlib.ExitStack() as running:
             for broker in self.brokers:
                 running.push(broker)
             if self._controllers > 1:
-                running.callback(self._kill_all)  # before they stop one by one: the last ones would wait for a majority
-                with ThreadPoolExecutor(self._controllers) as pool:  # the first one waits for a majority, too
+                running.callback(self._kill_all)  # before they stop in turn, when the last ones would need a majority
+                with ThreadPoolExecutor(self._controllers) as pool:  # because the first one waits for a majority
                     list(pool.map(EmbeddedKafka.start, self.brokers[: self._controllers]))
             for broker in self.brokers:
                 if not broker.is_running:  # the controller first
@@ -101,7 +101,7 @@ class EmbeddedKafkaCluster:
                 broker.kill()
 
     def stop(self) -> None:
-        """Stops the brokers, the controller last. Raises EmbeddedKafkaError for one that had ended by itself."""
+        """Stop the brokers, the controller last. Raises EmbeddedKafkaError if one had exited unexpectedly."""
         self._running.close()
 
     def __enter__(self) -> Self:

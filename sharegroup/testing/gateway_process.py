@@ -1,4 +1,4 @@
-"""The gateway as people start it: `sharegroup gateway` as a child process, on free ports, with its log in a file.
+"""The gateway as users start it: `sharegroup gateway` as a child process, on free ports, with its log in a file.
 
     with GatewayProcess(config_path, log_path) as gateway:
         ShareConsumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": "orders"})
@@ -24,43 +24,43 @@ if TYPE_CHECKING:
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
-#: Below the ports that systems give out by themselves, so that nobody gets one of them while a gateway is away.
+#: Below the ports that systems assign, so that no other process gets one of them while a gateway is stopped.
 _BASES, _PORTS = range(10_000, 30_000), 10
 
 
 class GatewayProcess(LoggedProcess):
-    """Starts and ends a gateway. `config_path` is the job's file; `options` go to the command.
+    """A gateway process. `config_path` is the job's file; `options` are passed to the command.
 
-    `port` is the base port; 0: one with free ones behind it. The ports stay the same when it is started again.
+    `port` is the base port; 0 chooses one followed by free ports. A restarted gateway has the same ports.
     """
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
         command = [sys.executable, "-m", "sharegroup.cli", "--verbose", "gateway", f"--config={config_path}"]
         super().__init__("gateway", [*command, *options, f"--port={port or free_base_port()}"], log_path)
-        #: {id of an upstream broker: where the gateway stands in for it}
+        #: {id of an upstream broker: the gateway's address for it}
         self.addresses: dict[int, str] = {}
 
     def start(self) -> Self:
-        """Start the process; returns when its ports are open. Raises LoggedProcessError."""
+        """Start the process and wait until its ports are open. Raises LoggedProcessError."""
         line = self._start_until(_LISTENING)
         self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
         return self
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all its ports, with commas."""
+        """The addresses of all its ports, separated by commas."""
         return ",".join(self.addresses.values())
 
     @property
     def standby_address(self) -> str:
-        """By which other gateways name it: the port before the base port."""
+        """The address for other gateways, on the port before the base port."""
         node_id, address = next(iter(self.addresses.items()))
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - node_id - 1}"
 
 
 def free_base_port() -> int:
-    """A base port whose ports were free a moment ago, for brokers of small ids."""
+    """Return a base port whose ports for brokers with small ids were free a moment ago."""
     while True:
         base = secrets.choice(_BASES)
         if all(_is_free(port) for port in range(base - 1, base + _PORTS)):

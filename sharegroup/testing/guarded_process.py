@@ -1,8 +1,8 @@
-"""A child process that does not outlive us, however we end.
+"""A child process that never outlives this process, whatever ends it.
 
-A watchdog process holds the reading end of a pipe of which only this process has the writing end, so the pipe closes
-when we die, even by SIGKILL, and the watchdog stops the child and removes its files. (Linux's PR_SET_PDEATHSIG would do
-with less, but it fires when the *thread* that started the child ends, and only on Linux.)
+A watchdog process holds the reading end of a pipe whose only writing end is in this process. The pipe closes when this
+process dies, even by SIGKILL; the watchdog then stops the child and removes its files. (Linux's PR_SET_PDEATHSIG is
+simpler, but it fires when the *thread* that started the child ends, and exists only on Linux.)
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ rm -rf "$2"
 
 
 class GuardedProcess:
-    """Started at once, its output added to the file `log_path`; `home` is removed if it has to be ended for us."""
+    """A child process that the constructor starts, with its output in `log_path`; the watchdog removes `home`."""
 
     def __init__(self, command: Sequence[str], log_path: Path, home: Path) -> None:
-        # Sessions of their own: Ctrl-C at the terminal is ours to handle, and must reach neither of the two.
+        # Separate sessions, so that Ctrl-C at the terminal reaches only this process.
         with log_path.open("ab") as log:
             self._child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -49,20 +49,20 @@ class GuardedProcess:
         return self._child.pid
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Return the exit code; None while the process runs."""
         return self._child.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """The exit code, when it has ended. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit code. Raises subprocess.TimeoutExpired."""
         return self._child.wait(timeout_s)
 
     def end(self) -> None:
-        """SIGTERM, and SIGKILL when that takes longer than `STOP_DEADLINE_S`."""
+        """Send SIGTERM, and SIGKILL if the process still runs after `STOP_DEADLINE_S`."""
         self._child.terminate()
         try:
             self._child.wait(STOP_DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-        self._watchdog.kill()  # after the child: until then it guards it
+        self._watchdog.kill()  # after the child, which it guards until then
         self._watchdog.communicate()

@@ -1,4 +1,4 @@
-"""A child process with its log in a file, and waiting for what it says there."""
+"""A child process whose log is a file, with methods that wait for texts in the log."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TAIL_LINES = 40
 
 
 class LoggedProcessError(RuntimeError):
-    """The process ended, or did not come up in time; the message has the end of its log."""
+    """The process ended or did not start in time; the message contains the end of its log."""
 
 
 class LoggedProcess:
-    """`what` it is goes into messages ("the gateway ended with 1"); `environment` is added to ours."""
+    """A child process. Messages name it by `what` ("the gateway ended with 1"); `environment` extends ours."""
 
     error: ClassVar[type[LoggedProcessError]] = LoggedProcessError
 
@@ -47,7 +47,7 @@ class LoggedProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start the process; `await_log` tells when it is ready."""
+        """Start the process; `await_log` waits until it is ready."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -60,7 +60,7 @@ class LoggedProcess:
         return self
 
     def _start_until(self, text: str) -> str:
-        """Start the process and wait until this run's log holds `text`; its line. One that never does is killed."""
+        """Start the process and return its first log line with `text`. Kill it if the line does not appear."""
         since = self.log_path.stat().st_size if self.log_path.exists() else 0
         LoggedProcess.start(self)
         try:
@@ -76,11 +76,11 @@ class LoggedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, None while it runs."""
+        """The exit code; None while the process runs."""
         return None if self._process is None else self._process.poll()
 
     def await_log(self, text: str, timeout_s: float = 240, since: int = 0) -> str:
-        """Wait until the log holds `text` after its first `since` bytes; its line. `error` when the process ends."""
+        """Return the line with `text` after the log's first `since` bytes. Raises `error` if the process ends."""
         deadline = time.monotonic() + timeout_s
         while True:
             ended = self.exit_code
@@ -94,7 +94,7 @@ class LoggedProcess:
             time.sleep(_POLL_S)  # polls a file of another process
 
     def has_logged(self, text: str, since: int = 0) -> bool:
-        """Whether the log holds `text` after its first `since` bytes. `error` when the process ended without it."""
+        """Return whether the log has `text` after its first `since` bytes. Raises `error` if it cannot appear."""
         is_alive = self.exit_code is None
         if self._line_with(text, since) is not None:
             return True
@@ -103,26 +103,26 @@ class LoggedProcess:
         return False
 
     def check_alive(self) -> None:
-        """`error` when the process has ended."""
+        """Raise `error` if the process has ended."""
         if self.exit_code is not None:
             raise self.error(f"the {self._what} ended with {self.exit_code}:\n{self.log_tail()}")
 
     def wait(self, timeout_s: float = 240) -> int:
-        """Wait for the end; the exit code. Raises `error` when it goes on."""
+        """Wait for the end and return the exit code. Raises `error` if the process still runs."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise self.error(f"the {self._what} goes on after {timeout_s} s:\n{self.log_tail()}") from None
+            raise self.error(f"the {self._what} still runs after {timeout_s} s:\n{self.log_tail()}") from None
 
     def terminate(self, timeout_s: float = 240) -> int:
-        """SIGTERM, as a supervisor would; the exit code."""
+        """Send SIGTERM, as a supervisor would, and return the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self.wait(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL for the process and everything below it: a machine that lost its power."""
+        """Send SIGKILL to the process and all processes below it, like a power loss of the machine."""
         assert self._process is not None
         below: list[psutil.Process] = []
         if self._process.poll() is None:
@@ -135,13 +135,13 @@ class LoggedProcess:
         psutil.wait_procs(below, timeout=30)
 
     def log_tail(self) -> str:
-        """The last lines of the log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
 
     def _line_with(self, text: str, since: int) -> str | None:
-        """The first whole line with `text`."""
-        said = self.log_path.read_bytes()[since:].decode(errors="replace")
-        return next((line for line in said.splitlines(keepends=True) if text in line and line.endswith("\n")), None)
+        """Return the first complete line with `text`."""
+        log = self.log_path.read_bytes()[since:].decode(errors="replace")
+        return next((line for line in log.splitlines(keepends=True) if text in line and line.endswith("\n")), None)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -1,4 +1,4 @@
-"""Members driven by hand: each step sends one request row and awaits its response row, or does not.
+"""Members controlled by a test: each step sends one request row and may wait for its response row.
 
     client = RequestClient(bootstrap_servers)
     member = RawMember(client, "orders-group")
@@ -6,8 +6,8 @@
     acquired = member.fetch("orders", 0, max_records=100).acquired
     member.acknowledge("orders", 0, [(0, 99, AcknowledgeType.ACCEPT)])
 
-No heartbeat thread, no retries: a test says each row. Whatever is sent is durable when `send` returns, so a job that is
-down, or dies, finds it later; a response that comes twice is told once.
+There is no heartbeat thread and no retry, so a test controls each row. A row is durable when `send` returns, so a job
+that is down, or dies, reads it later. A response that arrives twice is reported once.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from sharegroup.protocol.rows.share_partition_requests import (
 from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
-#: How long a response may take: a job may have to start first, on a machine that is busy.
+#: The time limit of a response; a job may have to start first, on a busy machine.
 RESPONSE_DEADLINE_S = 240.0
-#: How long a fetch waits for its first record, unless it says otherwise.
+#: The default time for which a fetch waits for its first record.
 MAX_WAIT_MS = 600_000
-#: How soon it is known that the response topic has more partitions.
+#: The maximum delay until new partitions of the response topic are detected.
 _METADATA_AGE_MS = 2_000
 
 Request = ShareGroupRequest | SharePartitionRequest
 
 
 class NoResponseError(AssertionError):
-    """A request was not answered in time."""
+    """A request had no response in time."""
 
 
 class RequestClient:
-    """Sends request rows and collects the responses to them. The topics of `config` must exist.
+    """A client that sends request rows and collects their responses. The topics of `config` must exist.
 
-    `check` is called while a response is awaited: it raises when waiting any longer makes no sense.
+    `check` is called during each wait for a response; it raises if further waiting is useless.
     """
 
     def __init__(
@@ -72,24 +72,24 @@ class RequestClient:
         self._consumer.assign(sorted(self._response_partitions()))
         self._consumer.seek_to_end()
         for partition in self._consumer.assignment():
-            self._consumer.position(partition)  # looked up now, not at the first poll
+            self._consumer.position(partition)  # fetched now instead of at the first poll
 
     def next_id(self) -> str:
-        """An id for a request; ids of two clients differ."""
+        """Return a new request id; the ids of two clients differ."""
         return f"{self.reply_to}-{next(self._numbers)}"
 
     def topic_id(self, topic: str) -> str:
-        """The id that the topic has now; of one that does not exist, an id that no topic has."""
+        """Return the topic's current id; for a topic that does not exist, an id that no topic has."""
         found = self._topics.look([topic])
         return found[topic].topic_id if topic in found else f"id-of-{topic}"
 
     def send(self, request: Request) -> str:
-        """Append a request row; its id."""
+        """Append a request row and return its id."""
         self.send_all([request])
         return request.id
 
     def send_all(self, requests: Iterable[Request]) -> None:
-        """Append request rows in their order; returns when all are durable."""
+        """Append request rows in their order; all are durable on return."""
         futures = []
         for request in requests:
             is_group = isinstance(request, ShareGroupRequest)
@@ -100,19 +100,19 @@ class RequestClient:
             future.get(timeout=30)
 
     def send_value(self, topic: str, value: bytes, key: bytes | None = None) -> tuple[int, int]:
-        """Append any bytes to a topic; the row's (partition, offset)."""
+        """Append arbitrary bytes to a topic and return the row's (partition, offset)."""
         metadata = self._producer.send(topic, key=key, value=value).get(timeout=30)
         return metadata.partition, metadata.offset
 
     def send_values(self, topic: str, values: Iterable[bytes]) -> None:
-        """Append many values to a topic; returns when all are durable."""
+        """Append many values to a topic; all are durable on return."""
         futures = [self._producer.send(topic, value=value) for value in values]
         self._producer.flush()
         for future in futures:
             future.get(timeout=30)
 
     def response(self, request_id: str, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
-        """Await the response to a request. Raises NoResponseError."""
+        """Wait for the response to a request and return it. Raises NoResponseError."""
         deadline = time.monotonic() + timeout_s
         while request_id not in self.responses:
             if time.monotonic() > deadline:
@@ -122,7 +122,7 @@ class RequestClient:
         return self.responses[request_id]
 
     def call(self, request: Request, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
-        """Send a request and await its response."""
+        """Send a request, wait for its response and return it."""
         return self.response(self.send(request), timeout_s)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class RequestClient:
         return {TopicPartition(topic, number) for number in self._consumer.partitions_for_topic(topic) or ()}
 
     def _read_new_partitions(self) -> None:
-        """Read the partitions that the response topic got since this client was opened, from their start."""
+        """Read partitions that the response topic received since this client was opened, from their start."""
         known = self._consumer.assignment()
         new = self._response_partitions() - known
         if new:
@@ -154,9 +154,9 @@ class RequestClient:
 
 
 class RawMember:
-    """One member of a group. `epoch` is the member's epoch as the last heartbeat response said.
+    """A member of a group. `epoch` is the member epoch of the last heartbeat response.
 
-    `topic_ids` are the ids that it names its topics by: of the last heartbeat that told of them, or of its answer.
+    `topic_ids` are the ids with which it names its topics: those of the last heartbeat request or response with topics.
     """
 
     def __init__(self, client: RequestClient, group_id: str, member_id: str | None = None) -> None:
@@ -171,7 +171,7 @@ class RawMember:
     def heartbeat(
         self, topics: Mapping[str, int] | None = None, timeout_s: float = RESPONSE_DEADLINE_S
     ) -> HeartbeatResponse:
-        """One heartbeat and its response; `topics` maps the names to subscribe to to their partitions."""
+        """Send a heartbeat and return its response; `topics` maps subscribed names to their partition counts."""
         response = self.client.call(self.heartbeat_request(topics, self.epoch), timeout_s)
         assert isinstance(response, HeartbeatResponse)
         if response.error_code == 0:
@@ -182,11 +182,11 @@ class RawMember:
         return response
 
     def join(self, topics: Mapping[str, int], timeout_s: float = RESPONSE_DEADLINE_S) -> None:
-        """Join (or subscribe anew) and heartbeat until a partition of each topic is assigned; raises AssertionError."""
+        """Join or change the subscription and wait for a partition of each topic. Raises AssertionError."""
         deadline = time.monotonic() + timeout_s
         response = self.heartbeat(topics, timeout_s)
         while response.error_code == 0 and set(self.assignment) != set(topics) and time.monotonic() < deadline:
-            time.sleep(response.heartbeat_interval_ms / 1000)  # as the coordinator asks
+            time.sleep(response.heartbeat_interval_ms / 1000)  # the coordinator's interval
             response = self.heartbeat()
         assert response.error_code == 0, response
         assert set(self.assignment) == set(topics), f"not assigned in time: {self.assignment}"
@@ -197,7 +197,7 @@ class RawMember:
         return self.heartbeat()
 
     def heartbeat_request(self, topics: Mapping[str, int] | None, epoch: int) -> HeartbeatRequest:
-        """The row of a heartbeat."""
+        """Return the row of a heartbeat."""
         self.topic_ids |= {name: self.client.topic_id(name) for name in topics or ()}
         return HeartbeatRequest(
             self.client.next_id(),
@@ -226,7 +226,7 @@ class RawMember:
         is_renew_ack: bool = False,
         acquired: Iterable[AcquiredRange] = (),
     ) -> AcknowledgeResponse:
-        """Acknowledge (first_offset, last_offset, acknowledge type) ranges of what was `acquired`, or else is held."""
+        """Acknowledge (first_offset, last_offset, acknowledge type) ranges of `acquired`, or of all held ranges."""
         response = self.client.call(self.acknowledge_request(topic, partition, batches, is_renew_ack, acquired))
         assert isinstance(response, AcknowledgeResponse)
         return response
@@ -234,8 +234,8 @@ class RawMember:
     def fetch_request(
         self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
     ) -> FetchRequest:
-        """The row of a fetch."""
-        return FetchRequest(*self._named(topic, partition), max_records=max_records, max_wait_ms=max_wait_ms)
+        """Return the row of a fetch."""
+        return FetchRequest(*self._header(topic, partition), max_records=max_records, max_wait_ms=max_wait_ms)
 
     def acknowledge_request(
         self,
@@ -245,19 +245,19 @@ class RawMember:
         is_renew_ack: bool = False,
         acquired: Iterable[AcquiredRange] = (),
     ) -> AcknowledgeRequest:
-        """The row of an acknowledgement."""
+        """Return the row of an acknowledgement."""
         rows = tuple(AcknowledgementBatch(first, last, (int(kind),)) for first, last, kind in batches)
         return AcknowledgeRequest(
-            *self._named(topic, partition), batches=rows, is_renew_ack=is_renew_ack, acquired=tuple(acquired)
+            *self._header(topic, partition), batches=rows, is_renew_ack=is_renew_ack, acquired=tuple(acquired)
         )
 
     def unacquire_request(self, topic: str, partition: int, ranges: Sequence[tuple[int, int]]) -> UnacquireRequest:
-        """The row that gives back ranges never handed out."""
+        """Return the row that gives back unprocessed ranges."""
         rows = tuple(OffsetRange(first, last) for first, last in ranges)
-        return UnacquireRequest(*self._named(topic, partition), ranges=rows)
+        return UnacquireRequest(*self._header(topic, partition), ranges=rows)
 
-    def _named(self, topic: str, partition: int) -> tuple[str, str, str, str, int, str, int, str]:
-        """What every row about a share-partition begins with."""
+    def _header(self, topic: str, partition: int) -> tuple[str, str, str, str, int, str, int, str]:
+        """Return the first fields of every row for a share-partition."""
         if topic not in self.topic_ids:
             self.topic_ids[topic] = self.client.topic_id(topic)
         who = self.group_id, topic, self.topic_ids[topic], partition, self.member_id, self.epoch, self.client.reply_to

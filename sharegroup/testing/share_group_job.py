@@ -1,11 +1,11 @@
-"""The main job on tables and topics of its own, to be started, killed, stopped and started again.
+"""The main job with its own tables and topics, to start, kill, stop and restart.
 
     with ShareGroupJobRun(directory, kafka.bootstrap_servers, prefix="crash-") as job:
         job.start()
         client = job.client()
 
-Times are short where that changes nothing but waiting. Groups with a configuration of their own must be in the job's
-file before it starts, so there is a stock of ids for each kind in `GROUP_KINDS`; `new_group("earliest")` takes one.
+Durations are short where this only shortens waiting. Groups with their own configuration must be in the job's file
+before it starts. Therefore each kind in `GROUP_KINDS` has a stock of ids; `new_group("earliest")` returns the next one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sharegroup.spark.log_set_up import LINES_VARIABLE
 from sharegroup.testing.raw_member import RawMember, RequestClient
 from sharegroup.testing.submitted_job import SubmittedJob, SubmittedJobError
 
-#: What is told apart by `new_group`; every kind but "latest" starts at the beginning of a topic.
+#: The kinds of `new_group`; every kind except "latest" starts at the beginning of a topic.
 GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "earliest": {},
     "latest": {"share.auto.offset.reset": "latest"},
@@ -36,14 +36,14 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "renewed_lock": {"share.record.lock.duration.ms": 10_000, "share.assignor": "all"},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
     "named": {"share.client.id.as.instance.id": True},
-    # Who reads what does not depend on how requests fall into batches.
+    # The assignment does not depend on the distribution of requests to batches.
     "all_at_once": {"share.assignor": "all", "share.assignment.interval.ms": 0},
 }
 GROUPS_OF_A_KIND = {"earliest": 60}
 _GROUPS_OF_ANOTHER_KIND = 8
 
 _JOB: Mapping[str, Any] = {"log.idle.poll.interval.ms": 1_000}
-#: Long sessions and locks: what ends by time is for the groups that say so.
+#: Sessions and locks are long; groups of the kinds above set shorter ones.
 _GROUP: Mapping[str, Any] = {
     "group.share.assignors": "simple,all",
     "group.share.session.timeout.ms": 600_000,
@@ -55,18 +55,22 @@ _GROUP: Mapping[str, Any] = {
     "group.share.max.record.lock.duration.ms": 3_600_000,
 }
 _RUNNING = "the share-group job is running"
-#: Tests wait for lines of the log: none is left out.
+#: Tests wait for log lines, so no line is suppressed.
 _EVERY_LINE = 1_000_000
-#: In the job's log when a query failed for a reason that may pass.
-QUERY_FAILED = "failed, will start again"
+#: A text in the job's log when a query failed for a reason that may be temporary.
+QUERY_FAILED = "failed; it restarts"
 
 
 class ShareGroupJobRun:
-    """Writes the job's configuration, and starts and ends the job by it. `directory` holds its files; `prefix` begins
-    the names of its three topics.
+    """A job with its configuration file, log and processes.
 
-    `name` is for runs that share a directory; `job` and `group` go over what these sections of its file would hold.
-    `cells` is that section, and `cell` the one whose job this is; `environment` is added to that of the process.
+    Args:
+        directory: contains the job's files.
+        prefix: the begin of the names of its three topics.
+        name: the name of its files, for runs that share a directory.
+        job, group: override these sections of its file.
+        cells, cell: the section `cells` and the cell whose job this is.
+        environment: extends the environment of the process.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class ShareGroupJobRun:
         self.checkpoint_path = Path(self.config.job.checkpoint_path)
 
     def configure(self, **job: Any) -> None:
-        """Alter keys of the section `job`, given with underscores, for the next start."""
+        """Change keys of the section `job`, written with underscores, for the next start."""
         self._sections["job"] |= {name.replace("_", "."): value for name, value in job.items()}
         self.config = self._write_config()
 
@@ -128,22 +132,22 @@ class ShareGroupJobRun:
         return load_config(self.config_path).of_cell(self._cell)
 
     def new_group(self, kind: str = "earliest") -> str:
-        """A group id that nobody has had from here; raises StopIteration when the stock of its kind is used up."""
+        """Return an unused group id of a kind. Raises StopIteration if all are used."""
         return next(self._kinds[kind])
 
     def client(self) -> RequestClient:
-        """A client for this job's topics, closed with the job. The job must have run once.
+        """Return a client for this job's topics, which is closed with the job. The job must have run once.
 
-        It waits for no response when the job has ended: SubmittedJobError.
+        Its waits for responses raise SubmittedJobError if the job has ended.
         """
         client = RequestClient(self.bootstrap_servers, self.config.job, self._check_alive)
         self._clients.append(client)
         return client
 
-    # -- its life
+    # -- life cycle
 
     def start(self, fault_point: str = "", working_directory: Path | None = None) -> SubmittedJob:
-        """Start the process; `fault_point` is where it will die (`job.commit.fault_points`)."""
+        """Start the process; it dies at `fault_point` (`job.commit.fault_points`) if one is given."""
         self._since = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._job = SubmittedJob(
             "jobs/run_share_group.py",
@@ -157,17 +161,17 @@ class ShareGroupJobRun:
         return self._job.start()
 
     def await_running(self) -> None:
-        """Return when both queries have started. Raises SubmittedJobError."""
+        """Wait until both queries have started. Raises SubmittedJobError."""
         self.await_log(_RUNNING)
 
     def await_log(self, text: str) -> None:
-        """Return when this start has logged `text`. Raises SubmittedJobError."""
+        """Wait until this start has logged `text`. Raises SubmittedJobError."""
         self.process.await_log(text, since=self._since)
 
     def warm_up(self, topic: str) -> None:
-        """Let a member of a group of its own come, acquire and go: the first batches of a JVM are slow, later ones not.
+        """Let a member of a new group join, acquire and leave, because only the first batches of a JVM are slow.
 
-        A record is appended to `topic`, which has one partition.
+        A record is appended to `topic`, which must have one partition.
         """
         client = self.client()
         member = RawMember(client, self.new_group())
@@ -182,7 +186,7 @@ class ShareGroupJobRun:
 
     @property
     def log(self) -> str:
-        """What was logged since the last start."""
+        """The log since the last start."""
         return self.log_path.read_bytes()[self._since :].decode(errors="replace")
 
     @property
@@ -192,16 +196,16 @@ class ShareGroupJobRun:
         return self._job
 
     def forget_checkpoint(self) -> None:
-        """Remove the checkpoint, as someone might who wants to start over: the tables are all that is left."""
+        """Remove the checkpoint, so that only the tables remain, as an operator might do to start over."""
         shutil.rmtree(self.checkpoint_path)
 
     def next_batch(self, query: str) -> int:
-        """The id of the first batch that no start of the query has begun yet, 0 without a checkpoint."""
+        """Return the id of the first batch that the query has never begun; 0 without a checkpoint."""
         offsets = self.checkpoint_path / query / "offsets"
         return 1 + max((int(path.name) for path in offsets.glob("[0-9]*")), default=-1)
 
     def is_committed(self, query: str, batch: int) -> bool:
-        """Whether Spark has committed the batch (step 5)."""
+        """Return whether Spark has committed the batch (step 5)."""
         return (self.checkpoint_path / query / "commits" / str(batch)).exists()
 
     def __enter__(self) -> ShareGroupJobRun:

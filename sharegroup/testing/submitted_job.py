@@ -1,10 +1,10 @@
-"""A job of this project as people start it: `spark-submit` as a child process, with its log in a file.
+"""A job of this project as users start it: `spark-submit` as a child process, with its log in a file.
 
     with SubmittedJob("jobs/run_share_group.py", ["--config", path], log_path) as job:
         job.await_log("the share-group job is running")
 
-It ends as the process ends: `terminate` sends SIGTERM and returns the exit code, `kill` is SIGKILL for the JVM and its
-Python children at once. (spark-submit's shell becomes the JVM, so `pid` is the JVM's.)
+`terminate` sends SIGTERM and returns the exit code; `kill` sends SIGKILL to the JVM and its Python children.
+(spark-submit's shell becomes the JVM, so `pid` is the JVM's.)
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
 class SubmittedJobError(LoggedProcessError):
-    """The job ended, or did not come up in time; the message has the end of its log."""
+    """The job ended or did not start in time; the message contains the end of its log."""
 
 
 class SubmittedJob(LoggedProcess):
-    """Starts a job, and ends it as people or accidents do. `script` is relative to the checkout; `conf` goes to
-    spark-submit as `--conf`."""
+    """A submitted job. `script` is relative to the checkout; `conf` is passed to spark-submit as `--conf`."""
 
     error = SubmittedJobError
 

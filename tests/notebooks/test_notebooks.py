@@ -1,4 +1,4 @@
-"""Each notebook runs from top to bottom by itself, and draws its plots."""
+"""Each notebook runs from top to bottom by itself and draws its plots."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     assert all("<tbody>\n  </tbody>" not in table["data"]["text/html"] for table in tables), "a query found nothing"
 
 
-def test_there_are_notebooks() -> None:
+def test_notebooks_are_found() -> None:
     assert NOTEBOOKS
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_tells_nothing_of_the_machine_it_ran_on(path: Path) -> None:
+def test_a_notebook_contains_nothing_of_its_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert str(Path.home()) not in text
     assert str(path.parents[1]) not in text

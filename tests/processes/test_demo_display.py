@@ -72,5 +72,5 @@ def test_the_stage_of_a_job_is_the_last_that_its_log_has(tmp_path: Path) -> None
     log = tmp_path / "job.log"
     assert job_stage(log) == "Python starts"
     log.write_text("a: starting Spark; tables in x\nb: Spark has started; checking topics\n")
-    assert job_stage(log) == "topics and tables are checked"
+    assert job_stage(log) == "checking topics and tables"
     assert job_stage(log, since=log.stat().st_size) == "Python starts"

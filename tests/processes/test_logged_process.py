@@ -44,7 +44,7 @@ def test_what_is_said_last_counts_although_the_process_has_ended(tmp_path: Path)
 def test_it_ends_as_the_process_ends(tmp_path: Path) -> None:
     with python(tmp_path, "print('ready'); " + FOR_EVER) as process:
         process.await_log("ready")
-        with pytest.raises(LoggedProcessError, match="the server goes on after 0 s"):
+        with pytest.raises(LoggedProcessError, match="the server still runs after 0 s"):
             process.wait(0)
         assert process.terminate() == -15
 

@@ -1,2 +1,2 @@
 """The deterministic simulation: the real code of job, gateways and members in one process, in virtual time, from one
-seed, with a judge who sees only what clients sent and were answered. `python -m tests.simulation.simulate`."""
+seed. Its checks use only what clients sent and received. `python -m tests.simulation.simulate`."""

@@ -1,6 +1,6 @@
-"""Administrators: configs and offsets altered, offsets and groups deleted, by rows; new groups with their own configs.
+"""Administrators with rows: they alter configs and offsets, and delete offsets and groups; new groups set configs.
 
-Each group has one, who waits for each answer, so that what is in force can be told from outside.
+Each group has one administrator, which waits for each response, so that the effective values are known from outside.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.simulation.brokers.kafka_log import LogRecord
 from tests.simulation.brokers.log_clients import RowSender, RowTail
 from tests.simulation.world import GROUP_REQUESTS, RESPONSES, World
 
-#: Hears an error code, 0 for none.
+#: A callback for an error code, 0 for none.
 OnAnswer = Callable[[int], None]
 _RESETS = ("earliest", "latest", "by_duration:PT10M")
 
 
 class Administrator:
-    """Alters and deletes one group's offsets and configs, at random."""
+    """The random changes and deletions of one group's offsets and configs."""
 
     def __init__(self, world: World, group_id: str) -> None:
         self._world, self._group_id, self._judge = world, group_id, world.judge
@@ -42,11 +42,11 @@ class Administrator:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it waits for an answer."""
+        """Return whether it waits for a response."""
         return self._waiting is not None
 
     def set_configs(self, configs: dict[str, str | None], then: Callable[[bool], None] = lambda ok: None) -> None:
-        """Set configs; `then` hears whether that was answered OK."""
+        """Set configs; `then` is called with whether the response was OK."""
         change = self._judge.alters_configs(self._group_id, configs)
         self._world.trace.add("admin", f"{self._group_id}: sets {configs}")
 
@@ -59,7 +59,7 @@ class Administrator:
         self._ask(AlterConfigsRequest(*self._named(), configs=configs), answered)
 
     def set_any_config(self) -> None:
-        """One of the configs that may change at any time."""
+        """Set one of the configs that may change at any time."""
         name, values = self._random.choice(
             (
                 ("share.auto.offset.reset", _RESETS),
@@ -73,7 +73,7 @@ class Administrator:
         self.set_configs({name: self._random.choice(values)})
 
     def alter_offsets(self, topic: str) -> None:
-        """Set the start offsets of some of a topic's partitions; a group with members refuses."""
+        """Set the start offsets of some of a topic's partitions; a group with members rejects this."""
         view = self._world.kafka.metadata().get(topic)
         if view is None:
             return
@@ -87,7 +87,7 @@ class Administrator:
             self._reset(AlterOffsetsRequest(*self._named(), topics=topics, offsets=offsets), offsets)
 
     def delete_offsets(self, topic: str) -> None:
-        """Delete what the group has of a topic."""
+        """Delete the group's offsets of a topic."""
         self._reset(DeleteOffsetsRequest(*self._named(), topic_names=(topic,)), (topic,))
 
     def delete_group(self) -> None:
@@ -98,7 +98,7 @@ class Administrator:
         return request_id, self._group_id, f"admin-{self._group_id}"
 
     def _reset(self, request: AdministratorRequest, about: tuple[object, ...]) -> None:
-        """What the judge knows of the group's share-partitions begins anew, or may do so."""
+        """Report to the judge that the group's share-partitions are reset, or may be."""
         self._world.trace.add("admin", f"{self._group_id}: {request.type} {[*about]}")
         self._judge.resets(self._group_id)
 

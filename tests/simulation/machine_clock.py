@@ -1,7 +1,7 @@
-"""The clocks of the machine that a job runs on: one that somebody sets, and one that nobody does, which drifts.
+"""The clocks of the machine on which a job runs: an adjustable wall clock, and a steady clock, which drifts.
 
-With the fault `job_clock` the wall clock is set wrong again and again, by seconds or by days, and set right later. The
-project's code decides nothing by it; code that does is what the fault is there to find.
+With the fault `job_clock` the wall clock is set wrong repeatedly, by seconds or by days, and corrected later. The
+project's code makes no decision with it; the fault exists to find code that does.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from random import Random
 from sharegroup.kafka_clients.job_clock import JobClock
 from tests.simulation.world import World
 
-#: Between two jumps, on average.
+#: The mean time between two jumps.
 _EVERY_MS = 300_000
-#: How far a jump goes, in either direction, and how long the clock stays there.
+#: The size of a jump, in either direction, and the time until it is corrected.
 _JUMPS_MS = (2_000, 40_000, 600_000, 3_600_000, 86_400_000)
 _LASTS_MS = (1_000, 30_000, 300_000)
-#: How much faster or slower than true time a machine's steady clock is, at most.
+#: The maximum drift of a machine's steady clock.
 _DRIFT = 0.0002
 
 
 class MachineClock:
-    """The clocks of one process; `name` is the process's, for the trace. They are set while it `is_alive`."""
+    """The clocks of one process; `name` is the process's, for the trace. They are adjusted while it `is_alive`."""
 
     def __init__(self, world: World, name: str, is_alive: Callable[[], bool]) -> None:
         self._world, self._name, self._is_alive = world, name, is_alive
@@ -34,11 +34,11 @@ class MachineClock:
             self._plan()
 
     def steady_ms(self) -> int:
-        """Return the time since the machine was started, as its clock has it."""
+        """Return the time since the machine's start, by its steady clock."""
         return 1_000_000 + int(self._rate * 1_000 * self._world.clock.monotonic_s())
 
     def wall_ms(self) -> int:
-        """Return the time of day, as somebody has set it."""
+        """Return the time of day, by the adjustable clock."""
         return self._world.clock.now_ms + self._wrong_ms
 
     def _plan(self) -> None:
@@ -58,7 +58,7 @@ class MachineClock:
 
 
 class SimulatedJobClock(JobClock):
-    """The job's clock on a machine; `machine` is there for planted defects, which go by its wall clock."""
+    """The job's clock on a machine; `machine` is for planted defects, which use its wall clock."""
 
     def __init__(self, machine: MachineClock) -> None:
         super().__init__(machine.steady_ms)

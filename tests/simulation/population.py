@@ -1,4 +1,4 @@
-"""Who is there: groups with their administrators and members, who come and go until the run is calm."""
+"""The groups of a run with their administrators and members, who come and go until the run is calm."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.simulation.world import World
 AnyMember = RowMember | SparkMember | WireMember
 _RESETS = ("earliest", "earliest", "latest", "by_duration:PT10M", "")
 
-#: Between two things that an administrator may do, on average.
+#: The mean time between two actions of an administrator.
 _ADMIN_EVERY_MS = 400_000
 
 
 class Group:
-    """One group: its administrator, and its members. One that only `visits_ms` has a single member."""
+    """One group: its administrator and its members. A group that only `visits_ms` has a single member."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Group:
         self._made = 0
 
     def start(self) -> None:
-        """Configs are set, and as soon as that is answered, or a moment later, members join."""
+        """Set configs; members join after the response, or a moment later."""
         reset = self._random.choice(_RESETS)
         if reset:
             configs: dict[str, str | None] = {"share.auto.offset.reset": reset}
@@ -55,7 +55,7 @@ class Group:
             self._administer()
 
     def calm_down(self) -> None:
-        """Everybody leaves or dies, and a good member comes and stays."""
+        """Let all members leave or die, and start a good member that stays."""
         for member in self._members:
             member.leave()
         good = Habits(max_records=500, work_ms=(20, 200), release=0, reject=0, gives_back=0)
@@ -79,7 +79,7 @@ class Group:
             self._plan_end(member)
 
     def _member(self, name: str, topics: tuple[str, ...], habits: Habits, is_good: bool = False) -> AnyMember:
-        """One that talks rows, with these habits, or a Spark job, or one at a gateway, with others."""
+        """Return a member with these habits that uses rows, a Spark job, or a client of a gateway."""
         name = f"{self.group_id}-{name}"
         if self._fleet is not None and self._fleet.is_next():
             return self._fleet.member(name, self.group_id, topics, is_good)
@@ -104,7 +104,7 @@ class Group:
         )
 
     def _plan_end(self, member: AnyMember) -> None:
-        """Each lives for a while; some die and come back under the same id, some leave, some are replaced."""
+        """Plan the end of a member: some die and restart with the same id, some leave, some are replaced."""
         fault = self._random.choice(("dying_members", "leaving_members"))
         if fault not in self._world.faults:
             return
@@ -128,7 +128,7 @@ class Group:
             member.start()
             self._plan_end(member)
 
-    # -- the administrator -----------------------------------------------------------------------------------------
+    # -- administrator ---------------------------------------------------------------------------------------------
 
     def _administer(self) -> None:
         self._clock.after(self._random.expovariate(1 / _ADMIN_EVERY_MS), self._act)
@@ -148,7 +148,7 @@ class Group:
             self._administer()
 
     def _while_empty(self, kind: str, topic: str) -> None:
-        """All members leave; the request follows, and they come back."""
+        """Let all members leave, send the request, and let them return."""
         leaving = [member for member in self._members if member.alive]
         for member in leaving:
             member.leave()
@@ -168,7 +168,7 @@ class Group:
 
 
 class Population:
-    """All groups. New ones come until the run is calm."""
+    """All groups. New ones start until the run is calm."""
 
     def __init__(self, world: World, topics: tuple[str, ...], fleet: GatewayFleet | None, spark: SparkFleet) -> None:
         self._world, self._topics, self._fleet, self._spark = world, topics, fleet, spark
@@ -176,7 +176,7 @@ class Population:
         self.groups: list[Group] = []
 
     def start(self) -> None:
-        """The first groups come at once."""
+        """Start the first groups."""
         for _ in range(self._random.choice((1, 1, 1, 1, 2))):
             self._new()
         for visits_ms in self._random.choice(((), (), (0,), (60_000,), (60_000, 120_000))):

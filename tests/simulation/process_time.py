@@ -1,10 +1,10 @@
-"""Time as a process sees it: nothing of it happens when it is dead, and all of it late when it has stood still."""
+"""The time of a process: its timers never fire when it is dead, and fire late when it was suspended."""
 
 from __future__ import annotations
 
 from tests.simulation.virtual_clock import Action, Scheduler
 
-#: How long the machines of processes have been running at the start of the simulation.
+#: How long the machines of processes have been running when the simulation starts.
 _UP_MS = 86_400_000
 
 
@@ -19,19 +19,19 @@ class ProcessTime:
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the machine was started."""
+        """Return the milliseconds since the machine's start."""
         return self._clock.now_ms - self.ahead_ms
 
     def stand_still(self, ms: float) -> None:
-        """As by a debugger, or a machine without memory."""
+        """Suspend the process, like a debugger or a machine without memory."""
         self._still_until_ms = max(self._still_until_ms, self._clock.now_ms + ms)
 
     def after(self, delay_ms: float, action: Action) -> None:
-        """Let the process do something after a while."""
+        """Let the process act after a delay."""
         self._clock.after(delay_ms, lambda: self._happen(action))
 
     def after_at_all_costs(self, delay_ms: float, action: Action) -> None:
-        """The same of what is on its way already: that the process stands still does not hold it up."""
+        """Act after a delay even if the process is suspended, for messages that are on their way."""
         self._clock.after(delay_ms, lambda: action() if self.alive else None)
 
     def _happen(self, action: Action) -> None:

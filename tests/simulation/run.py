@@ -1,4 +1,4 @@
-"""One run: a world with all that live in it, until its time is over and the judge has spoken."""
+"""One run: a world with all its processes, until its time is over and the final checks are done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.world import World, make_world
 
 
 class Result(NamedTuple):
-    """What came of a run. `digest` is the same for each run of a seed."""
+    """The outcome of a run. `digest` is the same for each run of a seed."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -37,14 +37,14 @@ class Result(NamedTuple):
 
 
 def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, keep_trace: bool = False) -> Result:
-    """Run a seed; `faults` in place of those that it would have."""
+    """Run a seed; `faults` replace those that it would have."""
     with _quiet():
         return _run(seed, hours, faults, keep_trace)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What the project logs of the faults is not shown; afterwards what is logged is as before."""
+    """Suppress the project's log of the faults, and restore it afterwards."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -83,7 +83,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
 
 
 def result(world: World, host: JobHost, wall_s: float) -> Result:
-    """What came of a run that took `wall_s` seconds; the trace is about its first violation."""
+    """Return the outcome of a run that took `wall_s` seconds; the trace is about its first violation."""
     violations = tuple(world.judge.violations)
     about = violations[0].about if violations else ""
     first_tables = () if world.tables.torn_tables() else (SHARE_GROUP_STATE, SHARE_GROUPS)

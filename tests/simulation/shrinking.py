@@ -1,4 +1,4 @@
-"""A violation with less around it: the kinds of faults that it does not need are left out, one after the other."""
+"""Reduction of a violation: the kinds of faults that it does not need are removed one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.simulation.world import faults_of
 
 
 def shrunk(seed: int, hours: float, rule: str) -> Result:
-    """The run of a seed with as few kinds of faults as still violate the rule, with its trace."""
+    """Return the run of a seed with as few kinds of faults as still violate the rule, with its trace."""
     faults = set(faults_of(seed))
     for fault in sorted(faults):
         if any(found.rule == rule for found in run(seed, hours, faults - {fault}).violations):

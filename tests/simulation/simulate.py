@@ -1,10 +1,11 @@
-"""The simulation's command: many seeds, or the story of one.
+"""The simulation's command: many seeds, or the trace of one.
 
     python -m tests.simulation.simulate --seeds 0:2000 --hours 1
     python -m tests.simulation.simulate --trace 29
 
-Seeds run in as many processes as there are cores. A seed with a violation is told at once; of the first one follows a
-trace, with no more faults than it needs and with what concerns its share-partition. Exit code 1: there was a violation.
+Seeds run in as many processes as there are cores. A violation is printed immediately. For the first seed with one, a
+trace follows, with no more faults than it needs and only the events of its share-partition. Exit code 1: there was a
+violation.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from sharegroup.job.command_parser import CommandParser
 from tests.simulation.run import Result, run
 from tests.simulation.shrinking import shrunk
 
-#: Each seed with a number that this divides runs twice: both runs must be the same.
+#: Each seed that is a multiple of this number runs twice, and both runs must be the same.
 _TWICE = 50
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run seeds, or tell one seed's story; the exit code says whether all held."""
+    """Run seeds, or print the trace of one; the exit code reports whether there were violations."""
     parser = CommandParser(prog="python -m tests.simulation.simulate", description=__doc__)
     parser.add_argument("--seeds", default="0:100", type=_range, help="A:B, without B")
     parser.add_argument("--hours", default=1.0, type=float, help="simulated hours of each seed")

@@ -1,4 +1,4 @@
-"""What happened in a run, line by line: for people to read, and as a hash, which two runs of a seed must share."""
+"""The events of a run, line by line: as text, and as a hash that two runs of a seed must share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.virtual_clock import Scheduler
 
 
 class TraceLine(NamedTuple):
-    """`about` names what the line is about (share-partitions as "group topic-partition"); empty: everything."""
+    """`about` names the objects of the line (share-partitions as "group topic-partition"); empty: all of them."""
 
     time_us: int
     actor: str
@@ -20,7 +20,7 @@ class TraceLine(NamedTuple):
 
 
 class Trace:
-    """Takes down what happens. Without `keep` only the hash is made."""
+    """The recorder of events. Without `keep` only the hash is computed."""
 
     def __init__(self, clock: Scheduler, keep: bool = True) -> None:
         self._clock = clock
@@ -29,22 +29,22 @@ class Trace:
         self.lines: list[TraceLine] = []
 
     def add(self, actor: str, text: str | Callable[[], str], *about: str) -> None:
-        """Something happened. `text` may be a function where the text costs more than the event."""
+        """Record an event. `text` may be a function if creating the text costs more than the event."""
         self._hash.update(f"{self._clock.now_us} {actor} {text if isinstance(text, str) else ''}\n".encode())
         if self._keep:
             self.lines.append(TraceLine(self._clock.now_us, actor, text if isinstance(text, str) else text(), about))
 
     @property
     def digest(self) -> str:
-        """Of all lines so far."""
+        """Return the hash of all lines so far."""
         return self._hash.hexdigest()
 
     def text(self, about: str = "") -> str:
-        """The lines, or those about one share-partition and about everything; times in seconds since the run began."""
+        """Return all lines, or those about one share-partition or everything; times are seconds since the begin."""
         return "\n".join(self._format(self._of(about) if about else self.lines))
 
     def _of(self, about: str) -> list[TraceLine]:
-        """A share-partition's are those of its topic partition, too; of other groups' actors nobody is told."""
+        """Return the lines of a share-partition and its topic partition, without actors of other groups."""
         group_id, _, partition = about.partition(" ")
         return [
             line

@@ -1,8 +1,8 @@
-"""An asyncio event loop in virtual time: one for each simulated process, all of them on the one queue of events.
+"""An asyncio event loop in virtual time: one for each simulated process, all on one queue of events.
 
-Nothing here waits: what is ready runs to its end at the present time, timers are events of the `Scheduler`. A process
-can so be stopped between two steps of its tasks as a machine stops it: `pause` holds back what comes until `resume`,
-and after `kill` nothing of it runs any more. No thread, no socket, no other clock.
+Nothing waits here: ready callbacks run at the present time, and timers are events of the `Scheduler`. Therefore a
+process can be stopped between two steps of its tasks, as a machine stops it: `pause` delays everything until `resume`,
+and after `kill` nothing of it runs. There is no thread, no socket and no other clock.
 """
 
 from __future__ import annotations
@@ -11,55 +11,55 @@ import asyncio
 import contextlib
 import contextvars
 import math
-from asyncio.events import _set_running_loop  # for implementers of event loops, says its documentation
+from asyncio.events import _set_running_loop  # documented for implementers of event loops
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.simulation.virtual_clock import Event, Scheduler
 
-#: Float seconds are not exact: what is less than this above a whole millisecond is that millisecond.
+#: Float seconds are inexact: a time less than this above a whole millisecond is that millisecond.
 _ROUNDING_MS = 1e-3
 _LEAST_TASKS = 64
 
 
-#: Typed loosely: most of a loop's interface - sockets, processes, signals - is not there, and is not asked for.
+#: Typed loosely, because most of a loop's interface - sockets, processes, signals - is missing and unused.
 _AbstractLoop: Any = asyncio.AbstractEventLoop
 
 
 class VirtualLoop(_AbstractLoop):
-    """Runs the coroutines of one process. Its `time` counts seconds since it was made. `problems` are errors that
-    nobody took."""
+    """The loop that runs the coroutines of one process. Its `time` counts seconds since its creation. `problems` are
+    errors that no code handled."""
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock
         self._start_ms = clock.now_ms
         self._ready: deque[asyncio.Handle] = deque()
-        #: Those that have not ended, and some that have.
+        #: Tasks that have not ended, and some that have.
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = _LEAST_TASKS
         self._is_woken = self._is_running = self._is_paused = self._is_closed = False
         self.problems: list[dict[str, Any]] = []
 
-    # -- the process ---------------------------------------------------------------------------------------------------
+    # -- process -------------------------------------------------------------------------------------------------------
 
     @property
     def is_paused(self) -> bool:
-        """Whether the process stands still."""
+        """Whether the process is suspended."""
         return self._is_paused
 
     def pause(self) -> None:
-        """The process stands still, and its timers with it; what comes waits."""
+        """Suspend the process and its timers; everything that arrives waits."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """It goes on: first with what was due meanwhile, in the order of its time."""
+        """Continue, first with the events that became due meanwhile, in the order of their times."""
         if self._is_paused:
             self._is_paused = False
             self._wake()
 
     def kill(self) -> None:
-        """Nothing of it runs any more; what its tasks would do at their end has no effect on anybody."""
+        """End the process: nothing of it runs, and the final steps of its tasks have no effect."""
         self._is_closed = True
         self._ready.clear()
         tasks, self._tasks = self._tasks, []
@@ -67,11 +67,11 @@ class VirtualLoop(_AbstractLoop):
             if task.done():
                 continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(RuntimeError, ValueError):  # one that waits in its `finally`, or that kills us
+            with contextlib.suppress(RuntimeError, ValueError):  # a task that waits in its `finally`, or that kills us
                 task.get_coro().close()
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Let a task run that nobody waits for: an error in it is a problem."""
+        """Start a task that nothing waits for; an error in it is a problem."""
         task = self.create_task(coroutine)
         task.add_done_callback(self._check)
         return task
@@ -128,11 +128,11 @@ class VirtualLoop(_AbstractLoop):
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        """A task of this loop."""
+        """Return a task of this loop."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name)
         self._tasks.append(task)
         if len(self._tasks) > self._most_tasks:
@@ -141,7 +141,7 @@ class VirtualLoop(_AbstractLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """There are no threads: it is done at once."""
+        """Call the function immediately, because there are no threads."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -150,27 +150,27 @@ class VirtualLoop(_AbstractLoop):
         return future
 
     def is_running(self) -> bool:
-        """Whether one of its callbacks runs."""
+        """Return whether one of its callbacks runs."""
         return self._is_running
 
     def is_closed(self) -> bool:
-        """Whether the process was killed."""
+        """Return whether the process was killed."""
         return self._is_closed
 
     def close(self) -> None:
-        """The same as `kill`."""
+        """Kill the process."""
         self.kill()
 
     def get_debug(self) -> bool:
-        """Whether tasks are to check themselves: they ask the loop for it."""
+        """Return whether tasks check themselves, which they query from the loop."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An error that nobody took."""
+        """Record an error that no code handled."""
         self.problems.append(context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Forget a timer; its handle calls this when it is cancelled."""
+        """Discard a timer; its handle calls this when it is cancelled."""
         assert isinstance(handle, _Timer)
         handle.event.cancel()
 
@@ -187,7 +187,7 @@ class VirtualLoop(_AbstractLoop):
             self._clock.after(0, self._run)
 
     def _run(self) -> None:
-        """Run what is ready, and what that makes ready."""
+        """Run the ready callbacks, and those that they make ready."""
         self._is_woken = False
         if self._is_paused:
             return

@@ -1,4 +1,4 @@
-"""What a run consists of, made from a seed: the clock, Kafka, the tables, the configuration, and what may fail."""
+"""The components of a run, created from a seed: the clock, Kafka, the tables, the configuration, and the faults."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.simulation.judges.judge import Judge
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_clock import Scheduler
 
-#: All that may go wrong or change, by name: a seed has some of them.
+#: All faults and changes by name; a seed has some of them.
 FAULTS = (
     "crash",  # the job dies, at a commit step or anywhere
     "new_checkpoint",  # it is started without its checkpoint
-    "old_checkpoint",  # it is started with a copy of an earlier one
-    "two_jobs",  # a second one is started beside it
-    "job_away",  # nobody starts it for minutes
-    "lost_commit",  # a store loses the answer to a commit
-    "foreign_write",  # somebody else writes to a table
+    "old_checkpoint",  # it is started with a copy of an earlier checkpoint
+    "two_jobs",  # a second job is started beside it
+    "job_away",  # it is not started for minutes
+    "lost_commit",  # a store loses the response to a commit
+    "foreign_write",  # another writer writes to a table
     "upkeep",  # tables are compacted
-    "bad_network",  # rows are lost, late or twice
-    "leader_away",  # partitions are without a leader for a while
-    "slow_metadata",  # clients see topics as they were
-    "retention",  # logs lose their beginning
-    "topic_again",  # topics are deleted, and made again
+    "bad_network",  # rows are lost, delayed or duplicated
+    "leader_away",  # partitions have no leader for a while
+    "slow_metadata",  # clients receive outdated metadata
+    "retention",  # the beginning of logs is deleted
+    "topic_again",  # topics are deleted and created again
     "topic_grows",
     "transactions",
     "alter_configs",
@@ -45,31 +45,31 @@ FAULTS = (
     "gateway_paused",
     "gateway_clock",
     "gateway_moves",
-    "static_members",  # some have names, and their processes are restarted
-    "silent_leader",  # a broker answers nothing for a while: it is paused, or cut off
-    "requests_trimmed",  # retention deletes the requests of a batch that is run again
+    "static_members",  # some members have names, and their processes are restarted
+    "silent_leader",  # a broker does not respond for a while, because it is paused or cut off
+    "requests_trimmed",  # retention deletes the requests of a batch that is repeated
     "snapshot_rules",  # the job's snapshot configuration changes between two starts
-    "power_loss",  # the job's machine loses what was not synced: the newest files of tables and checkpoints are torn
-    "lost_commits",  # tables come back without their newest batch, behind a valid checkpoint
-    "full_disk",  # the tables' disk takes nothing for a while
+    "power_loss",  # the job's machine loses unsynced data: the newest files of tables and checkpoints are torn
+    "lost_commits",  # tables are restored without their newest batch, behind a valid checkpoint
+    "full_disk",  # the tables' disk rejects writes for a while
     "job_topics_grow",  # the job's own topics get more partitions
-    "job_transactions",  # somebody writes to the request topics in transactions
-    "unclean_election",  # a broker without the last records of a log is elected to lead it
+    "job_transactions",  # another producer writes to the request topics in transactions
+    "unclean_election",  # a broker without the last records of a log becomes its leader
     "job_clock",  # the job's wall clock jumps, and its steady clock drifts
     "broker_clocks",  # brokers' clocks differ
-    "paused_job",  # it stands still, another one takes over, and it goes on
+    "paused_job",  # it is suspended, another one acquires the lead, and it continues
 )
 
-#: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
-#: minutes, static members that died are found to be gone five minutes later, and of an offset without a record all of
-#: the locks may have to run out.
+#: The time limit for the delivery of everything after the last fault. A job that is down restarts within five minutes,
+#: dead static members are detected five minutes later, and an offset without a record may need all of its locks to
+#: expire.
 CALM_MS = 1_500_000
 
-#: How far a broker's clock is behind the true time, in ms. Gateways answer acknowledgements early only if more than
-#: that is left of a lock (gateway.ack.margin.ms).
+#: How far a broker's clock is behind the true time, in ms. Gateways respond to acknowledgements early only if a lock
+#: lasts for longer than that (gateway.ack.margin.ms).
 _BEHIND_MS = (0, 20, 300, 1_500)
-#: What a run's brokers may be beside that.
-NO_TOPIC_IDS = "no_topic_ids"  # they are older than topic ids
+#: Another property that a run's brokers may have.
+NO_TOPIC_IDS = "no_topic_ids"  # their release has no topic ids
 
 GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES = (
     "__share_group_requests", "__share_partition_requests", "__share_group_responses"
@@ -79,7 +79,7 @@ JOB_TOPICS = (GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES)
 
 @dataclass
 class World:
-    """What all parts of a run share. `faults` are those of this run; they end at `calm_ms`, and the run at `end_ms`."""
+    """The shared state of a run. `faults` are those of this run; they end at `calm_ms`, and the run at `end_ms`."""
 
     seed: int
     hours: float
@@ -92,33 +92,33 @@ class World:
     weather: Weather
     config: Config
     checkpoints: dict[str, CheckpointFolder] = field(default_factory=dict)
-    #: How often the job's machine was started again.
+    #: The number of restarts of the job's machine.
     boot: int = 0
     _streams: dict[str, Random] = field(default_factory=dict)
 
     @property
     def end_ms(self) -> int:
-        """When the run is over."""
+        """The end of the run."""
         return self.calm_ms + CALM_MS
 
     @property
     def calm_ms(self) -> int:
-        """When the last fault is over: from then on everything must be delivered in time."""
+        """The end of the last fault; from then on everything must be delivered in time."""
         return self.clock.start_ms + max(60_000, round(self.hours * 3_600_000) - 600_000)
 
     def session_timeout_ms(self, group_id: str, is_static: bool = False) -> int:
-        """Of a group: no administrator changes it."""
+        """Return a group's session timeout, which no administrator changes."""
         config = self.config.group_config(group_id)
         return config.static_session_timeout_ms if is_static else config.session_timeout_ms
 
     def longest_lock_ms(self, group_id: str) -> int:
-        """How long a lock of a group can be, whatever its administrator has asked for up to now."""
+        """Return the longest possible lock of a group, whatever its administrator has requested so far."""
         config = self.config.group_config(group_id)
         static_ms = config.static_record_lock_duration_ms if config.client_id_as_instance_id else 0
         return max(static_ms, *self._lock_durations_ms(group_id))
 
     def shortest_lock_ms(self, group_id: str) -> int:
-        """Return how long a lock of a group is at least, whatever its administrator has asked for up to now."""
+        """Return the shortest possible lock of a group, whatever its administrator has requested so far."""
         return min(self._lock_durations_ms(group_id))
 
     def _lock_durations_ms(self, group_id: str) -> list[int]:
@@ -130,18 +130,18 @@ class World:
         ]
 
     def random(self, name: str) -> Random:
-        """A source of chance of its own, so that one actor more or less does not change all others."""
+        """Return a separate source of chance, so that another actor does not change the others."""
         if name not in self._streams:
             self._streams[name] = Random(f"{self.seed}/{name}")
         return self._streams[name]
 
     def has(self, fault: str) -> bool:
-        """Whether this may go wrong in this run, and now."""
+        """Return whether this fault can happen in this run now."""
         return fault in self.faults and self.clock.now_ms < self.calm_ms
 
 
 def faults_of(seed: int) -> frozenset[str]:
-    """Some seeds have all faults, most have about a third of them: too much noise hides what comes of few.
+    """Return the faults of a seed. Some have all, most have a third, because many faults hide the effects of few.
 
     One in five has brokers without topic ids.
     """
@@ -158,7 +158,7 @@ def make_world(
     keep_trace: bool = False,
     config: Mapping[str, object] | None = None,
 ) -> World:
-    """A world in which nothing has happened yet but that the job's topics were made."""
+    """Return a world in which only the job's topics have been created."""
     chosen = faults_of(seed) if faults is None else frozenset(faults)
     clock = Scheduler(seed)
     trace = Trace(clock, keep_trace)
@@ -193,7 +193,7 @@ def _config(random: Random, has_names: bool) -> Mapping[str, object]:
             "max.requests.per.batch": random.choice((5, 20_000, 20_000)),
         },
         "group": {
-            # Sparse, for each heartbeat is a micro-batch.
+            # Sparse, because each heartbeat is a micro-batch.
             "group.share.heartbeat.interval.ms": 60_000,
             "group.share.max.heartbeat.interval.ms": 60_000,
             "group.share.session.timeout.ms": 180_000,

@@ -1,4 +1,4 @@
-"""A module that reaches Spark's Python workers as the package does: in a zip, and from nowhere else."""
+"""A module that reaches Spark's Python workers like the package: only in a zip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ship(spark: SparkSession, directory: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str) -> Path:
-    """Put the module into the place of the package, for as long as the test lasts; the zip's path."""
+    """Replace the package by the module while the test runs, and return the zip's path."""
     archive = directory / "package.zip"
     with zipfile.ZipFile(archive, "w") as package:
         package.writestr(f"{module}.py", text)

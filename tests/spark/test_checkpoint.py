@@ -1,4 +1,4 @@
-"""A checkpoint that is given up, and dying on the way."""
+"""Discarding a checkpoint, and crashes while it is discarded."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 ENTRY = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.shuffle.partitions":"8"}}
 {"format": 1}"""
-#: In the order in which they go.
+#: In the order of their deletion.
 LEFT = ("metadata", "offsets", "commits", "state", "sources")
 
 
 @pytest.fixture
 def checkpoint(spark: SparkSession, tmp_path: Path) -> Path:
-    """As Spark leaves it after batch 3."""
+    """Return the folder as Spark leaves it after batch 3."""
     path = tmp_path / "checkpoint"
     begin_checkpoint(spark, str(path))
     for name in LEFT[1:]:
@@ -32,13 +32,15 @@ def checkpoint(spark: SparkSession, tmp_path: Path) -> Path:
     return path
 
 
-def test_it_tells_what_it_pins(spark: SparkSession, checkpoint: Path) -> None:
+def test_a_checkpoint_contains_the_shuffle_partitions(spark: SparkSession, checkpoint: Path) -> None:
     found = read_checkpoint(spark, str(checkpoint))
     assert found == Checkpoint(str(checkpoint), begin_checkpoint(spark, str(checkpoint)), 3, 8)
 
 
 @pytest.mark.parametrize("gone", range(1, len(LEFT) + 1))
-def test_wherever_it_dies_the_next_start_begins_anew(spark: SparkSession, checkpoint: Path, gone: int) -> None:
+def test_a_discard_that_dies_anywhere_leads_to_a_new_checkpoint(
+    spark: SparkSession, checkpoint: Path, gone: int
+) -> None:
     query_id = begin_checkpoint(spark, str(checkpoint))
     for name in LEFT[:gone]:
         (shutil.rmtree if (checkpoint / name).is_dir() else Path.unlink)(checkpoint / name)
@@ -48,8 +50,8 @@ def test_wherever_it_dies_the_next_start_begins_anew(spark: SparkSession, checkp
 
 
 @pytest.mark.parametrize("left", ["", '{"id": "0a'])
-def test_one_whose_id_is_torn_is_begun_anew(spark: SparkSession, checkpoint: Path, left: str) -> None:
-    """As by a power loss right after it was begun."""
+def test_a_checkpoint_with_a_torn_id_is_replaced(spark: SparkSession, checkpoint: Path, left: str) -> None:
+    """A power loss can tear the file right after its creation."""
     (checkpoint / "metadata").write_text(left)
     (checkpoint / ".metadata.crc").unlink(missing_ok=True)
     assert read_checkpoint(spark, str(checkpoint)) is None
@@ -58,7 +60,7 @@ def test_one_whose_id_is_torn_is_begun_anew(spark: SparkSession, checkpoint: Pat
     assert not (checkpoint / "offsets").exists()
 
 
-def test_given_up_there_is_nothing_to_go_on_from(spark: SparkSession, checkpoint: Path) -> None:
+def test_nothing_remains_of_a_discarded_checkpoint(spark: SparkSession, checkpoint: Path) -> None:
     discard_checkpoint(spark, str(checkpoint))
     assert not any(path for path in checkpoint.rglob("*") if not path.name.startswith("."))
     discard_checkpoint(spark, str(checkpoint))

@@ -1,4 +1,4 @@
-"""docs/tables.md: its views have these columns, and its queries run and find something."""
+"""docs/tables.md: its views have the documented columns, and its queries return rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def blocks(language: str) -> list[str]:
 
 
 def documented(heading: str) -> list[str]:
-    """The lines of the table below a heading, without the table's own head."""
+    """Return the rows of the table below a heading, without the table's own head."""
     section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n#", 1)[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
@@ -49,7 +49,7 @@ def tables_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def cookbook(spark: SparkSession, tables_path: str) -> Iterator[SparkSession]:
-    """A session with these tables, as the page has them by name."""
+    """A session with these tables under the names used by the page."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
     before = spark.catalog.currentDatabase()
     spark.catalog.setCurrentDatabase(DATABASE)
@@ -76,7 +76,7 @@ def test_every_column_of_a_view_is_documented(cookbook: SparkSession, view: str)
 @pytest.mark.parametrize(
     ("view", "whole"), [("in_flight", in_flight_sql), ("share_group_offsets", share_group_offsets_sql)]
 )
-def test_a_view_says_by_the_base_what_all_records_say(
+def test_a_view_over_the_base_equals_one_over_all_records(
     cookbook: SparkSession, tables_path: str, view: str, whole: Callable[[], str]
 ) -> None:
     assert cookbook.table("share_group_state_base").count() == 2
@@ -91,33 +91,33 @@ def test_a_view_says_by_the_base_what_all_records_say(
     )
 
 
-def test_a_view_and_its_function_say_the_same(cookbook: SparkSession, tables_path: str) -> None:
+def test_a_view_equals_its_sql_function(cookbook: SparkSession, tables_path: str) -> None:
     shown = cookbook.sql("SELECT *, unix_millis(lock_deadline) AS lock_deadline_ms FROM in_flight").collect()
     read = [range_._asdict() | {"state": range_.state.name} for range_ in read_in_flight(tables_path)]
     assert read
     assert sorted(read, key=str) == sorted(({name: row[name] for name in read[0]} for row in shown), key=str)
 
 
-def test_there_is_a_cookbook() -> None:
+def test_the_cookbook_is_found() -> None:
     assert len(blocks("sql")) >= 9
 
 
 @pytest.mark.parametrize("statement", blocks("sql"), ids=lambda statement: " ".join(statement.split())[:60])
-def test_a_query_of_the_cookbook_finds_something(cookbook: SparkSession, statement: str) -> None:
+def test_a_cookbook_query_returns_rows(cookbook: SparkSession, statement: str) -> None:
     if "share_group_job" in statement:
         assert cookbook.sql(statement).columns == ["query", "leader_epoch", "application_id", "time"]
     else:
         assert cookbook.sql(statement).count() > 0
 
 
-def test_the_python_of_the_cookbook_runs(cookbook: SparkSession, tables_path: str) -> None:
+def test_the_cookbooks_python_code_runs(cookbook: SparkSession, tables_path: str) -> None:
     for source in blocks("python"):
-        if "create_views(spark" not in source:  # that one is the fixture
+        if "create_views(spark" not in source:  # the fixture already runs it
             here = source.replace("/data/tables", tables_path)
             exec(compile(here, "docs/tables.md", "exec"), {"spark": cookbook})
 
 
-def test_a_record_that_is_always_released_has_the_history_that_the_page_tells_of(cookbook: SparkSession) -> None:
+def test_history_of_a_released_record_matches_the_page(cookbook: SparkSession) -> None:
     statement = next(statement for statement in blocks("sql") if "1055 BETWEEN" in statement)
     history = [(row["cause"], row["to_state"], row["delivery_count"]) for row in cookbook.sql(statement).collect()]
     assert history[0] == ("fetch", "ACQUIRED", 1)

@@ -1,4 +1,4 @@
-"""`DeltaSink` with a real table: what its batches leave there, over crashes and topics made again."""
+"""`DeltaSink` with a real table: the records after its batches, over crashes and recreated topics."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ Row = tuple[str, int, int]  # topic id, offset, batch id
 
 
 class Consumer:
-    """A `ShareConsumer` as its handler sees it."""
+    """A `ShareConsumer` for its handler."""
 
     batch: AcquiredBatch
     holds_batch = True
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> str:
 @pytest.fixture
 def append(spark: "SparkSession", path: str) -> Append:
     def run(batch_id: int, incarnation: str, *ranges: HeldRange, is_rerun: bool = False) -> None:
-        """A process appends a batch: each has a sink of its own."""
+        """Append a batch as one process; each process has its own sink."""
         consumer: Any = Consumer()
         consumer.batch = AcquiredBatch(QUERY, batch_id, ranges, is_rerun, incarnation)
         DeltaSink(consumer, path)(records(spark, ranges), batch_id)
@@ -60,8 +60,8 @@ def expected(offsets: range, batch_id: int, topic_id: str = "id") -> list[Row]:
     return [(topic_id, offset, batch_id) for offset in offsets]
 
 
-def test_a_batch_that_is_run_twice_again_appends_what_is_new_each_time(append: Append, path: str) -> None:
-    """The first re-run holds half of the batch, as another member has the rest; the second one holds all of it."""
+def test_each_rerun_appends_only_records_that_are_missing(append: Append, path: str) -> None:
+    """The first re-run holds half of the batch, because another member has the rest; the second one holds all."""
     low, high = held(0, 49, count=3), held(50, 99, count=2)
     append(7, "process 1", high, is_rerun=True)
     assert rows_of(path) == expected(range(50, 100), 7)
@@ -69,14 +69,14 @@ def test_a_batch_that_is_run_twice_again_appends_what_is_new_each_time(append: A
     assert rows_of(path) == expected(range(100), 7)
 
 
-def test_a_batch_that_was_appended_before_it_was_killed_is_there_once(append: Append, path: str) -> None:
+def test_a_batch_appended_before_a_kill_is_in_the_table_once(append: Append, path: str) -> None:
     append(7, "process 0", held(0, 9))
     append(7, "process 1", held(0, 9), is_rerun=True)
     append(8, "process 1", held(5, 9, count=2), held(10, 14))
     assert rows_of(path) == expected(range(10), 7) + expected(range(10, 15), 8)
 
 
-def test_records_of_a_topic_made_again_are_not_taken_for_those_of_the_old_one(append: Append, path: str) -> None:
+def test_records_of_a_recreated_topic_are_distinct(append: Append, path: str) -> None:
     append(1, "process 0", held(0, 9))
     append(2, "process 0", held(0, 4, topic_id="id again"))
     append(3, "process 0", held(0, 9, count=2, topic_id="id again"))

@@ -1,4 +1,4 @@
-"""The operators as Spark runs them: rows in files, state in RocksDB, and a restart from the checkpoint in between."""
+"""The operators in Spark: rows in files, state in RocksDB, and a restart from the checkpoint in between."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class StatefulQuery:
-    """A query whose input is a folder; each `batch` starts it again from its checkpoint."""
+    """A query whose input is a folder; each `batch` restarts it from its checkpoint."""
 
     def __init__(self, spark: SparkSession, root: Path, operator: PandasOperator, files: int = 0) -> None:
         self._root, self._operator, self._files = root, operator, files
@@ -81,7 +81,7 @@ class StatefulQuery:
         return {output.key: output for output in decoded}
 
 
-def test_a_shard_in_spark_is_the_shard_without(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_shard_behaves_the_same_in_spark_and_without(spark: SparkSession, tmp_path: Path) -> None:
     records = SnapshotRules()
     query = StatefulQuery(spark, tmp_path, share_partition_operator(records))
     number, state = ShardDriver(), None
@@ -103,7 +103,7 @@ def test_a_shard_in_spark_is_the_shard_without(spark: SparkSession, tmp_path: Pa
     assert [(partition, offset) for partition, offset, _ in afresh[UNKEYED].rejected] == [(0, 3)]
 
 
-def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_group_behaves_the_same_in_spark_and_without(spark: SparkSession, tmp_path: Path) -> None:
     job = Config()
     query = StatefulQuery(spark, tmp_path, group_coordinator_operator(job))
     number, state = GroupDriver(), None
@@ -123,7 +123,7 @@ def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Pa
     assert replace(output, tables={}, responses=[], requests=[], positions={}).deadline_ms is None
 
 
-def test_a_state_of_another_version_tells_the_job_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+def test_state_of_another_version_reports_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
     def other(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         state.update(('{"version":99}',))
         yield pd.DataFrame({"output": [Output(key[0], 0).encode()]})
@@ -138,9 +138,7 @@ def test_a_state_of_another_version_tells_the_job_what_to_do(spark: SparkSession
     )
 
 
-def test_a_worker_looks_at_no_modules_when_it_collects_garbage_after_each_task(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_garbage_collection_in_workers_skips_modules(spark: SparkSession, tmp_path: Path) -> None:
     query = StatefulQuery(spark, tmp_path, share_partition_operator(SnapshotRules()))
     query.batch([(KEY, load(0, (0, 1)))])
 

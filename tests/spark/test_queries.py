@@ -1,4 +1,4 @@
-"""The views against the fold that the job itself recovers with, on histories that people would not think of."""
+"""The views compared with the state that the job recovers, on generated histories."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ROW_SCHEMA = (
     "delivery_count: SMALLINT, member_id: STRING, "
     "lock_deadline: TIMESTAMP>>, batch_id LONG, time TIMESTAMP"
 )
-#: An example is a query of seconds and holds many histories; shrinking it would take minutes.
+#: An example is a query of seconds with many histories; shrinking it would take minutes.
 SPARK_EXAMPLES = settings(
     max_examples=3,
     deadline=None,
@@ -74,12 +74,12 @@ def assert_same_ranges(actual: DataFrame, expected: DataFrame) -> None:
     assert_df_equality(actual, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
 
 
-# -- records as the coordinator might write them -----------------------------------------------------------------------
+# -- records as the coordinator could write them -----------------------------------------------------------------------
 
 
 @st.composite
 def state_batches(draw: st.DrawFn, start_offset: int) -> tuple[StateBatch, ...]:
-    """Sorted and disjoint, as in one record."""
+    """Return sorted, disjoint ranges, as in one record."""
     offsets = sorted(draw(st.sets(st.integers(start_offset, start_offset + MAX_OFFSET), max_size=6)))
     batches = []
     for first, last in zip(offsets[::2], offsets[1::2], strict=False):
@@ -93,7 +93,7 @@ def state_batches(draw: st.DrawFn, start_offset: int) -> tuple[StateBatch, ...]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[ShareGroupStateRecord]:
-    """Snapshots, updates and tombstones of one share-partition, with leftovers of superseded snapshots in between."""
+    """Return snapshots, updates and tombstones of one share-partition, mixed with remains of superseded snapshots."""
     records: list[ShareGroupStateRecord] = []
     epoch, start, known = -1, 0, False
     for _ in range(draw(st.integers(0, 9))):
@@ -122,7 +122,7 @@ def table_row(record: ShareGroupStateRecord, key: SharePartitionKey, position: i
         (first, last, int(state), count, member_id, at(deadline_ms))
         for first, last, state, count, member_id, deadline_ms in record.state_batches
     ]
-    leader_epoch, batch_id = 1 + position // 4, 100 - 50 * (position // 4) + position  # a new leader counts from lower
+    leader_epoch, batch_id = 1 + position // 4, 100 - 50 * (position // 4) + position  # a new leader's ids are lower
     return (
         *key, kinds[record.kind.value], record.snapshot_epoch, record.state_epoch, leader_epoch, record.start_offset,
         record.start_offset, record.delivery_complete_count, batches, batch_id, at(position),
@@ -132,10 +132,10 @@ def table_row(record: ShareGroupStateRecord, key: SharePartitionKey, position: i
 @SPARK_EXAMPLES
 @given(st.lists(histories(), min_size=40, max_size=40))
 def test_in_flight_is_the_fold_of_the_records(spark: SparkSession, drawn: list[list[ShareGroupStateRecord]]) -> None:
-    """One share-partition for each history, all in one query, whose rows come in no order."""
+    """Each history is one share-partition, all in one query, whose rows are unordered."""
     table, records = [], []
     for partition, history in enumerate(drawn):
-        # Every other one is of the topic that had the name before.
+        # Every second one belongs to the topic that had the name before.
         key = SharePartitionKey("g", "t", f"id-{partition % 2}", partition // 2)
         records += [record._replace(key=key) for record in history]
         table += [table_row(record, key, position) for position, record in enumerate(history)]
@@ -176,12 +176,12 @@ def load_row(log_end_offset: int) -> str:
 
 @SPARK_EXAMPLES
 @given(st.lists(st.tuples(st.lists(requests(), max_size=4), st.integers(0, 20_000)), min_size=10, max_size=25))
-def test_in_flight_is_what_the_job_would_load(
+def test_in_flight_equals_the_state_that_the_job_loads(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     batches: list[tuple[list[SharePartitionRequest], int]],
 ) -> None:
-    """Real operator, real commit steps, real table - and the same at every earlier version."""
+    """Uses the real operator, commit steps and table; the views also match at every earlier version."""
     tables_path = str(tmp_path_factory.mktemp("tables"))
     tables = Tables(tables_path, "g", "id-t", SnapshotRules(updates_per_snapshot=4))
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
@@ -227,7 +227,7 @@ def test_views_follow_the_tables_and_move_with_them(
     assert before.count() == 0
 
 
-def test_a_managed_table_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_managed_table_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     Tables(str(tmp_path / "tables"), "g", "id-t")
     spark.sql("CREATE DATABASE IF NOT EXISTS taken")
     spark.sql("CREATE TABLE IF NOT EXISTS taken.share_group_state (precious INT) USING delta")

@@ -1,4 +1,4 @@
-"""Kafka records to the operators' rows and keys: whatever the bytes are, a row comes out that Python can read."""
+"""Conversion of Kafka records to the operators' rows and keys; Python can read the row for any bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_key_is_the_shard_that_leads_the_share_partition(spark: SparkSession
     assert_df_equality(keyed.select("shard_key"), expected, ignore_nullable=True)
 
 
-def test_a_row_has_its_coordinates_and_is_text_whatever_the_bytes_were(keyed: DataFrame) -> None:
+def test_a_row_has_coordinates_and_is_text_for_any_bytes(keyed: DataFrame) -> None:
     frame = keyed.toPandas()
     decoded = [rows.decode(row).request for row in frame["row"]]
     assert [request[:3] for request in decoded if request] == [(3, offset, AT_MS) for offset in range(10)]

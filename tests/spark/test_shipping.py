@@ -1,4 +1,4 @@
-"""The package in every Python process: by a zip, wherever nothing is installed."""
+"""The package in every Python process: shipped as a zip where nothing is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.spark.shipped_module import ship
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: A reader that only the zip has. It says where it was imported from, and repeats its option.
+#: A reader that is only in the zip. It reports where it was imported from and its option.
 READER = """
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
@@ -44,7 +44,7 @@ class Reader(SimpleDataSourceStreamReader):
 """
 
 
-def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
+def test_a_source_runs_in_a_worker_with_only_the_zip(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
 ) -> None:
     archive = ship(spark, tmp_path, monkeypatch, "shipped_for_a_test", READER)
@@ -77,7 +77,7 @@ def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
 
 
 def test_the_package_runs_from_its_zip(spark: SparkSession) -> None:
-    """Resources and all: the modules that the workers import."""
+    """The modules that the workers import, including resources."""
     archive = shipping.ship_package(spark)
     code = f"""
 import sys

@@ -1,7 +1,7 @@
-"""Spark plans a batch for each offset that a Python source gives: what the source's offsets are made for.
+"""Spark plans one batch for each offset of a Python source, which the offsets of our sources rely on.
 
-The rows of a batch are in its end offset, so a batch must never reach over two of them, nor after a start that runs an
-uncommitted batch again, nor when the other source of the query is the one that moves.
+The rows of a batch are in its end offset, so a batch must never cover two of them, neither after a start that repeats
+an uncommitted batch, nor when only the other source of the query advances.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Sources that move at each read, or at each third one. A row tells the two offsets, and who made it.
+#: Sources that advance at each read, or at each third one. A row contains the two offsets and its creator.
 READERS = """
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
@@ -52,7 +52,7 @@ FAILED_BATCH, LAST_BATCH = 3, 8
 
 
 class Ends(Exception):
-    """What ends a query in its batch."""
+    """The error that ends a query in its batch."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def sources(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
 ) -> DataFrame:
     archive = ship(spark, tmp_path, monkeypatch, "neighbours_for_a_test", READERS)
-    spark.sparkContext.addPyFile(str(archive))  # executors read a batch that is run again
+    spark.sparkContext.addPyFile(str(archive))  # executors read a repeated batch
     name = unique_name("neighbours").replace("-", "_")
     schema = "source STRING, made STRING, start LONG, end LONG"
     shipping.register_source(spark, name, "neighbours_for_a_test:Reader", schema)
@@ -75,7 +75,7 @@ Row = tuple[str, str, int, int]
 
 
 def run(sources: DataFrame, checkpoint: Path, until: int) -> dict[int, list[Row]]:
-    """The rows of each batch; the query ends in the middle of the batch `until`."""
+    """Return the rows of each batch; the query ends in the middle of the batch `until`."""
     batches: dict[int, list[Row]] = {}
 
     def take(frame: DataFrame, batch_id: int) -> None:
@@ -89,7 +89,7 @@ def run(sources: DataFrame, checkpoint: Path, until: int) -> dict[int, list[Row]
     return batches
 
 
-def test_a_batch_is_what_one_offset_says_also_when_it_is_run_again(sources: DataFrame, tmp_path: Path) -> None:
+def test_a_batch_covers_one_offset_even_when_repeated(sources: DataFrame, tmp_path: Path) -> None:
     first = run(sources, tmp_path / "checkpoint", FAILED_BATCH)
     second = run(sources, tmp_path / "checkpoint", LAST_BATCH)
     assert list(second) == list(range(FAILED_BATCH, LAST_BATCH + 1))

@@ -1,4 +1,4 @@
-"""Tables that delta-rs writes and keeps up, as delta-spark sees them; and delta-spark as a second writer."""
+"""Tables that delta-rs writes and maintains, read by delta-spark; and delta-spark as a second writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_spark_reads_what_delta_rs_has_written_and_compacted(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_tables_that_delta_rs_wrote_and_compacted(spark: SparkSession, tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     for batch_id in range(5):
         steps.commit(batch(batch_id, offset=batch_id))

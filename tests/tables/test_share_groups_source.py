@@ -73,7 +73,7 @@ class Source:
         self._writer.write(HandOverChange(deadlines, clock=ClockReading(steady_ms(), T0)))
 
     def close(self) -> None:
-        self._reader._hand_over.close()
+        self._reader._handover.close()
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""The long-running job: its queries, their start, supervision and end."""
+"""The long-running job: start, supervision and end of its queries."""

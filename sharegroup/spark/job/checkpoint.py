@@ -1,4 +1,4 @@
-"""A query's checkpoint folder before the query starts: what it tells, how it is begun, and how it is given up."""
+"""Access to a query's checkpoint folder before the query starts: read, begin and discard a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pyspark.sql import SparkSession
 from sharegroup.job.lead.checkpoint_mark import MARK, MarkFile
 from sharegroup.job.lead.stale_checkpoint import Checkpoint
 
-#: Spark's file with the query's id; Spark makes one where there is none.
+#: Spark's file with the query's id; Spark creates it if it does not exist.
 _METADATA = "metadata"
-#: What else is written there.
+#: The other entries that are written there.
 _OFFSETS = "offsets"
 _OTHERS = (_OFFSETS, "commits", "state", "sources", MARK)
-#: In the offset log: Spark goes on with this number whatever the session says, as the state is in as many pieces.
+#: In the offset log. Spark continues with this number whatever the session sets, because the state has that many parts.
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def is_local(spark: SparkSession, checkpoint: str) -> bool:
-    """Whether a checkpoint folder is on a local disk."""
+    """Return whether a checkpoint folder is on a local disk."""
     file_system, _ = _located(spark, checkpoint)
     return str(file_system.getUri().getScheme()) == "file"
 
 
 def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
-    """The checkpoint in a folder, on any Hadoop file system; None where no query has begun one, or its id is torn."""
+    """Return the checkpoint in a folder of any Hadoop file system; None if there is none or its id file is torn."""
     file_system, path = _located(spark, f"{checkpoint}/{_METADATA}")
     if not file_system.exists(path):
         return None
     try:
         query_id = str(json.loads(_text(spark, file_system, path))["id"])
-    except ValueError:  # the machine lost power when it was begun
+    except ValueError:  # the machine lost power while the file was written
         return None
     _, offsets = _located(spark, f"{checkpoint}/{_OFFSETS}")
     statuses = file_system.listStatus(offsets) if file_system.exists(offsets) else []
@@ -48,9 +48,9 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
-    """Begin a checkpoint in a folder that has none, as Spark would; the id that a query has with it.
+    """Begin a checkpoint as Spark would, unless the folder has one, and return the query's id.
 
-    What is left there of one that was given up goes first: Spark would go on from it.
+    Remains of a discarded checkpoint are removed first, because Spark would continue from them.
     """
     begun = read_checkpoint(spark, checkpoint)
     if begun is not None:
@@ -70,9 +70,9 @@ def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
 
 
 def discard_checkpoint(spark: SparkSession, checkpoint: str) -> None:
-    """Give up the checkpoint in a folder, if there is one.
+    """Discard the checkpoint in a folder, if there is one.
 
-    The query's id goes first, and with it the checkpoint: `read_checkpoint` finds none, wherever this dies, and
+    The query's id is deleted first. After a crash at any later point `read_checkpoint` finds no checkpoint, and
     `begin_checkpoint` removes the rest.
     """
     for name in (_METADATA, *_OTHERS):
@@ -81,7 +81,7 @@ def discard_checkpoint(spark: SparkSession, checkpoint: str) -> None:
 
 
 def _located(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """(Hadoop file system, Hadoop path)."""
+    """Return (Hadoop file system, Hadoop path)."""
     jvm: Any = spark._jvm
     located = jvm.org.apache.hadoop.fs.Path(path)
     return located.getFileSystem(spark._jsc.hadoopConfiguration()), located
@@ -97,7 +97,7 @@ def _text(spark: SparkSession, file_system: Any, path: Any) -> str:
 
 
 def _pinned_partitions(entry: str) -> int | None:
-    """Of an entry of the offset log: a version, the batch's metadata as JSON, then the offset of each source."""
+    """Return the shuffle partitions of an offset log entry: a version, the batch's metadata as JSON, source offsets."""
     lines = entry.splitlines()
     pinned = json.loads(lines[1]).get("conf", {}).get(_SHUFFLE_PARTITIONS) if len(lines) > 1 else None
     return None if pinned is None else int(pinned)

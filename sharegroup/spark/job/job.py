@@ -1,4 +1,4 @@
-"""The main job: both queries in one session, until SIGTERM."""
+"""The main job: both queries in one Spark session, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ _TABLES = {
     group_coordinator_query.NAME: GROUP_COORDINATOR_TABLES,
     share_partition_query.NAME: SHARE_PARTITION_TABLES,
 }
-#: How long the end of the job waits for rows that are written behind the answers; a start would write them.
-_LATER_END_S = 10.0
-#: A log that grows is written once in so long while little comes: a commit costs as much for one batch as for many.
-_LATER_REST_S = 1.0
-#: How often the queries are looked after.
+#: How long the end of the job waits for rows that are written after responses; the next start would write them.
+_DEFERRED_END_S = 10.0
+#: The minimum time between commits to growing log tables. A commit costs the same for one batch as for many.
+_DEFERRED_REST_S = 1.0
+#: The interval at which the queries are checked.
 _WATCH_S = 0.2
-#: For a commit of mirrored offsets that is on its way.
+#: How long the end of the job waits for a commit of mirrored offsets.
 _MIRROR_END_S = 3.0
 #: No batch for this long: the query is between batches.
 _IDLE_S = 0.5
 
 
 class ShareGroupJob:
-    """Runs the two queries. `run` returns after SIGTERM and raises what ended the job otherwise."""
+    """Run the two queries. `run` returns after SIGTERM and otherwise raises the error that ended the job."""
 
     def __init__(self, spark: SparkSession, config: Config, stop: StopSignal) -> None:
         self._spark, self._config, self._stop = spark, config, stop
@@ -81,9 +81,9 @@ class ShareGroupJob:
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
         self._clocks = {name: JobClock() for name in _TABLES}
-        self._later: dict[str, LaterThread] = {}
+        self._workers: dict[str, LaterThread] = {}
         self._metrics = ShownMetrics(config.job)
-        #: Until each query has begun a checkpoint that knows of it.
+        #: Queries whose tables lost commits in a power loss, until the query has started with a new checkpoint.
         self._have_lost_commits: set[str] = set()
         self._upkeep = UpkeepProcess(settings(config), self._metrics.upkeep_ended)
         self._build: dict[str, Callable[[], JobQuery]] = {
@@ -92,7 +92,7 @@ class ShareGroupJob:
         }
 
     def run(self) -> None:
-        """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
+        """Start, supervise and stop. Raises FencedLeaderError if another job leads, and StaleCheckpointError."""
         logger.info("Spark has started; checking topics, tables and the leader")
         self._metrics.start()
         try:
@@ -103,12 +103,12 @@ class ShareGroupJob:
             self._metrics.close()
 
     def _prepare(self) -> JobLead:
-        """Take the lead of tables that fit, and wait out whatever outage there is on the way. Raises StopRequested."""
+        """Check the tables and acquire the lead, waiting for the end of any outage. Raises StopRequested."""
         for step in (
             self._recover_torn_tables,
             functools.partial(refuse_strayed_groups, self._config),
             self._create_topics_and_tables,
-            self._refuse_stale_checkpoints,
+            self._reject_stale_checkpoints,
         ):
             outlast(step, self._stop.wait)
         lead = outlast(self._job_lead, self._stop.wait)
@@ -129,13 +129,13 @@ class ShareGroupJob:
                 if all_run and not before:
                     logger.info("the share-group job is running")
                 watch.look()
-            logger.info("told to stop: the share-group job ends after the batch")
+            logger.info("stop requested: the share-group job ends after the current batch")
         finally:
             self._stop_queries()
             mirror.close(_MIRROR_END_S)
             commits.close()
-            for later in self._later.values():
-                later.close(_LATER_END_S)
+            for worker in self._workers.values():
+                worker.close(_DEFERRED_END_S)
             self._upkeep.close()
             for producer in self._producers.values():
                 producer.close()
@@ -159,8 +159,8 @@ class ShareGroupJob:
             for spec in ALL_TABLES:
                 open_or_create(job.tables_path, spec, self._options)
 
-    def _refuse_stale_checkpoints(self) -> None:
-        """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""
+    def _reject_stale_checkpoints(self) -> None:
+        """Reject stale checkpoints before acquiring the lead: a start that fails must not end the running job."""
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
@@ -175,7 +175,7 @@ class ShareGroupJob:
                 refuse_checkpoint_ahead(checkpoint, lambda table: tables[table].committed(query_id), beside)  # noqa: B023 - called now
 
     def _checkpoint_in(self, path: str) -> Checkpoint | None:
-        """The checkpoint that a query will go on from. One that is dropped as soon as it leads may be unreadable."""
+        """Return the checkpoint that a query continues from; None if it may be torn and is discarded."""
         is_void = self._have_lost_commits or MarkFile(path).is_of_earlier_boot()
         return None if is_void else read_checkpoint(self._spark, path)
 
@@ -193,7 +193,7 @@ class ShareGroupJob:
         )
         return MirrorThread(mirror), commits
 
-    # -- the queries -----------------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------------------
 
     def _share_partition(self) -> JobQuery:
         job, name = self._config.job, share_partition_query.NAME
@@ -226,47 +226,47 @@ class ShareGroupJob:
         on_lead: Callable[[], None],
         requests_topic: str,
     ) -> JobQuery:
-        of_this_job = functools.partial(outputs, self._spark, self._config)
-        hand_over_path = str(Path(self._scratch.name) / name)
-        counted = self._metrics.query(name)
+        build = functools.partial(outputs, self._spark, self._config)
+        handover_path = str(Path(self._scratch.name) / name)
+        observer = self._metrics.query(name)
         query = JobQuery(
             self._spark,
             self._config,
             name,
-            of_this_job,
+            build,
             steps,
-            hand_over_path,
+            handover_path,
             self._stop,
             self._upkeep,
             self._clocks[name],
             on_lead,
             functools.partial(self._producers[name].refresh_clock, requests_topic),
-            counted,
+            observer,
             name in self._have_lost_commits,
         )
-        if counted is not None:
-            counted.runs = lambda: query.has_started and query.is_active
+        if observer is not None:
+            observer.runs = lambda: query.has_started and query.is_active
         return query
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
-        if name in self._later:
-            self._later[name].close(0)  # what it has not written is in the outbox
-        self._later[name] = LaterThread(f"{name} later", rest_s=_LATER_REST_S)
+        if name in self._workers:
+            self._workers[name].close(0)  # rows that it has not written are in the outbox
+        self._workers[name] = LaterThread(f"{name} deferred", rest_s=_DEFERRED_REST_S)
         path = self._config.job.tables_path
         is_synced = self._config.job.tables_local_sync
         writers = [DeltaTableWriter(path, spec, self._options, is_synced) for spec in _TABLES[name]]
-        fault, counted = fault_point(name, self._jvm_pid), self._metrics.query(name)
+        fault, metrics = fault_point(name, self._jvm_pid), self._metrics.query(name)
 
         def reached(step: int, batch_id: int) -> None:
-            if counted is not None:
-                counted.at(step, batch_id)
+            if metrics is not None:
+                metrics.at(step, batch_id)
             if fault is not None:
                 fault(step, batch_id)
 
-        return CommitSteps(writers, producer, reached, later=self._later[name])
+        return CommitSteps(writers, producer, reached, later=self._workers[name])
 
     def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:
-        """A query's own, in place of that of its last run."""
+        """Return a new producer for a query, after closing the producer of its last run."""
         if name in self._producers:
             self._producers.pop(name).close()
         producer = self._producers[name] = KafkaRowProducer(
@@ -281,12 +281,12 @@ class ShareGroupJob:
         self._running[name] = query
         return query
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # -- end -------------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
-        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely.
+        """Stop the queries between batches: a batch that begins now stops itself; an idle query can be stopped safely.
 
-        Spark tells of either at length, as of failures. What fails is in Python's log.
+        Spark logs both at length, as failures. Therefore its log is switched off; real failures are in Python's log.
         """
         log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
         log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers
@@ -295,7 +295,7 @@ class ShareGroupJob:
             self._await_end(query)
 
     def _await_end(self, query: JobQuery) -> None:
-        """A query that is not in a batch waits in its source for news; it can be stopped there."""
+        """Wait until a query ends. If no batch runs, it waits in its source for changes and can be stopped there."""
         idle_since = time.monotonic()
         while query.is_active:
             if query.in_batch:

@@ -1,4 +1,4 @@
-"""One streaming query of the job: its start, its batches and its upkeep in Spark."""
+"""One streaming query of the job: its start, its batches and its upkeep requests."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ Outputs = Callable[[str, dict[int, int]], DataFrame]
 
 
 class JobQuery:
-    """Starts one query, runs its batches, and looks after its tables. `outputs(hand_over path, positions)` builds the
-    query up to its sink.
+    """Start one query, run its batches and request upkeep of its tables.
 
-    `on_lead` is called once it leads, before the first batch; `clock` and `refresh_clock` are as in `QueryRun`;
-    `observer` counts what its batches do. Where the tables `have_lost_commits` in a power loss, the checkpoint is
-    dropped at the start.
+    Args:
+        outputs: builds the query up to its sink from the handover path and the start positions.
+        on_lead: called when the query leads, before its first batch.
+        clock, refresh_clock: as in `QueryRun`.
+        observer: counts the work of the batches.
+        have_lost_commits: the tables lost commits in a power loss; the checkpoint is discarded at the start.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class JobQuery:
         name: str,
         outputs: Outputs,
         steps: CommitSteps,
-        hand_over_path: str,
+        handover_path: str,
         stop: StopSignal,
         upkeep: UpkeepProcess,
         clock: JobClock,
@@ -57,61 +59,61 @@ class JobQuery:
     ) -> None:
         self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
         self._steps, self._stop, self._upkeep = steps, stop, upkeep
-        self._hand_over_path, self._have_lost_commits = hand_over_path, have_lost_commits
+        self._handover_path, self._have_lost_commits = handover_path, have_lost_commits
         self._mark = MarkFile(self._checkpoint_path)
         self._run = QueryRun(
             name,
             steps,
-            HandOverFileWriter(hand_over_path),
+            HandOverFileWriter(handover_path),
             on_lead,
-            self._ask_for_upkeep,
+            self._request_upkeep,
             config.job.upkeep_interval_commits,
             clock,
             observer,
-            self._drop_checkpoint,
+            self._discard_checkpoint,
             self._mark.write,
             refresh_clock,
         )
         self._clock = clock
         steps.rules = rules_of(config)
         self._query: StreamingQuery | None = None
-        #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
+        #: The error that ended the query from inside a batch; Spark's own exception shows only a Java trace of it.
         self.failure: BaseException | None = None
         self.in_batch = False
 
     @property
     def batches(self) -> int:
-        """How many batches it has run."""
+        """The number of batches that have run."""
         return self._run.batches
 
     @property
     def has_answered(self) -> bool:
-        """Whether a batch that has read a request is through; the probe of a start is one."""
+        """Whether a batch that read a request has completed; the probe that is sent at a start is such a request."""
         return self._run.has_answered
 
     @property
     def has_started(self) -> bool:
-        """Whether there is a query of Spark's."""
+        """Whether Spark's query exists."""
         return self._query is not None
 
     @property
     def query(self) -> StreamingQuery:
-        """Spark's query, once started."""
+        """Spark's query, once it is started."""
         assert self._query is not None
         return self._query
 
     @property
     def is_active(self) -> bool:
-        """Whether Spark's query, once started, has not ended."""
+        """Whether Spark's query, once it is started, has not ended."""
         return bool(self.query.isActive)
 
     @property
     def ended_by(self) -> BaseException | None:
-        """The error that the query ended with; None while it runs, or when it was stopped."""
+        """The error that ended the query; None while it runs or if it was stopped."""
         return self.failure or self.query.exception()
 
     def start(self, leader_epoch: int) -> None:
-        """Take the lead, complete what the last leader owed, and start.
+        """Acquire the lead, complete the deferred work of the last leader, and start the query.
 
         Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
         """
@@ -122,22 +124,22 @@ class JobQuery:
         checkpoint = None if is_void else read_checkpoint(self._spark, path)
         self._run.lead(leader_epoch, checkpoint, last_of)
         if is_void:
-            self._drop_void_checkpoint()
+            self._discard_void_checkpoint()
         if checkpoint is not None:
-            self._give_up_other_partitions(checkpoint)
-        # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
+            self._discard_if_other_partitions(checkpoint)
+        # Before Spark plans a batch, because a checkpoint with a batch but without a recorded start would seem stale.
         self._steps.query_id = begin_checkpoint(self._spark, path)
         self._mark.begin(self._steps.committed_batches())
         self._record()
         writer = (
-            self._outputs(self._hand_over_path, dict(self._steps.positions))
+            self._outputs(self._handover_path, dict(self._steps.positions))
             .writeStream.queryName(self.name)
             .outputMode("update")
             .option("checkpointLocation", path)
             .trigger(processingTime=f"{self._config.job.trigger_interval_ms} milliseconds")
             .foreachBatch(self._on_batch)
         )
-        gc.freeze()  # the rows of the tables that this query leads stay, and take long to look through
+        gc.freeze()  # the table rows of this query stay in memory and would slow each garbage collection
         self._query = writer.start()
         assert str(self._query.id) == self._steps.query_id
         logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
@@ -146,34 +148,34 @@ class JobQuery:
     def _checkpoint_path(self) -> str:
         return f"{self._config.job.checkpoint_path}/{self.name}"
 
-    def _drop_checkpoint(self) -> None:
-        """The query's id goes first; the next start removes what Spark may still write there while the query ends."""
+    def _discard_checkpoint(self) -> None:
+        """Discard the checkpoint. The next start removes anything that Spark still writes while the query ends."""
         discard_checkpoint(self._spark, self._checkpoint_path)
 
-    def _drop_void_checkpoint(self) -> None:
-        """Nobody works with it: this query leads by now, and the tables have all that it stands for."""
-        cause = "the tables have lost commits" if self._have_lost_commits else "the machine has been started since"
+    def _discard_void_checkpoint(self) -> None:
+        """Discard a checkpoint that may be unusable. Nobody else uses it, as this query leads; the tables have all."""
+        cause = "the tables have lost commits" if self._have_lost_commits else "the machine was restarted"
         logger.warning(
-            "query %s: its checkpoint may be torn or not fit the tables, because %s; it is dropped, and the query "
-            "comes back from the tables",
+            "query %s: the checkpoint may be torn or not match the tables, because %s; it is discarded, and the query "
+            "is rebuilt from the tables",
             self.name,
             cause,
         )
         discard_checkpoint(self._spark, self._checkpoint_path)
 
-    def _give_up_other_partitions(self, checkpoint: Checkpoint) -> None:
-        """Only a new checkpoint takes another number of shuffle partitions.
+    def _discard_if_other_partitions(self, checkpoint: Checkpoint) -> None:
+        """Discard a checkpoint with another number of shuffle partitions, which only a new checkpoint can change.
 
-        This query leads by now, so nobody works with the old one, and the tables have all that it stands for.
+        Nobody else uses it, because this query leads by now, and the tables have its whole content.
         """
-        wanted = self._config.job.shuffle_partitions
-        if checkpoint.has_other_partitions(wanted):
+        configured = self._config.job.shuffle_partitions
+        if checkpoint.has_other_partitions(configured):
             logger.warning(
-                "query %s: its checkpoint has %d shuffle partitions, shuffle.partitions says %d: "
-                "the checkpoint is given up, and the query comes back from the tables",
+                "query %s: the checkpoint has %d shuffle partitions, but shuffle.partitions is %d; "
+                "the checkpoint is discarded, and the query is rebuilt from the tables",
                 self.name,
                 checkpoint.shuffle_partitions,
-                wanted,
+                configured,
             )
             discard_checkpoint(self._spark, checkpoint.path)
 
@@ -203,9 +205,9 @@ class JobQuery:
             raise StopRequested(f"query {self.name} stops before batch {batch_id}")
         time = self._run.begin(batch_id)
         self._spark.sparkContext.setLocalProperty(TIME_PROPERTY, time_text(time))
-        # Step 1; it must always run, also when all else is already done: Spark fails the batch otherwise.
+        # Step 1. It must run even if all later steps are already done, because Spark would fail the batch otherwise.
         self._run.finish(batch_id, frame.toArrow()["output"].to_pylist())
 
-    def _ask_for_upkeep(self) -> None:
+    def _request_upkeep(self) -> None:
         specs = [writer.spec for writer in self._steps.writers]
         self._upkeep.request(specs, self._steps.leader_epoch, self._clock.now().earliest_ms)

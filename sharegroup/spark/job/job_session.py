@@ -1,4 +1,4 @@
-"""The main job's session: what a micro-batch of few, narrow rows needs."""
+"""The main job's session, configured for micro-batches of few, narrow rows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sharegroup.spark.job.checkpoint import is_local
 from sharegroup.spark.session import build_session
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-#: Above this, more tasks cost more than they bring as a rule: a batch has a row for each request, not for each record.
+#: More tasks rarely pay off, because a batch has a row for each request, not for each record.
 _MAX_SHUFFLE_PARTITIONS = 8
-#: Spark renames checkpoint files by Hadoop's FileContext, which on a local disk runs ten processes for each micro-batch
-#: (`readlink`, `chmod`). There a plain rename is atomic as well; elsewhere Spark knows best. (On S3 a plain rename puts
-#: no file in another one's place, as a batch has to that is run again.)
+#: Spark renames checkpoint files with Hadoop's FileContext, which on a local disk runs ten processes (`readlink`,
+#: `chmod`) for each micro-batch. A plain rename is atomic on a local disk. On other file systems Spark's default is
+#: kept: on S3, for example, a plain rename cannot replace a file, which a repeated batch requires.
 _LOCAL_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-#: By its own defaults Hadoop tries for two minutes to reach S3, and for hours where nothing comes back; as long the job
-#: could not even be told to stop. A store that is away is for the supervisor to outlast.
+#: With Hadoop's defaults a request to an unreachable S3 is retried for two minutes, or for hours without any response,
+#: and the job could not be stopped meanwhile. The supervisor handles an unavailable store instead.
 _S3_TRIES = {"fs.s3a.attempts.maximum": "2", "fs.s3a.retry.limit": "2", "fs.s3a.connection.timeout": "20s"}
 _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def job_session(config: Config) -> SparkSession:
-    """The session; what `spark-submit --conf` says goes over what is set here, but not over `shuffle.partitions`."""
-    SparkContext._ensure_initialized()  # it is the JVM that knows what spark-submit was told
+    """Return the session. `spark-submit --conf` overrides the settings here, except for `shuffle.partitions`."""
+    SparkContext._ensure_initialized()  # the arguments of spark-submit are in the JVM
     given = SparkConf()
     spark = build_session(
         "share-groups",

@@ -1,7 +1,7 @@
-"""What Spark tells of each micro-batch, taken from its event by as few calls into the JVM as can be.
+"""Metrics of each micro-batch, read from Spark's event with as few calls into the JVM as possible.
 
-PySpark's own `StreamingQueryListener` turns the whole event into Python objects first: some 250 calls, tens of
-milliseconds a batch, and the offsets of a batch, which hold its rows, as texts. Here it is about 20 calls.
+PySpark's own `StreamingQueryListener` converts the whole event into Python objects first: about 250 calls, tens of
+milliseconds for each batch, and the source offsets, which contain the rows of the batch. This listener needs 20 calls.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from sharegroup.monitoring.metrics.job_counts import JobCounts
 
 _KAFKA = "KafkaV2"
 _BEHIND = "maxOffsetsBehindLatest"
-#: An entry of what Java makes of a map of numbers: {addBatch=12, ...}.
+#: An entry of a Java map of numbers in text form: {addBatch=12, ...}.
 _ENTRY = re.compile(r"(\w+)=([0-9.E]+)")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A micro-batch of a query as Spark saw it. `backlog_rows` is None where the source has not said."""
+    """Spark's measurements of a micro-batch. `backlog_rows` is None if the source has not reported it."""
 
     query: str
     part_ms: dict[str, float]
@@ -36,7 +36,7 @@ class Progress:
     backlog_rows: float | None
 
     def count(self, counts: JobCounts) -> None:
-        """Add it to what the job counts."""
+        """Add the measurements to the job's metrics."""
         counts.add(catalogue.SPARK_BATCHES, 1, self.query)
         counts.add(catalogue.SPARK_INPUT_ROWS, self.input_rows, self.query)
         counts.set(catalogue.SPARK_STATE_ROWS, self.state_rows, self.query)
@@ -47,8 +47,8 @@ class Progress:
             counts.set(catalogue.BACKLOG, self.backlog_rows, self.query)
 
 
-def listen(spark: SparkSession, told: Callable[[Progress], None]) -> None:
-    """Have each micro-batch of this session's queries told, on a thread of Spark's, while the session lasts."""
+def listen(spark: SparkSession, on_progress: Callable[[Progress], None]) -> None:
+    """Call `on_progress` for each micro-batch of this session's queries, on a thread of Spark's."""
     context = spark.sparkContext
     gateway = context._gateway
     assert gateway is not None
@@ -56,23 +56,23 @@ def listen(spark: SparkSession, told: Callable[[Progress], None]) -> None:
     jvm: Any = context._jvm
     java_import(jvm, "org.apache.spark.sql.streaming.*")
     jvm_session: Any = spark._jsparkSession
-    jvm_session.streams().addListener(jvm.PythonStreamingQueryListenerWrapper(_Listener(told)))
+    jvm_session.streams().addListener(jvm.PythonStreamingQueryListenerWrapper(_Listener(on_progress)))
 
 
 class _Listener:
-    """Java's interface; the names are Spark's."""
+    """The Java interface; the method names are Spark's."""
 
-    def __init__(self, told: Callable[[Progress], None]) -> None:
-        self._told = told
+    def __init__(self, on_progress: Callable[[Progress], None]) -> None:
+        self._on_progress = on_progress
 
     def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802
-        """Nothing to count."""
+        """Ignore the event."""
 
     def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
-        """A micro-batch is through."""
+        """Report a completed micro-batch."""
         progress = event.progress()
         operators, sources = list(progress.stateOperators()), list(progress.sources())
-        self._told(
+        self._on_progress(
             Progress(
                 progress.name(),
                 _numbers(progress.durationMs()),
@@ -84,13 +84,13 @@ class _Listener:
         )
 
     def onQueryIdle(self, event: JavaObject) -> None:  # noqa: N802
-        """Nothing to count."""
+        """Ignore the event."""
 
     def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
-        """Nothing to count: the supervisor sees it."""
+        """Ignore the event; the supervisor detects the end."""
 
     class Java:
-        """Py4J's way to say which interface it is."""
+        """The interface's name for Py4J."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 

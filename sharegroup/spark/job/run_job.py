@@ -1,7 +1,7 @@
 """The share-group job as a program: `jobs/run_share_group.py` under spark-submit, `sharegroup job` on this machine.
 
-Runs until SIGTERM, or Ctrl-C, and then ends between batches with exit 0. Exit 1: the configuration is wrong, or the job
-cannot go on; exit 3: another job leads (FENCED_LEADER_EPOCH).
+The job runs until SIGTERM or Ctrl-C and then ends between batches with exit code 0. Exit code 1: the configuration is
+wrong or the job cannot continue; exit code 3: another job leads (FENCED_LEADER_EPOCH).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupE
 from sharegroup.job.command_parser import CommandParser
 from sharegroup.spark.log_set_up import set_up_log
 
-logger = logging.getLogger("sharegroup.spark.job.run_job")  # as a program it is __main__
+logger = logging.getLogger("sharegroup.spark.job.run_job")  # as a program the module is __main__
 
 EXIT_FAILED = 1
 EXIT_FENCED = 3
@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run the job; returns the exit code."""
+    """Run the job and return the exit code."""
     parser = CommandParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
     parser.add_argument(
@@ -42,12 +42,12 @@ def main() -> int:
     except InvalidConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED
-    except KeyboardInterrupt:  # Ctrl-C before the job listens to it
+    except KeyboardInterrupt:  # Ctrl-C before the job handles the signal
         return EXIT_INTERRUPTED
 
 
 def _absolute(config: Config) -> Config:
-    """Paths that every process understands, whatever its working directory; URLs stay as they are."""
+    """Return the configuration with absolute paths, valid in every working directory; URLs are unchanged."""
     job = config.job
     paths = {name: getattr(job, name) for name in ("tables_path", "checkpoint_path")}
     absolute = {name: path if "://" in path else str(Path(path).resolve()) for name, path in paths.items()}
@@ -55,7 +55,7 @@ def _absolute(config: Config) -> Config:
 
 
 def _run(config: Config) -> int:
-    # Spark starts only when the configuration is right. Its JVM starts while the modules of the job are imported.
+    # Spark starts only with a valid configuration. Its JVM starts while the modules of the job are imported.
     from pyspark import SparkContext
 
     threading.Thread(target=SparkContext._ensure_initialized, name="start-jvm", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The job's metrics and its health, over HTTP where `metrics.port` is set; else nothing is counted."""
+"""The job's metrics and health over HTTP if `metrics.port` is set; otherwise nothing is counted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sharegroup.job.commit.job_metrics import JobMetrics, QueryMetrics
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.spark.job.progress_listener import listen
 
-#: The job looks after its queries five times a second; one that has not for so long hangs.
+#: The job checks its queries five times a second; a job that has not done so for this long hangs.
 _HANGS_S = 60.0
 
 
 class ShownMetrics:
-    """`watched` is told each time that the job has looked after its queries."""
+    """The job's metrics and their HTTP server. The job calls `report_check` after each check of its queries."""
 
     def __init__(self, job: JobConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._job, self._clock = job, clock
@@ -27,35 +27,35 @@ class ShownMetrics:
         self._all_run = False
 
     def query(self, name: str) -> QueryMetrics | None:
-        """Who counts a query's batches; None: nobody is shown."""
+        """Return the metrics of a query's batches; None if metrics are off."""
         return self._counted.query(name) if self._job.metrics_port else None
 
     def upkeep_ended(self, seconds: float, failed: bool) -> None:
-        """An upkeep took so long."""
+        """Count an upkeep run with its duration."""
         self._counted.upkeep_ended(seconds, failed)
 
     def start(self) -> None:
-        """Show them, if that is wanted. Raises MetricsUnavailableError."""
+        """Start the HTTP server if a port is configured. Raises MetricsUnavailableError."""
         if self._job.metrics_port:
             self._server.start(self._job.metrics_host, self._job.metrics_port)
 
     def listen(self, spark: SparkSession) -> None:
-        """Hear what Spark tells of micro-batches, if anybody is shown."""
+        """Count Spark's measurements of each micro-batch if a port is configured."""
         if self._job.metrics_port:
             listen(spark, lambda progress: self._counted.count(progress.count))
 
     def watched(self, all_run: bool) -> None:
-        """The job leads, and has looked: whether both queries run."""
+        """Record that the job leads and has checked its queries, and whether both run."""
         self._watched_s, self._all_run = self._clock(), all_run
 
     def close(self) -> None:
-        """Show them no more."""
+        """Stop the HTTP server."""
         self._server.close()
 
     def _unhealthy(self) -> Iterator[str]:
-        """A start may take as long as it takes; what is watched is what comes after it."""
+        """Yield the problems. A start may take any time, so only the time after it is supervised."""
         if self._watched_s is not None and self._clock() - self._watched_s > _HANGS_S:
-            yield f"the job has not looked after its queries for {self._clock() - self._watched_s:.0f} s"
+            yield f"the job has not checked its queries for {self._clock() - self._watched_s:.0f} s"
 
     def _unready(self) -> Iterator[str]:
         yield from self._unhealthy()

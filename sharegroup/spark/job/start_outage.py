@@ -1,4 +1,4 @@
-"""Waits while a start of the job cannot go on because the disk is full, or the brokers or the store are away."""
+"""Waiting while the job cannot start because the disk is full or the brokers or the store are unavailable."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 def outlast(step: Callable[[], T], wait: Callable[[float], bool], clock: Callable[[], float] = time.monotonic) -> T:
-    """Run a step of the start, and repeat it for as long as it fails because of an outage.
+    """Run a step of the start, repeating it while it fails because of an outage, and return its result.
 
-    A repeated step must have the effect of one. `wait(seconds)` returns whether the job is to stop. An outage is one
-    log line when it begins and one when it ends. Raises StopRequested, and any error of the step that is no outage.
+    The step must be idempotent. `wait(seconds)` returns whether the job must stop. An outage logs one line when it
+    begins and one when it ends. Raises StopRequested, and any error of the step that is not an outage.
     """
     since_s: float | None = None
     delay_s = 1.0
@@ -31,11 +31,11 @@ def outlast(step: Callable[[], T], wait: Callable[[float], bool], clock: Callabl
                 raise
             if since_s is None:
                 since_s = clock()
-                logger.warning("the job cannot start yet and tries again until it can: %s", first_line(error))
+                logger.warning("the job cannot start because of an outage; retrying: %s", first_line(error))
         else:
             if since_s is not None:
-                logger.info("the start of the job goes on after an outage of %d s", clock() - since_s)
+                logger.info("the start of the job continues after an outage of %d s", clock() - since_s)
             return result
         if wait(delay_s):
-            raise StopRequested("the job was told to stop before it had started")
+            raise StopRequested("the job was stopped before it had started")
         delay_s = min(2 * delay_s, MAX_DELAY_S)

@@ -1,7 +1,7 @@
-"""SIGTERM and Ctrl-C, under spark-submit and without it.
+"""SIGTERM and Ctrl-C, with and without spark-submit.
 
-Under spark-submit SIGTERM reaches the JVM (spark-submit's process is the JVM, Python its child), so a JVM signal
-handler calls back into Python and only sets a flag. Without it, Python gets the signal.
+Under spark-submit SIGTERM reaches the JVM (the spark-submit process is the JVM, and Python is its child). A JVM signal
+handler therefore calls back into Python, where it only sets a flag. Without spark-submit, Python receives the signal.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 
 class StopSignal:
-    """The signal to stop, and the stop itself.
+    """The signal to stop, and the stop request that follows it.
 
-    The main thread waits for SIGTERM or SIGINT, whichever of the two processes it was sent to, and prepares the stop
-    (it silences Spark's log). Only then does it request the stop, and batches that begin later refuse to run.
+    The main thread waits for SIGTERM or SIGINT, whichever process received it, and prepares the stop by silencing
+    Spark's log. Only then does it request the stop; batches that begin after that stop themselves.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -28,7 +28,7 @@ class StopSignal:
         gateway: Any = spark.sparkContext._gateway
         ensure_callback_server_started(gateway)
         jvm = gateway.jvm
-        self._handler = _JvmHandler(self._event)  # kept: the JVM refers to it
+        self._handler = _JvmHandler(self._event)  # a reference is required: the JVM calls it
         for name in ("TERM", "INT"):
             jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal(name), self._handler)
         if threading.current_thread() is threading.main_thread():
@@ -41,7 +41,7 @@ class StopSignal:
         return self._requested
 
     def request(self) -> None:
-        """Make batches stop that begin from now on."""
+        """Make all batches stop that begin from now on."""
         self._requested = True
 
     def wait(self, timeout_s: float) -> bool:
@@ -50,16 +50,16 @@ class StopSignal:
 
 
 class _JvmHandler:
-    """Java's interface `sun.misc.SignalHandler`, filled from Python."""
+    """Java's interface `sun.misc.SignalHandler`, implemented in Python."""
 
     def __init__(self, event: threading.Event) -> None:
         self._event = event
 
     def handle(self, received: JavaObject) -> None:
-        """The signal has come: the JVM calls this."""
+        """Record the signal; called by the JVM."""
         self._event.set()
 
     class Java:
-        """py4j's way to say which interface this is."""
+        """The interface's name for py4j."""
 
         implements = ["sun.misc.SignalHandler"]  # noqa: RUF012 - py4j reads a class attribute

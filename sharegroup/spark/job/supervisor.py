@@ -1,9 +1,9 @@
-"""Keeps the job's queries running: a query that failed for a passing reason is started again.
+"""Supervision of the job's queries: a query that fails for a temporary reason is started again.
 
-While Kafka is away, or the store of the tables, a query is tried again for as long as it takes: to keep running is
-what the job is for. After any other failure it is tried again `MAX_RESTARTS` times without a batch in between. What is
-for people to decide - another leader, a stale checkpoint or one of another version - ends the job at once, and so does
-a first start that fails for anything but those two.
+While Kafka or the store of the tables is unavailable, a query is retried without limit. After any other failure it is
+retried `MAX_RESTARTS` times in a row without a batch in between. Problems that an operator must solve end the job
+immediately: another leader, a stale checkpoint, or a checkpoint of another version. So does a first start that fails
+for a reason other than an outage.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from sharegroup.storage.store_outage import is_store_outage, one_line
 
 logger = logging.getLogger(__name__)
 
-#: How often in a row a query is started again after failures that are no outage.
+#: The number of consecutive restarts after failures that are not outages.
 MAX_RESTARTS = 6
-#: A query is started again after 1, 2, 4, ... seconds, and no longer than this.
+#: The maximum delay before a restart; the delays are 1, 2, 4, ... seconds.
 MAX_DELAY_S = 30.0
-#: How much of what a failure says is logged: some say a whole trace of Java's.
+#: The logged length of a failure's text; some texts contain a whole Java trace.
 _LOGGED = 500
-#: What Kafka's Java clients, which Spark reads with, throw while brokers are away.
+#: Exceptions of Kafka's Java clients, which Spark reads with, while brokers are unavailable.
 _JAVA_OUTAGE = re.compile(
     r"org\.apache\.kafka\.common\.errors\."
     r"(Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable|NotLeaderOrFollower|KafkaStorage)Exception"
 )
 
 
-#: How a source or an operator of ours ends what it says of a state in another format (`SourceOffset`, `ShardState`).
-_OTHER_VERSION = re.compile(r"Error: ([^\n]*remove [^\n]* comes back from the tables)")
+#: The error text of our sources and operators for state in another format (`SourceOffset`, `ShardState`).
+_OTHER_VERSION = re.compile(r"Error: ([^\n]*remove [^\n]* from the tables)")
 
 
 class Supervised(Protocol):
-    """A query that was started."""
+    """A started query."""
 
     @property
     def is_active(self) -> bool:
@@ -49,19 +49,22 @@ class Supervised(Protocol):
 
     @property
     def ended_by(self) -> BaseException | None:
-        """The error that it ended with, if there was one."""
+        """The error that ended it, if any."""
 
     @property
     def batches(self) -> int:
-        """How many batches it has run."""
+        """The number of batches that have run."""
 
     @property
     def has_answered(self) -> bool:
-        """Whether a batch that has read a request is through."""
+        """Whether a batch that read a request has completed."""
 
 
 class Supervisor:
-    """`starts` are the queries by name: each starts one, or raises. Nothing is done outside of `watch`."""
+    """Start queries, and restart those that fail, when `watch` is called.
+
+    `starts` has a function for each query name that starts the query or raises.
+    """
 
     def __init__(self, starts: Mapping[str, Callable[[], Supervised]], clock: Callable[[], float] = time.monotonic):
         self._starts, self._clock = starts, clock
@@ -70,10 +73,10 @@ class Supervisor:
         self._failures = {name: _Failures(name) for name in starts}
 
     def watch(self) -> bool:
-        """Start what is due; return whether all queries run and answer requests. Raises what ends the job."""
+        """Start due queries; return whether all queries run and respond to requests. Raises errors that end the job."""
         for name in self._starts:
             if name not in self._due:
-                self._look_after(name, self._running[name])
+                self._check(name, self._running[name])
             elif self._clock() >= self._due[name]:
                 self._start(name)
         return not self._due and all(query.has_answered for query in self._running.values())
@@ -90,43 +93,45 @@ class Supervisor:
         else:
             del self._due[name]
 
-    def _look_after(self, name: str, query: Supervised) -> None:
+    def _check(self, name: str, query: Supervised) -> None:
         if query.is_active or isinstance(query.ended_by, StopRequested):
             return
         if isinstance(query.ended_by, (FencedLeaderError, StaleCheckpointError)):
             raise query.ended_by
-        if told := of_another_version(query.ended_by):
-            raise StaleCheckpointError(told) from query.ended_by
+        if problem := of_another_version(query.ended_by):
+            raise StaleCheckpointError(problem) from query.ended_by
         if query.batches:
             self._failures[name] = _Failures(name)
         self._failed(name, query.ended_by)
 
     def _failed(self, name: str, failure: BaseException | None) -> None:
         delay_s = self._failures[name].add(failure)
-        logger.error("query %s failed, will start again in %d s: %s", name, delay_s, first_line(failure))
+        logger.error(
+            "query %s failed; it restarts in %d s: %s", name, delay_s, first_line(failure), extra={"query": name}
+        )
         self._due[name] = self._clock() + delay_s
 
 
 class _Failures:
-    """Of one query, without a batch in between."""
+    """The consecutive failures of one query without a batch in between."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._all, self._no_outages = 0, 0
+        self._all, self._other_failures = 0, 0
 
     def add(self, failure: BaseException | None) -> float:
-        """Seconds until the next start. Raises ShareGroupError after too many."""
+        """Count a failure and return the seconds until the next start. Raises ShareGroupError after too many."""
         self._all += 1
-        self._no_outages += not is_outage(failure)
-        if self._no_outages > MAX_RESTARTS:
-            raise ShareGroupError(f"query {self._name} failed {self._no_outages} times in a row") from failure
+        self._other_failures += not is_outage(failure)
+        if self._other_failures > MAX_RESTARTS:
+            raise ShareGroupError(f"query {self._name} failed {self._other_failures} times in a row") from failure
         return float(min(2 ** min(self._all - 1, 10), MAX_DELAY_S))
 
 
 def is_outage(failure: BaseException | None) -> bool:
-    """Whether Kafka is away, by any of its clients, or the store, however deep in the causes.
+    """Return whether Kafka or the store is unavailable, according to the failure or any of its causes.
 
-    A topic that is gone is not away: nobody will bring it back by waiting.
+    A deleted topic is not an outage, because waiting does not restore it.
     """
     for error in _with_causes(failure):
         if isinstance(error, KafkaError) and error.retriable and not isinstance(error, UnknownTopicOrPartitionError):
@@ -139,7 +144,7 @@ def is_outage(failure: BaseException | None) -> bool:
 
 
 def of_another_version(failure: BaseException | None) -> str | None:
-    """What a worker said of a checkpoint that it cannot read, which no further start can either; None of others."""
+    """Return a worker's error text if a checkpoint has another version, which no restart can solve."""
     found = _OTHER_VERSION.search(str(failure)) if isinstance(failure, StreamingQueryException) else None
     return found[1] if found else None
 
@@ -151,7 +156,7 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def first_line(failure: BaseException | None) -> str:
-    """What a log line says of a failure."""
+    """Return the text of a failure for a log line."""
     if isinstance(failure, StreamingQueryException):
         return str(failure).partition("\n")[0]
     return f"{type(failure).__name__}: {one_line(failure)[:_LOGGED]}"

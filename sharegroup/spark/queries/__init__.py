@@ -1,1 +1,1 @@
-"""The two stateful queries, and the sources that feed them."""
+"""The two stateful queries and their Python sources."""

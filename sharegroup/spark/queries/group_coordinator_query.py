@@ -1,4 +1,4 @@
-"""The group_coordinator query: heartbeats in; groups, members, share-partitions and responses out."""
+"""The group_coordinator query. It reads heartbeats and outputs groups, members, share-partitions and responses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, table_path
 NAME = "group_coordinator"
 
 
-def source_options(config: Config, hand_over: str) -> dict[str, Any]:
-    """The one option of `share_groups_ticks`."""
+def source_options(config: Config, handover: str) -> dict[str, Any]:
+    """Return the options of the source `share_groups_ticks`, passed to it as one JSON option."""
     job = config.job
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),
         "tables": {spec.name: table_path(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES},
         "storage_options": job.delta_options,
-        "hand_over": hand_over,
+        "hand_over": handover,
         "requests_topic": job.group_requests_topic,
         "poll_ms": job.log_poll_interval_ms,
         "idle_poll_ms": job.log_idle_poll_interval_ms,
@@ -35,15 +35,15 @@ def source_options(config: Config, hand_over: str) -> dict[str, Any]:
 
 
 def group_coordinator_outputs(
-    spark: SparkSession, config: Config, hand_over: str, positions: dict[int, int]
+    spark: SparkSession, config: Config, handover: str, positions: dict[int, int]
 ) -> DataFrame:
-    """(output): the query up to its sink. Rows that name no group have the key "" and are refused there."""
+    """Return the query up to its sink: (output). Rows without a group have the key "" and are rejected."""
     names = F.from_json("value", "group_id STRING")
     requests = request_rows(spark, config, config.job.group_requests_topic, positions).select(
         F.coalesce(names["group_id"], F.lit("")).alias("group_id"), "row"
     )
     register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
-    ticks = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
+    ticks = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, handover))).load()
     return (
         ticks.select("group_id", "row")
         .unionByName(requests)

@@ -1,4 +1,4 @@
-"""The stateful operators as applyInPandasWithState wants them: decode, call the engine, encode. Nothing else."""
+"""The operators as functions for applyInPandasWithState: decode the rows, run the operator, encode its output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.kafka_clients.job_clock import BrokersTime
 from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
 
-#: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
+#: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON is readable through `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
 
-#: The local property by which the driver tells the tasks of a batch its time (`time_text`).
+#: The local property in which the driver passes a batch's time to its tasks (`time_text`).
 TIME_PROPERTY = "sharegroup.time"
 
 _NO_CELLS = Config()
@@ -35,7 +35,7 @@ PandasOperator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState],
 
 
 def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS) -> PandasOperator:
-    """The operator of the share_partition query, keyed by `ShardKey`."""
+    """Return the operator of the share_partition query, keyed by `ShardKey`."""
 
     def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
@@ -49,7 +49,7 @@ def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS)
 
 
 def group_coordinator_operator(config: Config) -> PandasOperator:
-    """The operator of the group_coordinator query, keyed by group id."""
+    """Return the operator of the group_coordinator query, keyed by group id."""
 
     def restore(group_id: str, state: str | None) -> Operator:
         if group_id and not config.has_group(group_id):
@@ -64,15 +64,15 @@ def _foreign(key: str, group_id: str, config: Config, refusal: Refusal) -> Opera
 
 
 def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
-    def operator(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    def apply(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         _freeze()
         lines = [line for frame in frames for line in frame["row"]]
         before = state.get[0] if state.exists else None
         with _without_collections():
-            machine = restore(key[0], before)
+            operator = restore(key[0], before)
             now_ms, earliest_ms = _batch_time(state)
-            output = machine.run(lines, now_ms, earliest_ms).encode()
-            after = machine.dump()
+            output = operator.run(lines, now_ms, earliest_ms).encode()
+            after = operator.dump()
         if after is None:
             if before is not None:
                 state.remove()
@@ -80,33 +80,35 @@ def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
             state.update((after,))
         yield pd.DataFrame({"output": [output]})
 
-    return operator
+    return apply
 
 
 def _batch_time(state: GroupState) -> tuple[int, int]:
-    """Return the time of the batch, and that of the broker that is behind the others.
+    """Return the time of the batch, and the time of the broker whose clock is slowest.
 
-    The timestamp that Spark gives a batch is the driver's wall clock. It counts only where no job says the time, as in
-    a query of these operators alone.
+    Spark's own batch timestamp is the driver's wall clock. It is used only if no job sets the time, as in a query that
+    uses these operators alone.
     """
     context = TaskContext.get()
-    told = context.getLocalProperty(TIME_PROPERTY) if context is not None else None
-    if not told:
+    text = context.getLocalProperty(TIME_PROPERTY) if context is not None else None
+    if not text:
         now_ms = state.getCurrentProcessingTimeMs()
         return now_ms, now_ms
-    time = BrokersTime(*map(int, told.split(",")))
+    time = BrokersTime(*map(int, text.split(",")))
     return time.latest_ms, time.earliest_ms
 
 
 def time_text(time: BrokersTime) -> str:
-    """Return a batch's time as `TIME_PROPERTY` has it."""
+    """Return a batch's time in the format of `TIME_PROPERTY`."""
     return ",".join(map(str, time))
 
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """No garbage is looked for inside the block, as next to none is made: with 1,000 share-partitions in the state the
-    looking took 0.16 of 0.41 ms of each. Spark's worker collects after the task.
+    """Disable garbage collection in the block, which creates almost no garbage.
+
+    With 1,000 share-partitions in the state, collections took 0.16 of 0.41 ms for each. Spark's worker collects after
+    the task.
     """
     gc.disable()
     try:
@@ -117,9 +119,9 @@ def _without_collections() -> Iterator[None]:
 
 @functools.cache
 def _freeze() -> None:
-    """Once in a worker process: let garbage collections pass over what is there now, modules for the most part.
+    """Exclude the objects that exist now, mostly modules, from garbage collections; once in a worker process.
 
-    Spark's worker collects all garbage after each task. That took 70 ms, ten times the task itself.
+    Spark's worker collects all garbage after each task, which took 70 ms, ten times as long as the task itself.
     """
     gc.collect()
     gc.freeze()

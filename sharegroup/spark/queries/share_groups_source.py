@@ -1,7 +1,7 @@
 """`share_groups_ticks`: the Python streaming source beside the request topic of the group_coordinator query.
 
-With an empty checkpoint its first batch loads every group from the tables; after that it only ticks groups whose
-deadline (a member's session) is due. Nothing due: no rows, and Spark runs no batch.
+With an empty checkpoint its first batch loads every group from the tables. After that it only ticks groups with a due
+deadline, for example of a member's session. If none is due, it returns no rows, and Spark runs no batch.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ READER = f"{__name__}:ShareGroupsReader"
 
 
 class ShareGroupsReader(SimpleDataSourceStreamReader):
-    """The offset JSON: `versions` of the tables that were loaded (empty before), and the keys to tick at `clock_ms`.
+    """The source. Its offset holds `versions` of the loaded tables (empty at first) and the keys to tick at `clock_ms`.
 
-    Where many keys are ticked at once the offset that says so is followed by one that says nothing: Spark writes the
-    newest one again with each batch that brings only requests.
+    An offset that ticks many keys is followed by one without keys, because Spark writes the newest offset again with
+    each batch that has only requests.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
+        set_up_log(logging.WARNING, logging.ERROR)  # its own process; kafka-python warns about each repeated request
         self._options, self._local_ms = options, steady_ms
         self._tables = PinnedGroups(options["tables"], options["storage_options"])
-        self._hand_over = HandOverFileReader(options["hand_over"])
+        self._handover = HandOverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
         self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offset of an empty checkpoint: no group is loaded yet."""
+        """Return the offset of an empty checkpoint, at which no group is loaded."""
         return {"seq": 0, "versions": {}, "tick_keys": [], "clock_ms": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
-        """What is new after `start`; an equal offset and no rows if nothing is."""
+        """Return the rows since `start` and the next offset; no rows and `start` if there are none."""
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
             self._outage.ended()
         except KafkaError as error:
             self._outage.began(error)
-            time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
+            time.sleep(self._options["block_ms"] / 1000)  # a pause between requests to unavailable brokers
             due, clock_ms = [], 0
         ticked = pack(due)
         if versions == start["versions"] and not due and not isinstance(start["tick_keys"], str):
@@ -74,7 +74,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
-        """The rows of a batch, from its two offsets alone."""
+        """Return the rows of a batch, using only its two offsets."""
         if start == end:
             return iter(())
         found = []
@@ -85,22 +85,21 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return iter(found)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark's, for what may be forgotten: nothing is kept here."""
+        """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""
 
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
-        """The groups to tick and the clock; waits for a deadline or a request, which Spark's Kafka source brings."""
+        """Wait for a deadline or a request (for Spark's Kafka source); return the groups to tick and the clock."""
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)
         while True:
-            now_ms, told = self._local_ms(), self._hand_over.read()
-            pending, read_ms = self._clock.observe(now_ms, told.positions)
-            safe_ms = told.brokers_ms(read_ms) if read_ms else 0
-            due = set(told.deadlines.due(safe_ms))
+            now_ms, handover = self._local_ms(), self._handover.read()
+            pending, read_ms = self._clock.observe(now_ms, handover.positions)
+            safe_ms = handover.brokers_ms(read_ms) if read_ms else 0
+            due = set(handover.deadlines.due(safe_ms))
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
-                due |= set(
-                    self._tables.groups(self._tables.newest_versions())
-                )  # those of the first start may be cleaned up by now
-            wait_ms = waiting.next_ms(told.brokers_ms(now_ms), told.deadlines.first_ms, block_ms)
-            if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
+                # The groups of the first start may be due for cleaning by now.
+                due |= set(self._tables.groups(self._tables.newest_versions()))
+            wait_ms = waiting.next_ms(handover.brokers_ms(now_ms), handover.deadlines.first_ms, block_ms)
+            if due or pending or not wait_ms or self._clock.wait(handover.positions, wait_ms):
                 return sorted(due), safe_ms

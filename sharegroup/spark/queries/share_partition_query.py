@@ -1,4 +1,4 @@
-"""The share_partition query: request rows and log offsets in, durable state, delivery log and responses out."""
+"""The share_partition query. It reads request rows and log offsets and outputs state, delivery log and responses."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from sharegroup.storage.schemas import (
 )
 
 NAME = "share_partition"
-#: How long a source waits for news before it lets Spark's trigger come round again.
+#: How long a source waits for changes before it returns to Spark's trigger.
 IDLE_BLOCK_MS = 2_000
-#: What its source reads.
+#: The tables that its source reads.
 _READ = (SHARE_PARTITIONS, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, SHARE_GROUP_MEMBERS)
-_EARLIEST = -2  # Spark's number for it
+_EARLIEST = -2  # Spark's number for the earliest offset
 
 
 def request_rows(spark: SparkSession, config: Config, topic: str, positions: dict[int, int]) -> DataFrame:
-    """(row, value) of a request topic: `row` for the operator, `value` to take the key from.
+    """Return (row, value) of a request topic: `row` for the operator, `value` to extract the key.
 
-    With a checkpoint the query goes on where it was; without one it starts at `positions`, and at the beginning of a
-    partition that no commit has a position of. Rows that retention has taken are passed over: what was acquired comes
-    back by its lock. Rows of a transaction that was aborted are not read.
+    With a checkpoint the query continues where it stopped. Without one it starts at `positions`, and at the beginning
+    of a partition without a committed position. Rows deleted by retention are skipped; records acquired by them become
+    available again when their locks expire. Rows of aborted transactions are not read.
     """
     starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
@@ -57,7 +57,7 @@ def request_rows(spark: SparkSession, config: Config, topic: str, positions: dic
 
 
 def request_texts(records: DataFrame) -> DataFrame:
-    """(row, value) of Kafka records. Bytes that are no UTF-8 become U+FFFD: Arrow would fail on them, and the batch."""
+    """Return (row, value) of Kafka records. Invalid UTF-8 becomes U+FFFD, because Arrow would fail the batch on it."""
     value = F.make_valid_utf8(F.coalesce(F.col("value").cast("string"), F.lit("")))
     row = F.concat_ws(
         "\t",
@@ -71,7 +71,7 @@ def request_texts(records: DataFrame) -> DataFrame:
 
 
 def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
-    """(shard_key, row) of `request_texts`; what names no share-partition has the key `UNKEYED`."""
+    """Return (shard_key, row) of `request_texts`; rows that name no share-partition have the key `UNKEYED`."""
     names = F.from_json("value", "group_id STRING, topic_id STRING, partition INT").alias("names")
     shard = F.pmod(F.col("names.partition"), F.lit(shards)).cast("string")
     key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic_id"), F.lit("\t"), shard)
@@ -79,7 +79,7 @@ def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
 
 
 def _starting_offsets(config: Config, topic: str, positions: dict[int, int]) -> dict[str, int]:
-    """Spark wants every partition named."""
+    """Return the start offset of every partition, because Spark requires all of them."""
     poll = LogPoll(python_properties(config.job.bootstrap_servers, config.job.kafka))
     try:
         partitions = [partition.partition for partition in poll.partitions_of(topic)]
@@ -88,22 +88,22 @@ def _starting_offsets(config: Config, topic: str, positions: dict[int, int]) -> 
     return {str(partition): positions.get(partition, _EARLIEST) for partition in partitions}
 
 
-def share_partition_rows(spark: SparkSession, config: Config, hand_over: str, positions: dict[int, int]) -> DataFrame:
-    """(shard_key, row): the operator's input."""
+def share_partition_rows(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
+    """Return the operator's input: (shard_key, row)."""
     requests = request_rows(spark, config, config.job.partition_requests_topic, positions)
     register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
-    log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
+    log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, handover))).load()
     return log.select("shard_key", "row").unionByName(keyed_by_shard(requests, config.job.operator_shards))
 
 
-def source_options(config: Config, hand_over: str) -> dict[str, Any]:
-    """The one option of `kafka_log_offsets`."""
+def source_options(config: Config, handover: str) -> dict[str, Any]:
+    """Return the options of the source `kafka_log_offsets`, passed to it as one JSON option."""
     job = config.job
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),
         "tables": {spec.name: table_path(job.tables_path, spec) for spec in _READ},
         "storage_options": job.delta_options,
-        "hand_over": hand_over,
+        "hand_over": handover,
         "shards": job.operator_shards,
         "requests_topic": job.partition_requests_topic,
         "poll_ms": job.log_poll_interval_ms,
@@ -116,16 +116,14 @@ def source_options(config: Config, hand_over: str) -> dict[str, Any]:
     }
 
 
-def share_partition_outputs(
-    spark: SparkSession, config: Config, hand_over: str, positions: dict[int, int]
-) -> DataFrame:
-    """(output): the query up to its sink."""
+def share_partition_outputs(spark: SparkSession, config: Config, handover: str, positions: dict[int, int]) -> DataFrame:
+    """Return the query up to its sink: (output)."""
     records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,
     )
     return (
-        share_partition_rows(spark, config, hand_over, positions)
+        share_partition_rows(spark, config, handover, positions)
         .groupBy("shard_key")
         .applyInPandasWithState(
             share_partition_operator(records, config), OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout"

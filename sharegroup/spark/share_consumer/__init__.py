@@ -8,25 +8,27 @@ Theory of operation
       read-ahead, renewals    <-- the batch runs in foreachBatch: BatchRunner  <----+
                                      records by Spark's Kafka reader, handle(), acknowledge
 
-The member asks for ranges ahead of the running batch and offers the next batch to the source, which is another
-process, as a file; claiming it is a rename, so both sides agree on who has it. Once claimed, the ranges are in Spark's
-offset log and the batch will run, now or after a restart; until then the member may give them back (`unacquire`), and
-does so when half of their lock is gone. So a slow handler holds up nobody but itself, up to the group's limit on record
-locks; a hung one loses its records after `max_processing_ms`, when their locks are renewed no more.
+The member acquires ranges ahead of the running batch. It offers the next batch as a file to the source, which is
+another process. Claiming a file renames it, so both sides agree on its owner. Once claimed, the ranges are in Spark's
+offset log, and the batch will run, now or after a restart. Until then the member may release them without counting a
+delivery (`unacquire`); it does so when half of their lock duration has passed. A slow handler therefore delays only its
+own batches, up to the group's limit on record locks. A hung handler loses its records after `max_processing_ms`,
+because their locks are no longer renewed.
 
-A batch that Spark runs again after a restart has its ranges renewed before anything else. What the answers do not list
-as renewed was finished, by us or by others, or is not ours any more (it comes back, to us or to others): the handler
-does not see it. What they list has today's delivery counts, which its acknowledgements name. Where the group allows no
-renewals nobody can be asked, and others may have what the earlier process has released: the batch is left out as a
-whole, and its records come back when their locks run out.
+When Spark repeats a batch after a restart, its ranges are renewed first. Ranges that the responses do not list as
+renewed were finished or belong to others by now, so the handler does not receive them. The responses contain the
+current delivery counts, which the acknowledgements must name. If the group does not allow renewals, this cannot be
+checked, and others may have records that the earlier process released. Then the whole batch is skipped, and its records
+become available again when their locks expire.
 
-A topic that is made again under its name is another one. What is held of the old one is forgotten as soon as the
-assignment names the new one, or the job answers UNKNOWN_TOPIC_ID; a running batch of it counts as lost.
+A topic that is deleted and created again under the same name is a different topic. Ranges of the old topic are
+discarded when the assignment names the new one or the job responds with UNKNOWN_TOPIC_ID; a running batch with such
+ranges counts as lost.
 
-Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O), `holdings`
-(what the member holds), `member_logic` and `batch_calls` (all of these as one member), `batch_plan`, `acquired_batch`,
-`acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the thread); `source`, `records`,
-`batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
+Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O),
+`held_batches` (the ranges that the member holds), `member_logic` and `batch_calls` (the combination as one member),
+`batch_plan`, `acquired_batch`, `acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the thread);
+`source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
 """
 
 from __future__ import annotations

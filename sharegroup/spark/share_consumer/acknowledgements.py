@@ -1,8 +1,8 @@
-"""What a handler's result says, as acknowledgement batches. Everything that it does not name is accepted, but for
-offsets that hold no record, which are gaps.
+"""Conversion of a handler's result to acknowledgement batches.
 
-The result has a row for each record that is not simply accepted; rows are sorted and joined into runs with numpy, so
-the cost per record stays small. No Spark here: `records.result_table` brings the DataFrame as an Arrow table.
+Offsets that the result does not name are accepted, except those without a record, which are acknowledged as gaps. The
+result has a row for each record that is not accepted. Its rows are sorted and joined into runs with numpy, so that the
+cost of each record stays small. No Spark here: `records.result_table` converts the DataFrame to an Arrow table.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 COLUMNS = ("topic", "partition", "offset", "acknowledge_type")
-#: What a handler may say, by name or by number.
+#: The acknowledge types of a handler's result, by name and by number.
 TYPES = {t.name.lower(): int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)}
 
 Acknowledgements = dict[AssignedPartition, list[AcknowledgementBatch]]
-#: The offsets that hold a record, ascending.
+#: The offsets that hold a record, in ascending order.
 PresentOffsets = Mapping[AssignedPartition, np.ndarray]
 _ACCEPT = (int(AcknowledgeType.ACCEPT),)
 
 
 class InvalidResultError(ShareGroupError):
-    """The handler's result is wrong; the batch is released, as after any exception of the handler."""
+    """The handler's result is invalid; the batch is released, as after any exception of the handler."""
 
 
 class Run(NamedTuple):
@@ -41,7 +41,7 @@ class Run(NamedTuple):
 
 
 def acknowledge_all(ranges: Sequence[HeldRange], acknowledge_type: AcknowledgeType) -> Acknowledgements:
-    """The same for every range, a batch each: a range that was lost does not take its neighbours with it."""
+    """Return one batch for each range, all with the same type. A lost range does not affect its neighbours."""
     return acknowledge_with_exceptions(ranges, {}, acknowledge_type)
 
 
@@ -50,7 +50,7 @@ def acknowledge_with_exceptions(
     exceptions: dict[AssignedPartition, list[Run]],
     otherwise: AcknowledgeType = AcknowledgeType.ACCEPT,
 ) -> Acknowledgements:
-    """Batches for all offsets of the ranges. Raises InvalidResultError for an exception outside of them."""
+    """Return batches for all offsets of the ranges. Raises InvalidResultError if an exception is outside of them."""
     found: Acknowledgements = {}
     left = {share_partition: list(reversed(runs)) for share_partition, runs in exceptions.items()}
     for held in sorted(ranges):
@@ -67,7 +67,7 @@ def acknowledge_with_exceptions(
 
 
 def with_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Acknowledgements:
-    """The same, with GAP for what is accepted and holds no record."""
+    """Return the acknowledgements with type GAP for accepted offsets without a record."""
     return {
         share_partition: [part for batch in batches for part in _without_gaps(batch, present[share_partition])]
         for share_partition, batches in acknowledgements.items()
@@ -75,7 +75,7 @@ def with_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Ac
 
 
 def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[AssignedPartition, list[Run]]:
-    """The runs of a result with the columns COLUMNS, by share-partition and ascending; its topics are the ranges'.
+    """Return the ascending runs of a result with the columns COLUMNS, by share-partition.
 
     `acknowledge_type` is text (accept, release, reject in any case) or a number (1, 2, 3). Raises InvalidResultError.
     """
@@ -97,11 +97,11 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[Assign
 
 
 def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
-    """The range in runs: the exceptions, taken off the end of `runs`, and `otherwise` between them."""
+    """Return the range as runs: the exceptions, removed from the end of `runs`, and `otherwise` between them."""
     next_offset = held.first_offset
     while runs and runs[-1].first_offset <= held.last_offset:
         run = runs.pop()
-        if run.last_offset > held.last_offset:  # goes on in the next range
+        if run.last_offset > held.last_offset:  # continues in the next range
             runs.append(run._replace(first_offset=held.last_offset + 1))
             run = run._replace(last_offset=held.last_offset)
         if next_offset < run.first_offset:
@@ -113,7 +113,7 @@ def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]
 
 
 def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[AcknowledgementBatch]:
-    """The batch in parts: runs of records, and the gaps between them."""
+    """Split the batch into runs of records and the gaps between them."""
     first, last, types = batch
     offsets = present[np.searchsorted(present, first) : np.searchsorted(present, last, side="right")]
     if types != _ACCEPT or len(offsets) == last - first + 1:
@@ -132,7 +132,7 @@ def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[
 def _check_complete(result: pa.Table) -> None:
     for name in COLUMNS:
         if result.column(name).null_count:
-            raise InvalidResultError(f"the column {name} has nulls")
+            raise InvalidResultError(f"the result's column {name} has nulls")
 
 
 def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -151,7 +151,7 @@ def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _runs(share_partition: AssignedPartition, offsets: np.ndarray, types: np.ndarray) -> Iterator[Run]:
-    """Neighbouring offsets of one type; an offset may be named twice, but not with two types."""
+    """Return runs of neighbouring offsets of one type. An offset may occur repeatedly, but only with one type."""
     order = np.lexsort((types, offsets))
     offsets, types = offsets[order], types[order]
     twice = offsets[1:] == offsets[:-1]

@@ -1,4 +1,4 @@
-"""What happens with a batch in foreachBatch: its records, the handler, its acknowledgements."""
+"""Processing of a batch in foreachBatch: its records, the handler, its acknowledgements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Handler = Callable[[DataFrame, int], "DataFrame | None"]
 
 
 class BatchRunner:
-    """The foreachBatch function. `on_give_up` is called after `max_failures` failed batches in a row."""
+    """The foreachBatch function. It calls `on_give_up` after `max_failures` failed batches in a row."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class BatchRunner:
 
     @property
     def holds_batch(self) -> bool:
-        """Whether nobody else can have got a record of the current batch."""
+        """Whether the member still has all locks of the current batch, so that no other member can get its records."""
         return self._member.holds_batch()
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Run one batch; when this returns, its acknowledgements are durable and Spark commits it."""
+        """Run one batch. On return its acknowledgements are durable, and Spark commits the batch."""
         batch = OfferedBatch.of_rows(tuple(row) for row in rows.collect())
         if not batch.ranges:
             return
@@ -79,7 +79,7 @@ class BatchRunner:
             )
             acknowledgements = self._acknowledgements(batch, self._handle(present.records, batch.batch_id))
             acknowledgements = present.mark_gaps(acknowledgements)
-        except BaseException as error:  # noqa: BLE001 - even sys.exit(): it would only end py4j's thread, unheard
+        except BaseException as error:  # noqa: BLE001 - even sys.exit(), which would silently end only py4j's thread
             self._failed(batch, error)
             return acknowledge_all(batch.ranges, AcknowledgeType.RELEASE)
         self._failures_in_a_row = 0
@@ -99,8 +99,8 @@ class BatchRunner:
         self.last_handler_error = error
         records = sum(held.size for held in batch.ranges)
         logger.error(
-            "the handler failed in batch %d (%d in a row), %d records are released",
-            batch.batch_id, self._failures_in_a_row, records, exc_info=error,
+            "the handler failed in batch %d (%d in a row); %d records are released",
+            batch.batch_id, self._failures_in_a_row, records, exc_info=error, extra={"batch_id": batch.batch_id},
         )  # fmt: skip
         if self.has_given_up:
             self._on_give_up()

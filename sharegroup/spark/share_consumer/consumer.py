@@ -1,4 +1,4 @@
-"""`ShareConsumer`: how a Spark job becomes a member of a share group."""
+"""`ShareConsumer`, with which a Spark job becomes a member of a share group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.config import JobConfig
 from sharegroup.kafka_clients.client_settings import python_properties
@@ -21,12 +22,12 @@ from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
 from sharegroup.member.subscription import Subscription
+from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.group_name import refuse_other_kind
-from sharegroup.spark.share_consumer.observed import observed
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
 
@@ -44,30 +45,32 @@ class ShareConsumer:
         consumer.start(handle).await_termination()
 
     The records have the columns of Spark's Kafka source - key, value, topic, partition, offset, timestamp,
-    timestampType, headers - and `delivery_count`, 1 at the first delivery.
+    timestampType, headers - and `delivery_count`, which is 1 at the first delivery.
 
-    What the handler returns decides: None accepts all; a DataFrame (topic, partition, offset, acknowledge_type) names
-    the exceptions, as 'accept', 'release' or 'reject' (or 1, 2, 3), and the rest is accepted. When it raises, or
-    returns something wrong, the whole batch is released, to be delivered again with a higher delivery count, and the
-    query goes on; after `max_failures` such batches in a row it stops, and `await_termination` raises the last
-    exception. Locks are renewed while the handler runs, for at most `max_processing_ms`: then its records go to others
-    when their locks run out, as those of a member of Kafka's that exceeds max.poll.interval.ms, and what the handler
-    returns in the end counts only for those that nobody has taken. A handler sees records at least once: for exactly
-    once there is `DeltaSink`.
+    The handler's return value acknowledges the records. None accepts all. A DataFrame (topic, partition, offset,
+    acknowledge_type) contains the exceptions as 'accept', 'release' or 'reject' (or 1, 2, 3); all others are accepted.
+    If the handler raises or returns an invalid result, the whole batch is released and delivered again with a higher
+    delivery count, and the query continues. After `max_failures` such batches in a row it stops, and
+    `await_termination` raises the last exception.
 
-    `checkpoint` is a directory on any file system that Spark knows; the member's id is made from it, so that the job is
-    the same member after a restart and keeps its locks, while they last. With `group_instance_id` it is a static
-    member (docs/static_members.md): its id is made from that name, and the locks of the batch that it works on last for
-    share.static.record.lock.duration.ms, so that nobody else gets the batch while it restarts. Of two processes of a
-    member the latest is served, and the query of the other one ends with FENCED_INSTANCE_ID.
+    Locks are renewed while the handler runs, for at most `max_processing_ms`. After that they expire and the records
+    become available to other members, as those of a Kafka consumer that exceeds max.poll.interval.ms; the result of the
+    handler then counts only for records that no other member has acquired. A handler receives records at least once.
+    `DeltaSink` writes them exactly once.
 
-    In place of `topics` there may be a `pattern`, a regular expression that matches whole names: topics that match are
-    read when the member finds them, within 30 seconds. Topics whose names begin with two underscores are none of them.
-    `ShareConsumerQuery.subscribe` changes either while the query runs.
+    `checkpoint` is a directory on any file system that Spark supports. The member id is derived from it, so a restarted
+    job is the same member and keeps its locks until they expire. With `group_instance_id` it is a static member
+    (docs/static_members.md): its member id is derived from that name, and the locks of its current batch last for
+    share.static.record.lock.duration.ms, so that no other member gets the batch while it restarts. If two processes run
+    as one member, the latest is served, and the query of the other one ends with FENCED_INSTANCE_ID.
 
-    `max_records` bounds a batch. `kafka` holds properties with
-    Java's names, for the connections and for Spark's reader (but isolation.level is the group's, whatever is set
-    here). Times are milliseconds. Spark Connect is not supported: the handler runs in the driver.
+    Instead of `topics`, `pattern` is a regular expression that matches whole topic names. The member finds new matching
+    topics within 30 seconds. Names that begin with two underscores never match. `ShareConsumerQuery.subscribe` changes
+    the subscription while the query runs.
+
+    `max_records` limits a batch. `kafka` holds properties with Java's names for the connections and for Spark's reader;
+    its isolation.level is ignored, because the group configures it. Times are in milliseconds. Spark Connect is not
+    supported, because the handler runs in the driver.
     """
 
     def __init__(
@@ -125,31 +128,33 @@ class ShareConsumer:
 
     @property
     def member_id(self) -> str:
-        """The member's id, a UUID made from the group and the checkpoint's path, or a static member's name."""
+        """The member id: a UUID derived from the group and from the checkpoint's path or the group instance id."""
         return self._settings.member_id
 
     @property
     def batch(self) -> AcquiredBatch:
-        """The batch that the handler is working on; RuntimeError outside of it."""
+        """The batch that the handler is processing. Raises RuntimeError outside of the handler."""
         if self._runner is None or self._runner.current is None:
-            raise RuntimeError("no batch is being handled")
+            raise RuntimeError("no batch is being processed: use `batch` only inside the handler")
         return self._runner.current
 
     @property
     def holds_batch(self) -> bool:
-        """Whether the locks of `batch` are all held. False: others may have its records, because of `max_processing_ms`
-        or because this process stood still or could not reach Kafka for longer than its locks last; or a topic of it
-        was deleted."""
+        """Whether the member holds all locks of `batch`.
+
+        If not, other members may have its records, because the batch exceeded `max_processing_ms`, the process was
+        suspended or could not reach Kafka for longer than its locks last, or one of its topics was deleted.
+        """
         return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:
-        """Join the group and run `handle` for each batch, from a thread of Spark's; a consumer is started once.
+        """Join the group and call `handle` for each batch, on a thread of Spark's. A consumer can be started once.
 
         Raises GroupIdNotFoundError (kafka-python's) if the checkpoint is new and the brokers have a group of another
-        kind with this name. A member that goes on from its checkpoint is served all the same.
+        type with this name. A member that continues from its checkpoint is not checked.
         """
         if self._query is not None:
-            raise RuntimeError("this consumer was started before; make another one")
+            raise RuntimeError("this consumer was already started; create another one")
         if read_checkpoint(self._spark, self._checkpoint) is None:
             refuse_other_kind(self._python_kafka, self._settings.group_id)
         offers = tempfile.TemporaryDirectory(prefix="share-consumer-")
@@ -163,7 +168,7 @@ class ShareConsumer:
         options = {"offers": offers.name}
         source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps(options))
         writer = (
-            observed(source.load())
+            _observe_consumed(source.load())
             .writeStream.queryName(f"share consumer of {self._settings.group_id}, {self.member_id}")
             .option("checkpointLocation", self._checkpoint)
             .trigger(processingTime="0 seconds")  # the source waits for the next offer
@@ -183,5 +188,16 @@ class ShareConsumer:
 
 
 def member_id(name: str, group_id: str) -> str:
-    """The same checkpoint or group instance id, and the same group, give the same member."""
+    """Return the member id, a UUID derived from the checkpoint or group instance id and from the group."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name}\n{group_id}"))
+
+
+def _observe_consumed(ranges: DataFrame) -> DataFrame:
+    """Return the source's rows; Spark observes the records and ranges of each batch under Kafka's names."""
+    records = F.col("last_offset") - F.col("first_offset") + 1
+    return ranges.observe(
+        FETCH_MANAGER,
+        F.coalesce(F.sum(records), F.lit(0)).alias("records-consumed"),
+        F.coalesce(F.max(records), F.lit(0)).alias("records-per-range-max"),
+        F.count(F.lit(1)).alias("ranges"),
+    )

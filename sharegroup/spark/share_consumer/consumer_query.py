@@ -1,4 +1,4 @@
-"""`ShareConsumerQuery`: a running `ShareConsumer`, and its orderly end."""
+"""`ShareConsumerQuery`: a running `ShareConsumer` and its orderly end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _WATCH_S = 0.5
 
 
 class ShareConsumerQuery:
-    """What `ShareConsumer.start` returns. A thread watches the Spark query and ends everything in order: offer no
-    further batch, let the running one finish and commit, stop the query, give unused ranges back, leave the group."""
+    """The running query that `ShareConsumer.start` returns.
+
+    A thread watches the Spark query and ends it in this order: offer no further batch, let the running batch finish and
+    commit, stop the query, return unused ranges, leave the group.
+    """
 
     def __init__(
         self,
@@ -52,73 +55,73 @@ class ShareConsumerQuery:
 
     @staticmethod
     def stop_flag() -> threading.Event:
-        """What is set to end a query."""
+        """Return the event that ends the query when it is set."""
         return threading.Event()
 
     @property
     def id(self) -> str:
-        """The Spark query's id: a UUID kept in the checkpoint."""
+        """The Spark query's id, a UUID stored in the checkpoint."""
         return str(self._query.id)
 
     @property
     def member_id(self) -> str:
-        """The member's id in the group."""
+        """The member id in the group."""
         return self._member.member_id
 
     @property
     def assignment(self) -> frozenset[AssignedPartition]:
-        """The topic-partitions that the group coordinator has assigned to the member; empty until it has joined."""
+        """The topic-partitions assigned by the group coordinator; empty until the member has joined."""
         return self._member.assignment
 
     @property
     def is_active(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the query has not ended."""
         return not self._ended.is_set()
 
     @property
     def handler_errors(self) -> int:
-        """How many batches were released because of the handler, since the start."""
+        """The number of batches released because of handler errors since the start."""
         return self._runner.handler_errors
 
     @property
     def last_handler_error(self) -> BaseException | None:
-        """The last exception of the handler, None if it never raised."""
+        """The last exception of the handler; None if it never raised."""
         return self._runner.last_handler_error
 
     @property
     def redelivered(self) -> int:
-        """How many ranges were acknowledged too late: they were or will be delivered again."""
+        """The number of ranges that were acknowledged too late; their records are delivered again."""
         return self._member.redelivered
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """What the member has done, by the names of Kafka's share consumer (docs/metrics.md): {group: {name: value}}.
+        """Return the member's metrics as {group: {name: value}}, with Kafka's names (docs/metrics.md).
 
-        What each batch took is in the query's progress, too, as an observed metric of Spark's.
+        The consumed records of each batch are also in the query's progress, as an observed metric of Spark's.
         """
         return self._member.metrics()
 
     def subscribe(self, topics: Sequence[str] | None = None, *, pattern: str | None = None) -> None:
-        """Read these topics from now on in place of those before, or all that match a pattern, as `ShareConsumer` does.
+        """Replace the subscription by these topics, or by all topics that match a pattern, as in `ShareConsumer`.
 
-        What the member holds of the others is handled; their records go to other members after that. Raises ValueError.
+        Batches of the previous topics that are already held are still processed. Raises ValueError.
         """
         self._member.subscribe(Subscription.of(topics, pattern))
 
     def stop(self, leave_group: bool = False) -> None:
-        """End between batches: a batch that runs is finished first. Returns when the member has left the group.
+        """Finish the running batch, end the query, and return when the member has left the group.
 
-        A static member stays in the group, for `share.static.session.timeout.ms`, and its next process goes on as it;
-        with `leave_group` it leaves for good (KIP-1092).
+        A static member stays in the group for `share.static.session.timeout.ms`, and its next process continues as the
+        same member; with `leave_group` it leaves permanently (KIP-1092).
         """
         self._leave_group = leave_group
         self._stop.set()
         self._ended.wait()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end (at most `timeout` seconds); whether it has come.
+        """Wait for the end, at most `timeout` seconds, and return whether the query has ended.
 
-        Raises what ended the query: the handler's last exception after `max_failures` in a row, RequestError when the
-        group coordinator refuses the member for good, Spark's own StreamingQueryException otherwise.
+        Raises the error that ended the query: the handler's last exception after `max_failures` in a row, RequestError
+        if the group coordinator rejects the member permanently, otherwise Spark's StreamingQueryException.
         """
         if not self._ended.wait(timeout):
             return False
@@ -136,7 +139,7 @@ class ShareConsumerQuery:
                 if not self._query.isActive:
                     break
             self._end()
-        except Exception as error:  # noqa: BLE001 - told by `await_termination`
+        except Exception as error:  # noqa: BLE001 - `await_termination` raises it
             self._error = self._error or error
         finally:
             self._ended.set()
@@ -145,12 +148,12 @@ class ShareConsumerQuery:
         self._member.stop_offering()
         try:
             if self._query.isActive:
-                # Nothing is on offer, so this waits for the batch that runs, if one does, and its commit.
-                with contextlib.suppress(PySparkException):  # the batch failed: `_cause` says why
+                # Nothing is on offer, so this waits for the running batch, if any, and its commit.
+                with contextlib.suppress(PySparkException):  # the batch failed: `_cause` returns the reason
                     self._query.processAllAvailable()
                 self._query.stop()
             self._error = self._cause()
-        except (Py4JError, ConnectionError) as error:  # the JVM is gone
+        except (Py4JError, ConnectionError) as error:  # the JVM has exited
             self._error = error
         finally:
             self._member.close(self._leave_group)

@@ -1,29 +1,31 @@
 """`DeltaSink`: a handler that appends records to a Delta table exactly once.
 
-A record that was appended but not acknowledged comes back, in a batch that Spark runs again or in another one. It is
-looked up in the sink by (topic id, topic, partition, offset), and left out when it is there. What is looked up:
+A record that was appended but not acknowledged is delivered again, in a repeated batch or in another one. The sink
+reads which keys (topic id, topic, partition, offset) the table has and omits their records. It checks these keys:
 
-- in a batch that is run again, all of it. Part of it may have been appended by any of the runs before, each of which
-  may have held another part of the batch; or by others, who had the records in between.
-- in other batches, what has a delivery count above 1. Nobody has begun with the rest: what is given back without
-  having been handled is the only thing that lowers the count.
+- In a repeated batch, all of them. Any part of it may have been appended by earlier runs, each of which may have held
+  another part of the batch, or by other members that had the records in between.
+- In other batches, those with a delivery count above 1. A count of 1 means that no member has begun to process the
+  record, because only records that are returned unprocessed have their count lowered.
 
-Nothing is appended without the locks (`lock_guard`): who gets the records then would look them up too early. Delta's
-transaction id only keeps a batch that a process hands over twice from being there twice. It must not be that of an
-earlier run: Delta would skip an append whose records are not those of that run.
+Nothing is appended without the locks (`lock_guard`), because the next member that gets the records would check the
+table too early. Delta's transaction id only prevents a batch that one process passes twice from being appended twice.
+It must differ from that of an earlier run, because Delta would otherwise skip an append whose records differ from that
+run.
 
-So exactly once relies on this:
+Exactly once has these requirements:
 
-- the sink can be read as it was last committed, and what is in it stays there while its records can come back;
-- only `DeltaSink`s of one group append to it: the records of another group would pass for its own;
-- delivery counts go on. When an administrator resets the group's offsets, or deletes the group, records are delivered
-  for the first time once more, and are appended once more;
-- one process runs with a checkpoint at a time, which Spark relies on too;
-- on S3 one driver alone appends to the sink, or Delta has a LogStore for more: by its usual one a commit can get lost;
-- a driver does not stand still between the last job of its write and the commit for longer than its locks last: who
-  gets the records in that time can append them too;
-- topics are not made again under their names while a batch reads them: Spark reads by name, and can take up records of
-  the new topic for those of the old one until the share-group job has noticed.
+- Reading the sink returns its last commit, and its records stay there while they can be delivered again.
+- Only `DeltaSink`s of one group append to the table; records of another group would be mistaken for its own.
+- Delivery counts continue. If an administrator resets the group's offsets or deletes the group, records are delivered
+  for the first time again, and are appended again.
+- One process at a time runs with a checkpoint, as Spark requires too.
+- On S3 only one driver appends to the table, or Delta has a LogStore for several drivers; its default one can lose a
+  commit.
+- A driver is not suspended between the last job of its write and the commit for longer than its locks last; a member
+  that gets the records in that time can append them too.
+- No topic is deleted and created again under its name while a batch reads it. Spark reads by name and can return
+  records of the new topic as those of the old one until the share-group job has detected the change.
 """
 
 from __future__ import annotations
@@ -46,17 +48,18 @@ KEY = ["topic_id", "topic", "partition", "offset"]
 
 
 class DeltaSink:
-    """`consumer.start(DeltaSink(consumer, path))`. The table has the records' columns, `topic_id` and `batch_id`.
+    """The sink; start it with `consumer.start(DeltaSink(consumer, path))`.
 
-    Members of a group may share a table; their locks keep them apart. A batch that is not written after the consumer's
-    `max_processing_ms`, or that has lost its locks, fails with LocksLostError and is released.
+    The table has the records' columns, `topic_id` and `batch_id`. Members of a group may share a table, because their
+    locks keep their records separate. A batch that exceeds the consumer's `max_processing_ms` before it is written, or
+    that has lost its locks, fails with LocksLostError and is released.
     """
 
     def __init__(self, consumer: ShareConsumer, path: str) -> None:
         self._consumer, self._path = consumer, path
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Append the batch's records, but not those that are in the table by an earlier run or delivery."""
+        """Append the batch's records except those that an earlier run or delivery has appended."""
         batch = self._consumer.batch
         with only_while_held(records.sparkSession, lambda: self._consumer.holds_batch):
             rows = records.withColumn("topic_id", _topic_id(batch)).withColumn("batch_id", F.lit(batch_id).cast("long"))
@@ -77,9 +80,9 @@ class DeltaSink:
         return rows.alias("new").join(present, same, "left_anti")
 
     def _present(self, spark: SparkSession, redelivered: Sequence[HeldRange]) -> DataFrame:
-        """The keys of redelivered records that the sink has."""
+        """Return the keys of redelivered records that the sink contains."""
         pieces = [piece[:4] for piece in merged_pieces(held._replace(delivery_count=0) for held in redelivered)]
-        if len(pieces) > MAX_CASES:  # too long a predicate; more keys than needed do no harm
+        if len(pieces) > MAX_CASES:  # the predicate would be too long; keys beyond those required do no harm
             pieces = [
                 (topic, partition, *envelope)
                 for read in reads_of(redelivered)
@@ -91,7 +94,7 @@ class DeltaSink:
 
 
 def _topic_id(batch: AcquiredBatch) -> Column:
-    """The id of each record's topic; a batch has one topic of a name."""
+    """Return the column with the id of each record's topic; a batch has one topic for each name."""
     topic_ids = sorted({(held.topic, held.topic_id) for held in batch.ranges})
     if len(topic_ids) == 1:
         return F.lit(topic_ids[0][1])

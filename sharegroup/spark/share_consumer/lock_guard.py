@@ -1,4 +1,4 @@
-"""Spark jobs that must not outlive the locks of a batch: a watch cancels them when one is lost."""
+"""A guard that cancels the Spark jobs of a batch when one of its locks is lost."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pyspark.sql import SparkSession
 
 from sharegroup.errors import ShareGroupError
 
-#: How often the watch looks.
+#: The interval at which the guard checks the locks.
 WATCH_S = 1.0
 
 
 class LocksLostError(ShareGroupError):
-    """Others may have records of the batch: what it would do to them must not happen."""
+    """Other members may have records of the batch, so its changes must not be applied."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the batch has lost locks: it took longer than max_processing_ms, or the process stood still, or could not "
-            "reach Kafka, or a topic of it was deleted"
+            "the batch has lost locks and is released: it exceeded max_processing_ms, the process was suspended or "
+            "could not reach Kafka, or one of its topics was deleted"
         )
 
 
 @contextlib.contextmanager
 def only_while_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
-    """Run the block while `is_held`: not at all without, and its Spark jobs are cancelled when that ends.
+    """Run the block only while `is_held` returns True, and cancel its Spark jobs when that ends.
 
-    `max_processing_ms` ends it while the locks still last, by half a lock or so: time enough for a commit that follows
-    the last job. Raises LocksLostError.
+    `max_processing_ms` ends it while the locks still last for about half their duration, which is enough for a commit
+    after the last job. Raises LocksLostError.
     """
     if not is_held():
         raise LocksLostError
@@ -39,10 +39,10 @@ def only_while_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterato
     is_over = threading.Event()
 
     def watch() -> None:
-        with contextlib.suppress(Py4JError, ConnectionError):  # the JVM is gone, and its jobs with it
+        with contextlib.suppress(Py4JError, ConnectionError):  # the JVM has exited, and with it the jobs
             while not is_over.wait(WATCH_S):
                 if not is_held():
-                    context.cancelJobsWithTag(tag)  # again and again: a job may be followed by another
+                    context.cancelJobsWithTag(tag)  # repeatedly, because another job may follow
 
     watcher = threading.Thread(target=watch, name="share-consumer-locks", daemon=True)
     context.addJobTag(tag)

@@ -1,9 +1,9 @@
-"""Which offsets of a batch hold a record. The others are acknowledged as gaps, not accepted.
+"""Which offsets of a batch hold a record. The others are acknowledged as gaps instead of accepted.
 
-A log has offsets without a record: transaction markers, records of aborted transactions, and what compaction removed.
-Spark's reader passes over them and does not say so. The records that the handler reads are counted (an `Observation`).
-As many as the batch has offsets means that there is no gap. Else the offsets are read once more, by themselves: the
-handler may have read a part only, as `limit` or `isEmpty` does.
+A log has offsets without a record: transaction markers, records of aborted transactions, and compacted records. Spark's
+reader skips them silently. Therefore the records that the handler reads are counted with an `Observation`. If there are
+as many as offsets in the batch, there is no gap. Otherwise only the offsets are read again, because the handler may
+have read only a part of the batch, for example with `limit` or `isEmpty`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RECORDS = "records"
 
 
 class PresentRecords:
-    """`records` are those of the ranges, counted, for the handler."""
+    """The gaps of a batch. `records` are the counted records of the ranges, for the handler."""
 
     def __init__(self, records: DataFrame, ranges: Sequence[HeldRange]) -> None:
         self._unobserved, self._ranges = records, ranges
@@ -34,30 +34,30 @@ class PresentRecords:
         self.records = records.observe(self._count, F.count(F.lit(1)).alias(_RECORDS))
 
     def mark_gaps(self, acknowledgements: Acknowledgements) -> Acknowledgements:
-        """Acknowledge as gaps what is accepted and holds no record. All is accepted if the offsets cannot be read."""
+        """Mark accepted offsets without a record as gaps. If the offsets cannot be read, all are accepted."""
         if self._are_all_there():
             return acknowledgements
         try:
             offsets = self._unobserved.select("topic", F.col("partition").cast("long"), "offset").toArrow()
-        except Exception as error:  # noqa: BLE001 - the handler is through: its records are not to come again
-            logger.warning("the offsets of a batch cannot be read, gaps in it are accepted: %s", error)
+        except Exception as error:  # noqa: BLE001 - the records are handled and must not be delivered again
+            logger.warning("failed to read the offsets of a batch; gaps in it are accepted: %s", error)
             return acknowledgements
         return with_gaps(acknowledgements, present_offsets(offsets, self._ranges))
 
     def _are_all_there(self) -> bool:
-        """Whether the handler's first action has read as many records as there are offsets. It waits for nothing."""
+        """Return whether the handler's first action has read as many records as there are offsets. Does not wait."""
         observed = self._count._jo
         if observed is None or not observed.future().isCompleted():
             return False
         try:
             count = self._count.get[_RECORDS]
-        except Exception:  # noqa: BLE001 - the action failed, and the handler went on
+        except Exception:  # noqa: BLE001 - the action failed, but the handler continued
             return False
         return bool(count == sum(held.size for held in self._ranges))
 
 
 def present_offsets(offsets: pa.Table, ranges: Sequence[HeldRange]) -> PresentOffsets:
-    """By share-partition, ascending; `offsets` has the columns topic, partition and offset."""
+    """Return the ascending offsets by share-partition; `offsets` has the columns topic, partition and offset."""
     found: dict[AssignedPartition, np.ndarray] = {}
     for share_partition in {held.share_partition for held in ranges}:
         is_it = pc.and_(

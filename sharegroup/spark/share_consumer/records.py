@@ -1,4 +1,4 @@
-"""The records of a batch as a DataFrame, by Spark's Kafka reader; and a handler's result as an Arrow table."""
+"""The records of a batch as a DataFrame, read by Spark's Kafka reader, and a handler's result as an Arrow table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.spark.share_consumer.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.types import OffsetRange
 
-#: More pieces than this are joined, not compared one by one.
+#: More pieces than this are joined instead of compared one by one.
 MAX_CASES = 32
-#: The data sources that a batch read uses in their first version, by name.
+#: The names of the data sources that a batch query reads with their version 1 API.
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 Piece = tuple[str, int, int, int, int]  # topic, partition, first offset, last offset, delivery count
@@ -28,14 +28,14 @@ Piece = tuple[str, int, int, int, int]  # topic, partition, first offset, last o
 def acquired_records(
     spark: SparkSession, ranges: Sequence[HeldRange], options: Mapping[str, str], include_headers: bool = True
 ) -> DataFrame:
-    """The records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
+    """Return the records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
 
-    `options` are the reader's; the isolation level is that of the ranges, the same for all of a batch. Every executor
-    core gets a part, however few partitions there are. With big, dense ranges, delivered for the first time, nothing is
-    compared at all.
+    `options` are those of the reader; the isolation level is that of the ranges, which is the same within a batch.
+    Every executor core reads a part, even with few partitions. Large, dense ranges at their first delivery need no
+    comparison of offsets.
     """
     reads = reads_of(ranges)
-    with _second_version_of_kafka(spark):
+    with _kafka_source_v2(spark):
         frames = [_read(spark, read, as_granted(options, ranges), include_headers) for read in reads]
     records = functools.reduce(DataFrame.unionByName, frames)
     pieces = merged_pieces(ranges)
@@ -43,12 +43,12 @@ def acquired_records(
 
 
 def as_granted(options: Mapping[str, str], ranges: Sequence[HeldRange]) -> dict[str, str]:
-    """The reader's options for these ranges: what the group does not deliver must not be read."""
+    """Return the reader's options with the isolation level of the ranges, which the group configures."""
     return {**options, "kafka.isolation.level": "read_committed" if ranges[0].read_committed else "read_uncommitted"}
 
 
 def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
-    """The ranges in order, neighbours with the same delivery count joined."""
+    """Return the ranges in order, with neighbours of the same delivery count joined."""
     pieces: list[Piece] = []
     for held in sorted(ranges):
         topic, partition, (first, last, count) = held.topic, held.partition, held.grant
@@ -60,7 +60,7 @@ def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
 
 
 def result_table(result: DataFrame) -> pa.Table:
-    """A handler's result as the columns COLUMNS. Raises InvalidResultError, and what its evaluation raises."""
+    """Return a handler's result with the columns COLUMNS. Raises InvalidResultError and errors of its evaluation."""
     fields = {field.name.lower(): field for field in result.schema.fields}
     missing = [name for name in COLUMNS if name not in fields]
     if missing:
@@ -80,9 +80,12 @@ def result_table(result: DataFrame) -> pa.Table:
 
 
 @contextmanager
-def _second_version_of_kafka(spark: SparkSession) -> Iterator[None]:
-    """Have Kafka read as in a stream: the first version, a batch's default, makes a `Row` of each record and reads a
-    fifth slower. `spark` is a query's own session, where nobody else reads meanwhile."""
+def _kafka_source_v2(spark: SparkSession) -> Iterator[None]:
+    """Read Kafka with the version 2 API, as in a stream.
+
+    Version 1, the default of a batch, creates a `Row` for each record, which is a fifth slower. `spark` is a query's
+    own session, so no other read is affected.
+    """
     before = spark.conf.get(_V1_SOURCES)
     assert before is not None
     spark.conf.set(_V1_SOURCES, ",".join(name for name in before.split(",") if name.strip().lower() != "kafka"))
@@ -111,7 +114,7 @@ def _read(
         .option("assign", json.dumps(assign))
         .option("startingOffsets", json.dumps(starting))
         .option("endingOffsets", json.dumps(ending))
-        .option("failOnDataLoss", "false")  # what retention has taken is gone from the share-partition as well
+        .option("failOnDataLoss", "false")  # records deleted by retention have also left the share-partition
         .option("includeHeaders", str(include_headers).lower())
         .option("minPartitions", max(len(read), spark.sparkContext.defaultParallelism))
         .load()
@@ -119,7 +122,7 @@ def _read(
 
 
 def _is_exact(reads: Iterable[Mapping[AssignedPartition, OffsetRange]], ranges: Iterable[HeldRange]) -> bool:
-    """Whether the reads bring nothing but the ranges."""
+    """Return whether the reads contain only the ranges."""
     read = sum(last - first + 1 for envelopes in reads for first, last in envelopes.values())
     return read == sum(held.size for held in ranges)
 

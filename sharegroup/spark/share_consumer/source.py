@@ -1,7 +1,7 @@
 """`share_group_records`: the Python streaming source of a member; a row is a range that the member has acquired.
 
-It runs in a Python worker of the driver, apart from the driver's own Python, and takes batches from the offer file. Its
-offset *is* the batch: a batch of Spark's offset log runs again from the offset alone, on an executor too.
+It runs in a Python worker of the driver, separate from the driver's own Python, and claims batches from the offer file.
+Its offset *is* the batch, so a batch of Spark's offset log can be repeated from the offset alone, also on an executor.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from sharegroup.member.offer_file import OfferReader
 from sharegroup.member.ranges import NOTHING, OfferedBatch
 
 SOURCE_NAME = "share_group_records"
-#: Waiting here costs less than Spark asking again; longer would delay the end of a query.
+#: Waiting here costs less than another call by Spark; a longer wait would delay the end of a query.
 WAIT_S = 0.5
 READER = f"{__name__}:AcquiredRangesReader"
 
 
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
-    """Claims the batches that the member offers; `options` names the `offers` directory.
+    """The reader that claims the batches offered by the member; `options` contains the `offers` directory.
 
-    Its first batch is empty, and there at once: Spark starts a Python process to plan the first batch of a query, for
-    half a second, and has time for that while the member joins its group.
+    Its first batch is empty and available immediately. Spark starts a Python process to plan a query's first batch,
+    which takes half a second, and the member joins its group in that time.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -33,11 +33,11 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         self._is_planned = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offset before the first batch, which has no ranges."""
+        """Return the offset before the first batch, without ranges."""
         return NOTHING.to_json()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """The batch on offer, or `start` and no rows; the first time an offset of its own, and no rows."""
+        """Return the offered batch, or `start` and no rows. The first call returns a new offset without rows."""
         if not self._is_planned:
             self._is_planned = True
             return iter(()), OfferedBatch(0, uuid.uuid4().hex, ()).to_json()
@@ -45,8 +45,8 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """The rows of a batch once more."""
+        """Return the rows of a batch again."""
         return iter([] if start == end else OfferedBatch.from_json(end).rows())
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark's, for what may be forgotten: nothing is kept here."""
+        """Do nothing: Spark reports offsets that it no longer needs, and nothing is stored here."""

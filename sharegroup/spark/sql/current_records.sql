@@ -1,8 +1,8 @@
--- The records that say how each share-partition stands: its row of the base, and what was written after a base.
+-- The records that define the current state of each share-partition: its row of the base and the records after a base.
 --
--- A row of the base counts like the snapshot that it stands for, at the place of the newest record that is in it; records
--- up to there count no more. So any base goes with all records after the same or an earlier one's end, given here as
--- numbers, by which Delta passes over files: days of them.
+-- A row of the base counts as the snapshot that it replaces, at the position of the newest record that it includes;
+-- records up to that position no longer count. Any base can therefore be combined with all records after the end of the
+-- same or an earlier base. That end is inserted here as numbers, with which Delta skips files of several days.
 SELECT
     group_id,
     topic,

@@ -1,25 +1,25 @@
--- Every record range in flight: its state, delivery count and, while it is acquired, its member and lock deadline.
+-- Every record range in flight: its state, its delivery count and, if it is acquired, its member and lock deadline.
 --
--- Records are ordered by (leader_epoch, batch_id). Each share-partition counts from its newest snapshot on; the updates
--- after it hold only what changed, so ranges overlap, and of two that speak about the same offset the newer one counts:
+-- Records are ordered by (leader_epoch, batch_id). The newest snapshot of a share-partition and the updates after it
+-- count. Updates hold only changes, so ranges overlap; for an offset in several ranges the newest range counts:
 --
 --     snapshot      |aaaaaaaaaa      the ranges' ends cut the offsets into segments, each in one state,
 --     update             BBBBBBBB    the newest range over a segment gives its state,
 --     update          CCCCC          equal neighbours become one range again,
---     in flight     |aCCCCCBBBBBB    and what lies below the start offset (|) is finished and gone.
+--     in flight     |aCCCCCBBBBBB    and offsets below the start offset (|) are finished and left out.
 WITH records AS (
     SELECT
         *,
         struct(leader_epoch, batch_id) AS position,
         max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
-            OVER (PARTITION BY group_id, topic, topic_id, partition) AS forgotten_at
+            OVER (PARTITION BY group_id, topic, topic_id, partition) AS deleted_at
     FROM share_group_state
 ),
 
 snapshots AS (
     SELECT group_id, topic, topic_id, partition, max(struct(snapshot_epoch, position)) AS snapshot
     FROM records
-    WHERE record_type = 'ShareSnapshot' AND (forgotten_at IS NULL OR position > forgotten_at)
+    WHERE record_type = 'ShareSnapshot' AND (deleted_at IS NULL OR position > deleted_at)
     GROUP BY group_id, topic, topic_id, partition
 ),
 

@@ -1,21 +1,21 @@
--- The newest offsets of each share-partition: what the records of share_group_state add up to, without their ranges.
+-- The newest offsets of each share-partition: the combined records of share_group_state, without their ranges.
 --
 -- Records are ordered by (leader_epoch, batch_id): leaders follow each other, and each writes at most one record of a
--- share-partition in a micro-batch. A snapshot replaces what was before it, an update changes what is not -1 in it, and a
--- tombstone forgets the share-partition.
+-- share-partition in a micro-batch. A snapshot replaces earlier records, an update changes the values that are not -1,
+-- and a tombstone deletes the share-partition.
 WITH records AS (
     SELECT
         *,
         struct(leader_epoch, batch_id) AS position,
         max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
-            OVER (PARTITION BY group_id, topic, topic_id, partition) AS forgotten_at
+            OVER (PARTITION BY group_id, topic, topic_id, partition) AS deleted_at
     FROM share_group_state
 ),
 
 snapshots AS (
     SELECT group_id, topic, topic_id, partition, max(struct(snapshot_epoch, position)) AS snapshot
     FROM records
-    WHERE record_type = 'ShareSnapshot' AND (forgotten_at IS NULL OR position > forgotten_at)
+    WHERE record_type = 'ShareSnapshot' AND (deleted_at IS NULL OR position > deleted_at)
     GROUP BY group_id, topic, topic_id, partition
 )
 

@@ -1,1 +1,1 @@
-"""What `make demo` (jobs/demo.py) shows, and the processes that it starts."""
+"""The display and the processes of `make demo` (jobs/demo.py)."""

@@ -12,13 +12,13 @@ from rich.table import Table
 
 from sharegroup.testing.tables.delivery_audit import Progress, TopicPartition
 
-#: The longest time without a line.
+#: The maximum time between two lines.
 WORD_S = 3.0
 _POLL_S = 0.1
 
 
 class Display:
-    """Shows progress: on a terminal in a table that is updated in place, elsewhere in lines."""
+    """The progress display: a table that is updated in place on a terminal, lines elsewhere."""
 
     def __init__(self, console: Console, title: str, records: int) -> None:
         self._console, self._title, self._records = console, title, records
@@ -26,11 +26,11 @@ class Display:
         self._last = (self._begin, 0)
         self._live: Live | None = None
         self._shown: Progress | None = None
-        self._said = self._begin
+        self._printed_s = self._begin
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Inside the block, `show` updates the table in place."""
+        """Show the table while the block runs, if the console is a terminal; `show` updates it."""
         if not self._console.is_terminal:
             yield
             return
@@ -40,24 +40,24 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the beginning."""
-        self._said = time.monotonic()
+        self._printed_s = time.monotonic()
         self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def wait(self, what: str, is_done: Callable[[], bool], stage: Callable[[], str] = lambda: "") -> None:
-        """Return when it is done. Prints what it waits for, and every `WORD_S` seconds the stage that is reached."""
+        """Wait until `is_done`. Print what is awaited, and every `LINE_INTERVAL_S` seconds the current stage."""
         self.say(f"waiting for {what}")
         while not is_done():
-            if time.monotonic() - self._said >= WORD_S:
+            if time.monotonic() - self._printed_s >= WORD_S:
                 self.say(f"  still waiting for {what}{(reached := stage()) and ': '}{reached}")
             time.sleep(_POLL_S)  # polls other processes
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
-        """Show how far the work is: in the table, or in a line when something has changed or `WORD_S` have passed."""
+        """Show the progress in the table, or in a line if it has changed or `LINE_INTERVAL_S` seconds have passed."""
         rate = self._rate(now.finished)
         lag = now.lag(log_end_offsets)
         deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
         if self._live is None:
-            if now != self._shown or time.monotonic() - self._said >= WORD_S:
+            if now != self._shown or time.monotonic() - self._printed_s >= WORD_S:
                 self.say(
                     f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
                     f"in flight {now.acquired.total():,}, lag {lag:,}, deliveries {deliveries}"

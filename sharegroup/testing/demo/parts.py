@@ -1,4 +1,4 @@
-"""The processes of the demo, each with its log in var/demo, and the records that it is about."""
+"""The processes of the demo, each with its log in var/demo, and the demo's records."""
 
 from __future__ import annotations
 
@@ -34,41 +34,41 @@ groups:
     share.auto.offset.reset: earliest
     share.partition.max.record.locks: 100000
 """
-#: For JVMs that live for a minute: a third less CPU time until the first batch. Code that is generated for a query is
-#: not used often enough either.
+#: For JVMs that run for a minute: a third less CPU time until the first batch. Code generated for a query is not used
+#: often enough to pay off.
 _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
-#: A second core brings a second Python worker, each with a second of imports, and no record earlier.
+#: A second core would start a second Python worker, with a second of imports, and no record would arrive earlier.
 _MASTER = "local[1]"
-#: What a job logs while it starts, and the stage that begins with it.
+#: Log lines of the start of a job, and the stage that begins with each.
 _STAGES = (
     ("starting Spark", "Spark starts"),
-    ("Spark has started", "topics and tables are checked"),
-    ("query group_coordinator leads", "the second query starts"),
-    ("query share_partition leads", "the first micro-batches run"),
-    (RUNNING, "it runs"),
+    ("Spark has started", "checking topics and tables"),
+    ("query group_coordinator leads", "starting the second query"),
+    ("query share_partition leads", "running the first micro-batches"),
+    (RUNNING, "running"),
 )
 
 
 def write_config(bootstrap_servers: str) -> None:
-    """The job's and the gateway's configuration."""
+    """Write the configuration of the job and the gateway."""
     (HOME / "share_group.yaml").write_text(_CONFIG.format(bootstrap_servers=bootstrap_servers))
 
 
 def broker() -> EmbeddedKafka:
-    """A broker to be started, whose address is known before."""
+    """Return a broker that is not started, but whose address is known."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return EmbeddedKafka(port=probe.getsockname()[1])
 
 
 def share_group_job(options: Sequence[str] = ()) -> LoggedProcess:
-    """The job, as `sharegroup job` runs it; `options` are more options of its JVM."""
+    """Return the job as `sharegroup job` runs it, with additional `options` of its JVM."""
     command = ["-m", "sharegroup.spark.job.run_job", "--config", str(HOME / "share_group.yaml")]
     return _spark("job", command, options=options)
 
 
 def spark_member(bootstrap_servers: str) -> LoggedProcess:
-    """A Spark job as a member. Its start leaves the cores to those who have work."""
+    """Return a Spark job that is a member. It runs with low priority, so that its start does not delay the others."""
     arguments = ["--bootstrap-servers", bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
     arguments += ["--checkpoint", str(HOME / "members"), "--members", "1"]
     return _spark("spark_member", [str(ROOT / "jobs" / "demo_consumers.py"), *arguments], "nice", "-n", "5")
@@ -83,7 +83,7 @@ def _spark(what: str, arguments: list[str], *prefix: str, options: Sequence[str]
 
 
 class KafkaClient(LoggedProcess):
-    """A member that knows nothing of this project: jobs/demo_kafka_client.py."""
+    """A member that uses nothing of this project: jobs/demo_kafka_client.py."""
 
     FIRST: ClassVar[str] = "first record"
 
@@ -94,19 +94,19 @@ class KafkaClient(LoggedProcess):
         super().__init__(name, [*command, "--client-id", name], HOME / f"{name}.log")
 
     def did(self) -> Counter[str]:
-        """What it acknowledged by its own count, once it has ended."""
+        """Return what it acknowledged by its own count, after it has ended."""
         lines = self.log_path.read_text().splitlines()
         return Counter(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else Counter()
 
 
 def job_stage(log_path: Path, since: int = 0) -> str:
-    """How far a job's start is, from the bytes of its log behind `since`."""
+    """Return the stage of a job's start, according to its log after the first `since` bytes."""
     log = log_path.read_bytes()[since:].decode(errors="replace") if log_path.exists() else ""
     return next((stage for text, stage in reversed(_STAGES) if text in log), "Python starts")
 
 
 def produce(bootstrap_servers: str, records: int) -> None:
-    """Write the records, numbered, to the partitions in turn; RuntimeError if the broker does not take them all."""
+    """Write numbered records to the partitions in turn. Raises RuntimeError if the broker does not accept them all."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
@@ -115,7 +115,7 @@ def produce(bootstrap_servers: str, records: int) -> None:
             try:
                 producer.produce(TOPIC, partition=number % PARTITIONS, key=b"%d" % number, value=b"order %d" % number)
                 break
-            except BufferError:  # its queue holds 100,000 records, and a quick machine fills it before the broker reads
+            except BufferError:  # its queue holds 100,000 records, which a fast machine fills
                 producer.poll(0.1)
     if left := producer.flush(60):
-        raise RuntimeError(f"{left} records could not be produced")
+        raise RuntimeError(f"{left} records could not be produced to {TOPIC} within 60 s; check the broker's log")

@@ -1,9 +1,9 @@
-"""The sample's hour as a client of Kafka's protocol sees it: a broker with the topic, and a gateway before the tables.
+"""The sample's hour for clients of Kafka's protocol: a broker with the topic, and a gateway that reads the tables.
 
     with SampleCluster(Path("/data")) as cluster:
         ShareGroupAdmin(cluster.bootstrap_servers).list_group_offsets("billing")
 
-There is no job: what is told is what the tables hold, and nothing can be changed or acquired.
+There is no job, so responses contain what the tables hold, and nothing can be changed or acquired.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class SampleCluster:
-    """Runs from `start` to `stop`, or inside a `with` block; `directory` is to be empty.
+    """A cluster that runs from `start` to `stop`, or inside a `with` block; `directory` must be empty.
 
     Attributes:
-        tables_path: the tables' directory; they stay.
-        log_ends: where the logs ended at each step of the hour.
+        tables_path: the directory of the tables, which remains.
+        log_ends: the ends of the logs at each step of the hour.
         bootstrap_servers: the gateway's address, once started.
     """
 
@@ -44,7 +44,7 @@ class SampleCluster:
         self._gateway = GatewayProcess(self._config, directory / "gateway.log")
 
     def start(self) -> Self:
-        """Returns when the gateway answers. Raises EmbeddedKafkaError, LoggedProcessError."""
+        """Start, and wait until the gateway responds. Raises EmbeddedKafkaError, LoggedProcessError."""
         self._kafka.start()
         try:
             self._kafka.create_topic(TOPIC, PARTITIONS)
@@ -60,7 +60,7 @@ class SampleCluster:
         return self
 
     def stop(self) -> None:
-        """End gateway and broker."""
+        """Stop the gateway and the broker."""
         self._gateway.kill()
         self._kafka.stop()
 

@@ -1,14 +1,14 @@
-"""An hour in the life of a share group, without Kafka and Spark: the tables of the job, written by the job's own parts.
+"""A sample hour of a share group without Kafka and Spark: the job's tables, written by the job's own components.
 
     write_sample_history("/data/tables")
 
-For notebooks, documentation and tests of queries. The real operator gets the rows that the source and the request
-topics would give it, on a settable clock, and its output goes through the real commit steps. The commits of the tables
-have the times of that clock, so that time travel works as well. The same arguments give the same rows.
+For notebooks, documentation and tests of queries. The real operator receives rows like those of the source and the
+request topics, with a settable clock, and its output passes through the real commit steps. The commits of the tables
+have the times of that clock, so that time travel works as well. The same arguments produce the same rows.
 
-What happens: a topic with two partitions is written at a rate that doubles for ten minutes, three members handle it,
-some records are released at their first delivery, some are rejected, a few are released every time until the delivery
-limit, and one member stands still for some minutes while it holds locks.
+The hour: a topic with two partitions is written at a rate that doubles for ten minutes, and three members process it.
+Some records are released at their first delivery, some are rejected, a few are released every time until the delivery
+limit, and one member hangs for some minutes while it holds locks.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ MEMBERS = (
 STEP_MS = 20_000
 _PER_STEP = (60, 45)  # records written to each partition
 _MAX_RECORDS = 40
-_STUCK = range(25, 33)  # minutes in which the last member stands still
-_BURST = range(10, 20)  # minutes in which twice as many records are written
+_STUCK = range(25, 33)  # the minutes in which the last member hangs
+_BURST = range(10, 20)  # the minutes in which twice as many records are written
 
 Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
 
 
 class Tables:
-    """The tables and the operator of one (group, topic id) before them, on a clock of the caller's.
+    """The tables and the operator of one (group, topic id) that writes them, with a clock set by the caller.
 
-    `commit` is a micro-batch: rows in, responses out, everything durable and dated `now_ms`.
+    `commit` is a micro-batch: rows in, responses out; everything is durable and dated `now_ms`.
     """
 
     def __init__(self, tables_path: str, group_id: str, topic_id: str, records: SnapshotRules | None = None) -> None:
@@ -84,11 +84,11 @@ class Tables:
         return steps
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """The commit steps' producer: keeps the responses for `commit`."""
+        """Store the responses for `commit`, as the producer of the commit steps."""
         self._responses += responses
 
     def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
-        """Run a micro-batch of input rows (`core.operators.rows`); the responses."""
+        """Run a micro-batch of input rows (`core.operators.rows`) and return the responses."""
         shard = Shard("sample", self._group_id, self._topic_id, self._records, self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
@@ -98,11 +98,11 @@ class Tables:
         return self._responses
 
     def commit_group(self, rows_of: Mapping[str, list[dict[str, Any]]], now_ms: int) -> None:
-        """Write rows of the group coordinator's tables."""
+        """Write rows to the group coordinator's tables."""
         self._group_steps.commit(Batch(0, now_ms, tables=dict(rows_of)))
 
     def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
-        """Give the commits that have none yet the time `now_ms`; `first` and the result: next version, by table."""
+        """Set the time of commits without one to `now_ms`; `first` and the result are the next versions, by table."""
         dated = dict(first)
         at_ms = now_ms
         for spec in ALL_TABLES:
@@ -110,14 +110,14 @@ class Tables:
             version = dated.get(spec.name, 0)
             while (commit := log / f"{version:020}.json").exists():
                 os.utime(commit, (at_ms / 1000, at_ms / 1000))
-                at_ms += 1  # Delta wants the commits of a table in order
+                at_ms += 1  # Delta requires ascending times of a table's commits
                 version += 1
             dated[spec.name] = version
         return dated
 
 
 class LogEnd(NamedTuple):
-    """Where a topic-partition ended in Kafka at a moment, which the tables do not hold."""
+    """The end of a topic-partition in Kafka at a time, which the tables do not contain."""
 
     time: datetime
     topic: str
@@ -130,7 +130,7 @@ def write_sample_history(
 ) -> list[LogEnd]:
     """Write `minutes` of history that end at `end` (default: now) below `tables_path`, a local directory.
 
-    `topic_id` is for those who have the topic in a broker. Returns what the broker would have answered at each step.
+    `topic_id` is the id of a real topic in a broker. Returns the log ends that the broker would have at each step.
     """
     end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
@@ -143,14 +143,14 @@ def write_sample_history(
     log_ends: list[LogEnd] = []
     while now_ms < end_ms:
         now_ms += STEP_MS
-        hour.take(tables.commit(hour.lines(now_ms), now_ms))
+        hour.handle_responses(tables.commit(hour.lines(now_ms), now_ms))
         dated = tables.date_commits(dated, now_ms)
         log_ends += hour.log_ends(now_ms)
     return log_ends
 
 
 class _Hour:
-    """Who writes, fetches and acknowledges what, step by step."""
+    """The writes, fetches and acknowledgements of each step."""
 
     def __init__(self, begin_ms: int, topic_id: str) -> None:
         self._begin_ms, self._topic_id = begin_ms, topic_id
@@ -159,7 +159,7 @@ class _Hour:
         self._kafka_offset = 0
 
     def lines(self, now_ms: int) -> list[str]:
-        """The input rows of the step that ends at `now_ms`."""
+        """Return the input rows of the step that ends at `now_ms`."""
         minute = (now_ms - self._begin_ms) // 60_000
         factor = 2 if minute in _BURST else 1
         ends = zip(self._log_end_offsets, _PER_STEP, strict=True)
@@ -172,12 +172,12 @@ class _Hour:
         return [*lines, rows.encode(rows.TICK, str(now_ms))]
 
     def log_ends(self, now_ms: int) -> list[LogEnd]:
-        """How far the partitions' logs reach, as the table that tells it at `now_ms`."""
+        """Return the ends of the partitions' logs at `now_ms`."""
         now = datetime.fromtimestamp(now_ms / 1000, UTC)
         return [LogEnd(now, TOPIC, partition, end) for partition, end in enumerate(self._log_end_offsets)]
 
-    def take(self, responses: Iterable[Mapping[str, Any]]) -> None:
-        """Remember what the members were given."""
+    def handle_responses(self, responses: Iterable[Mapping[str, Any]]) -> None:
+        """Store the ranges that the members acquired."""
         for response in responses:
             if response["type"] == FETCH:
                 acquired = tuple(AcquiredRange(*item) for item in response["acquired"])
@@ -185,15 +185,15 @@ class _Hour:
 
     def _requests(self, member_id: str) -> Iterable[SharePartitionRequest]:
         for partition in range(PARTITIONS):
-            named = GROUP_ID, TOPIC, self._topic_id, partition, member_id, -1, "sample"
+            header = GROUP_ID, TOPIC, self._topic_id, partition, member_id, -1, "sample"
             held = self._held.pop((member_id, partition), ())
             if held:
                 batches = tuple(map(_acknowledged, held))
-                yield AcknowledgeRequest(self._next_id(), *named, batches=batches, acquired=held)
-            yield FetchRequest(self._next_id(), *named, max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
+                yield AcknowledgeRequest(self._next_id(), *header, batches=batches, acquired=held)
+            yield FetchRequest(self._next_id(), *header, max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
 
     def _next_id(self) -> str:
-        """The request's offset in its topic."""
+        """Return the request's offset in its topic."""
         self._kafka_offset += 1
         return str(self._kafka_offset)
 

@@ -1,11 +1,11 @@
-"""What became of every single record, from the tables alone: nothing lost, nothing finished twice.
+"""The fate of every record, from the tables alone: no record is lost, and none is finished twice.
 
     problems = audit("/data/tables", "orders", {("orders", 0): 100_000, ("orders", 1): 100_000})
     progress("/data/tables", "orders").finished
 
-`delivery_log` has each transition of each range, so it can be checked offset by offset; `share_group_state` has where
-the share-partitions stand. Of topics that had the same name one after the other the last one is meant. Both are read
-with delta-rs: no Spark, a few milliseconds.
+`delivery_log` has each transition of each range, so it can be checked offset by offset. `share_group_state` has the
+current state of the share-partitions. If several topics had the same name, the last one counts. Both tables are read
+with delta-rs, without Spark, in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from sharegroup.types import Cause, RecordState, SharePartitionKey
 TopicPartition = tuple[str, int]
 
 _COLUMNS = ["topic", "topic_id", "partition", "first_offset", "last_offset", "to_state", "cause", "delivery_count"]
-#: Examples of a problem that are told.
+#: The maximum number of reported examples of a problem.
 _SHOWN = 10
 _FINAL = (RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name)
 
 
 @dataclass
 class Progress:
-    """Where a group stands. Counts are records, not ranges.
+    """The progress of a group. Counts are records, not ranges.
 
-    `outcomes`: finished records by what finished them ("accepted", "rejected", "archived at the limit", "gone");
+    `outcomes`: finished records by outcome ("accepted", "rejected", "archived at the limit", "gone");
     `deliveries`: finished records by delivery count; `acquired`: records by the member that holds them now;
-    `redelivered`: how often a record was acquired again; `start_offsets`: by topic-partition.
+    `redelivered`: the number of repeated acquisitions; `start_offsets`: by topic-partition.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -52,11 +52,11 @@ class Progress:
 
     @property
     def finished(self) -> int:
-        """Records in a final state."""
+        """The number of records in a final state."""
         return self.outcomes.total()
 
     def lag(self, log_end_offsets: Mapping[TopicPartition, int]) -> int:
-        """Records that are not finished: log end less start offset less those finished above it (KIP-1226)."""
+        """Return the unfinished records: log end minus start offset minus those finished above it (KIP-1226)."""
         return sum(
             end - self.start_offsets.get(key, 0) - max(0, self.complete_counts.get(key, 0))
             for key, end in log_end_offsets.items()
@@ -64,7 +64,7 @@ class Progress:
 
 
 def progress(tables_path: str, group_id: str) -> Progress:
-    """Where the group stands at the newest versions of the tables."""
+    """Return the group's progress at the newest versions of the tables."""
     found = Progress()
     for row in _transitions(tables_path, group_id).to_pylist():
         records = row["last_offset"] - row["first_offset"] + 1
@@ -87,9 +87,10 @@ def progress(tables_path: str, group_id: str) -> Progress:
 
 
 def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartition, int]) -> list[str]:
-    """What is wrong, in sentences, with a group that should have finished every record below `log_end_offsets`.
+    """Return the problems, as sentences, of a group that should have finished every record below `log_end_offsets`.
 
-    Right is: each offset entered a final state exactly once, the start offset is the log end, nothing in flight.
+    Without problems each offset entered a final state exactly once, the start offset is the log end, and nothing is in
+    flight.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -116,7 +117,7 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
 
 
 def _states(tables_path: str, group_id: str) -> dict[TopicPartition, tuple[SharePartitionKey, ShareGroupOffset]]:
-    """Of each topic-partition the state that was begun last."""
+    """Return the last begun state of each topic-partition."""
     states = read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE)))
     of_group = [(key, state) for key, state in states.items() if key.group_id == group_id]
     of_group.sort(key=lambda item: (item[1].header.state_epoch, item[1].header.last_snapshot_ms))
@@ -140,7 +141,7 @@ def _outcome(row: Mapping[str, Any]) -> str:
 def _final_transitions(
     transitions: pa.Table, topic: str, partition: int, log_end_offset: int, topic_id: str | None
 ) -> np.ndarray[Any, Any]:
-    """How often each offset entered a final state: ranges add +1 where they begin and -1 where they have ended."""
+    """Return how often each offset entered a final state: ranges add +1 at their begin and -1 after their end."""
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():
         is_it = (row["topic"], row["partition"]) == (topic, partition) and row["topic_id"] in (topic_id, None)

@@ -1,11 +1,11 @@
-"""The job's tables in memory, with the versions, commits and failures that a Delta table has.
+"""The job's tables in memory, with versions, commits and failures like those of a Delta table.
 
     tables = MemoryTables()
     writer = tables.writer(SHARE_GROUP_STATE, "job-1")
 
-Handles see a version until they commit or are refreshed, as with Delta. Faults are set on the tables: a store that is
-away, a commit that is made and whose answer is lost, something else that happens right before a commit, and a power
-loss that takes commits which were not synced.
+A handle shows one version until it commits or is refreshed, as with Delta. Faults are set on the tables: an unavailable
+store, a commit that is made but whose response is lost, another action immediately before a commit, and a power loss
+that removes commits that were not synced.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _NOTHING = Write(())
 
 @dataclass(frozen=True)
 class _Version:
-    """One commit: `write` is what it does. When it `prunes`, its rows are all that there are then.
+    """One commit. If it `prunes`, its rows replace all rows of the table.
 
-    `transactions` are the newest of each id, in the log all that were made so far. In the log of a table of current
-    state, `files` are all there are then, by chunk.
+    `transactions` holds the newest version of each transaction id; in a log, of all commits so far. In the log of a
+    table of current state, `files` holds all files that exist then, by chunk.
     """
 
     commit: Commit
@@ -56,38 +56,38 @@ class MemoryFile(NamedTuple):
 
 
 class MemoryTables:
-    """All tables of a job. A table is made when it is first asked for."""
+    """All tables of a job. A table is created when it is first used."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[_Version]] = {}
         self._before_commit: list[Callable[[], None]] = []
-        self._lost_answers, self._refused = 0, 0
+        self._lost_responses, self._rejected = 0, 0
         self._synced: dict[str, int] = {}
-        #: While true, nothing can be read, written or looked at.
+        #: While True, nothing can be read, written or listed.
         self.is_away = False
-        #: While true, nothing can be written.
+        #: While True, nothing can be written.
         self.is_full = False
 
     def table(self, spec: TableSpec) -> MemoryTable:
-        """A handle at the newest version."""
+        """Return a handle at the newest version."""
         return MemoryTable(self, spec)
 
     def writer(self, spec: TableSpec, writer_id: str) -> TableWriter:
-        """A writer, to take the lead."""
+        """Return a writer, which can acquire the lead."""
         return TableWriter(self.table(spec), writer_id)
 
-    # -- what others see
+    # -- reading
 
     def newest_version(self, spec: TableSpec) -> int:
-        """The table's version now."""
+        """Return the table's current version."""
         return len(self.log_of(spec)) - 1
 
     def rows(self, spec: TableSpec, version: int | None = None) -> list[Row]:
-        """The rows at a version, or the newest, as Delta gives them: times are datetimes."""
+        """Return the rows at a version, or the newest one, in Delta's types: times are datetimes."""
         return self.arrow(spec, version).to_pylist()
 
     def arrow(self, spec: TableSpec, version: int | None = None) -> pa.Table:
-        """The same as an Arrow table."""
+        """Return the rows as an Arrow table."""
         log = self.log_of(spec)
         end = len(log) if version is None else version + 1
         if spec.is_append_only:
@@ -98,34 +98,34 @@ class MemoryTables:
         return pa.Table.from_pylist(rows, schema=spec.schema)
 
     def files(self, spec: TableSpec, version: int | None = None) -> MemoryFiles:
-        """The files of a table of current state at a version, or the newest."""
+        """Return the files of a table of current state at a version, or the newest one."""
         log = self.log_of(spec)
         return MemoryFiles(spec, log[-1 if version is None else version].files)
 
     # -- faults
 
     def before_next_commit(self, action: Callable[[], None]) -> None:
-        """Do something right before the next commit comes to its table, once."""
+        """Call an action once, immediately before the next commit to any table."""
         self._before_commit.append(action)
 
     def lose_next_answer(self) -> None:
-        """The next commit is made, and its writer is told that it failed."""
-        self._lost_answers += 1
+        """Make the next commit, but report a failure to its writer."""
+        self._lost_responses += 1
 
     def refuse_next_commit(self) -> None:
-        """The next commit is not made."""
-        self._refused += 1
+        """Reject the next commit."""
+        self._rejected += 1
 
     def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None:
-        """A commit of somebody who is no job."""
+        """Append a commit of a writer that is not a job."""
         self._append(spec, _Version(Commit(None, False, None), Write(rows)))
 
     def compact_from_outside(self, spec: TableSpec) -> None:
-        """The same of somebody who only rearranges."""
+        """Append a commit of such a writer that only rearranges files."""
         self._append(spec, _Version(Commit(None, True, None)))
 
     def lose_unsynced(self, tables: Iterable[TableSpec], random: Random) -> list[str]:
-        """A power loss: of each table's commits that were not synced, the first few stay, and the next may be torn.
+        """Simulate a power loss: of each table's unsynced commits, only the first few remain; the next may be torn.
 
         A torn commit makes the table unreadable until `recover_torn`. Returns the names of tables that lost commits.
         """
@@ -140,30 +140,29 @@ class MemoryTables:
         return lost
 
     def lose_from(self, spec: TableSpec, version: int) -> None:
-        """Lose a version and all later ones, so that nothing shows it."""
+        """Remove a version and all later ones without a trace."""
         del self.log_of(spec)[version:]
         self._synced[spec.name] = min(self._synced.get(spec.name, 0), version - 1)
 
     def torn_tables(self) -> list[str]:
-        """The names of the tables that cannot be read, as their newest commit is torn."""
+        """Return the names of the tables that are unreadable because their newest commit is torn."""
         return [name for name, log in self._logs.items() if log[-1].is_torn]
 
     def recover_torn(self) -> list[str]:
-        """Take torn commits for never made, as `storage.writing.torn_log` does; the names of the tables that had
-        one."""
+        """Remove torn commits, as `storage.writing.torn_log` does; return the names of their tables."""
         torn = self.torn_tables()
         for name in torn:
             self._logs[name].pop()
         return torn
 
-    # -- for the handles
+    # -- interface of the handles
 
     def synced(self, spec: TableSpec, version: int) -> None:
-        """The commits up to this version survive a power loss."""
+        """Make the commits up to this version survive a power loss."""
         self._synced[spec.name] = max(version, self._synced.get(spec.name, 0))
 
     def log_of(self, spec: TableSpec) -> list[_Version]:
-        """A table's commits, by version. Raises TableStoreError."""
+        """Return a table's commits, by version. Raises TableStoreError."""
         if self.is_away:
             raise TableStoreError("the store is away")
         log = self._logs.setdefault(spec.name, [_Version(Commit(None, False, None))])
@@ -172,7 +171,7 @@ class MemoryTables:
         return log
 
     def add(self, spec: TableSpec, known: int, made: _Version) -> int:
-        """Commit as the version after `known`; the new version. Upkeep that prunes nothing goes over others' appends.
+        """Commit after version `known` and return the new version. Upkeep that prunes nothing ignores other appends.
 
         Raises NotCommittedError.
         """
@@ -183,13 +182,13 @@ class MemoryTables:
         others = self.log_of(spec)[known + 1 :]
         is_alone = made.prunes or not made.commit.rearranges
         if (is_alone and others) or any(map(_removes, others)):
-            raise NotCommittedError(f"version {known + 1} of {spec.name} is there already")
-        if self._refused:
-            self._refused -= 1
+            raise NotCommittedError(f"version {known + 1} of {spec.name} already exists")
+        if self._rejected:
+            self._rejected -= 1
             raise NotCommittedError("no space left")
         version = self._append(spec, made)
-        if self._lost_answers:
-            self._lost_answers -= 1
+        if self._lost_responses:
+            self._lost_responses -= 1
             raise NotCommittedError("no answer came")
         return version
 
@@ -232,7 +231,7 @@ class MemoryTable:
         return self._tables.rows(self.spec, self.version)
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """Raises AssertionError for rows of other chunks than those that are replaced, which Delta would refuse."""
+        """Write rows. Asserts that they belong to the replaced chunks, because Delta would reject others."""
         assert not write.chunks or {row[CHUNK] for row in write.rows} <= set(write.chunks)
         copied = Write([dict(row) for row in write.rows], write.chunks)
         self._add(copied, stamp)
@@ -241,7 +240,7 @@ class MemoryTable:
         self._tables.synced(self.spec, self.version)
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        """Compaction and vacuum go over the commits of others, as delta-rs has it."""
+        """Prune, compact and vacuum; the latter two ignore the commits of others, as in delta-rs."""
         if upkeep.prune_before is not None:
             kept = [row for row in self.rows() if not _is_pruned(row, upkeep.prune_before)]
             self._add(Write(kept), stamp, prunes=True)
@@ -260,7 +259,7 @@ class MemoryTable:
 
 
 class MemoryFiles:
-    """The files of a table of current state at one version, as `storage.following.rows_by_file` reads them."""
+    """The files of a table of current state at one version, for `storage.following.rows_by_file`."""
 
     def __init__(self, spec: TableSpec, files: Mapping[int | None, Sequence[MemoryFile]]) -> None:
         self._spec = spec
@@ -270,7 +269,7 @@ class MemoryFiles:
         return self._rows.keys()
 
     def rows(self, path: str) -> list[Row]:
-        """Without the chunk, which is in the path."""
+        """Return a file's rows without the chunk, which is in the path."""
         rows: list[Row] = pa.Table.from_pylist(list(self._rows[path]), schema=self._spec.schema).to_pylist()
         return [{name: value for name, value in row.items() if name != CHUNK} for row in rows]
 
@@ -278,7 +277,7 @@ class MemoryFiles:
 def _files(
     before: Mapping[int | None, Sequence[MemoryFile]], write: Write, version: int
 ) -> Mapping[int | None, Sequence[MemoryFile]]:
-    """The files of a table of current state after a commit; rows from outside may have no chunk."""
+    """Return the files of a table of current state after a commit; rows from other writers may have no chunk."""
     files = {chunk: found for chunk, found in before.items() if chunk not in write.chunks}
     written: dict[int | None, list[Row]] = {}
     for row in write.rows:

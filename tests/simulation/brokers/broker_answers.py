@@ -1,4 +1,4 @@
-"""What simulated brokers answer: requests and responses are kafka-python's objects, not frames."""
+"""The responses of simulated brokers; requests and responses are kafka-python's objects, not frames."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from tests.simulation.brokers.kafka_log import (
 )
 from tests.simulation.gateway.gateway_batch_bytes import batch_bytes, producer_id
 
-#: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}; and one without topic ids.
+#: The APIs that a broker offers to the gateway: {api key: (lowest, highest version)}; and those without topic ids.
 OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 23: (2, 4), 42: (0, 2)}
 OFFERED_WITHOUT_IDS = OFFERED | {1: (4, NAMES_FETCH_VERSION), 3: (0, 9)}
 
 
 @dataclass
 class UpstreamFaults:
-    """What goes wrong between a gateway and its brokers; chances are of each request.
+    """The faults between a gateway and its brokers; chances are of each request.
 
-    `metadata_lag_ms`: how old the metadata of brokers is. `empty_answer`: a Fetch is answered without records, though
-    there are some. `lost_answer`: no answer, for as long as the gateway waits.
+    `metadata_lag_ms`: the age of the brokers' metadata. `empty_answer`: a Fetch response without records although there
+    are some. `lost_answer`: no response for as long as the gateway waits.
     """
 
     metadata_lag_ms: int = 0
@@ -53,14 +53,14 @@ class UpstreamFaults:
 
 
 class BatchBytes:
-    """The bytes of the log's batches, for all gateways: each is made once."""
+    """The bytes of the log's batches for all gateways, created once for each batch."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, int, int, int], bytes] = {}
 
     def of(self, topic_id: str, partition: int, batch: LogBatch) -> bytes:
-        """The bytes of a batch."""
-        # The time tells it from the batch of an earlier topic, which has the same id where brokers have none.
+        """Return the bytes of a batch."""
+        # The time distinguishes it from the batch of an earlier topic, which has the same id if brokers have none.
         key = (topic_id, partition, batch.base_offset, batch.append_ms)
         found = self._made.get(key)
         if found is None:
@@ -69,7 +69,7 @@ class BatchBytes:
 
 
 class BrokerAnswers:
-    """The answers that one client gets. `random` decides on faults, `metadata_lag_ms` says how old metadata is."""
+    """The responses to one client. `random` decides on faults; `metadata_lag_ms` is the age of metadata."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class BrokerAnswers:
         }
 
     async def answer(self, node_id: int, request: Any, version: int) -> Any:
-        """The response of a broker. It never comes if it was lost, or if the broker stays silent."""
+        """Return the response of a broker. It never arrives if it is lost or the broker stays silent."""
         if isinstance(request, ApiVersionsRequest):
             await self._served(node_id)
             return self._api_versions()
@@ -110,7 +110,7 @@ class BrokerAnswers:
         return found
 
     async def _served(self, node_id: int) -> None:
-        """Wait until the broker serves what it is sent."""
+        """Wait until the broker serves its requests."""
         if node_id in self.kafka.silence:
             served = asyncio.get_running_loop().create_future()
             self.kafka.silence.serve(node_id, lambda: None if served.done() else served.set_result(None))
@@ -131,7 +131,7 @@ class BrokerAnswers:
         return self._told[1]
 
     def _fetch(self, node_id: int, request: Any, version: int) -> Any:
-        """None where there is nothing yet at the log's end. Newer requests name the topic by its id."""
+        """Return None if there is nothing yet at the log's end. Newer requests name the topic by its id."""
         asked, name = request.topics[0].partitions[0], self._name(request.topics[0], version)
         if name is None:
             return self._fetched(request, ErrorCode.UNKNOWN_TOPIC_ID, None)
@@ -229,7 +229,7 @@ class BrokerAnswers:
         return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
     def _led(self, node_id: int, topic: str, partition: int) -> PartitionLog | ErrorCode:
-        """The log, if the broker leads it."""
+        """Return the log if the broker leads it."""
         try:
             log = self.kafka.log(topic, partition)
         except LeaderNotAvailableError:
@@ -239,7 +239,7 @@ class BrokerAnswers:
         return log if log.leader == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _offset(self, node_id: int, request: Any, topic: str, asked: Any) -> tuple[int, int, int]:
-        """(error code, offset, leader epoch)"""
+        """Return (error code, offset, leader epoch)."""
         log = self._led(node_id, topic, asked.partition_index)
         if isinstance(log, ErrorCode):
             return int(log), -1, -1
@@ -255,7 +255,7 @@ class BrokerAnswers:
 
 
 def _no_such_groups(_node_id: int, request: Any, _: int) -> Any:
-    """The cluster has no groups of its own."""
+    """Respond that the cluster has no groups of its own."""
     result = DeleteGroupsResponse.DeletableGroupResult
     code = int(ErrorCode.GROUP_ID_NOT_FOUND)
     results = [result(group_id=group_id, error_code=code) for group_id in request.groups_names]
@@ -267,17 +267,17 @@ def _visible_end(request: Any, log: PartitionLog) -> int:
 
 
 def broker_host(node_id: int) -> str:
-    """The host of a broker."""
+    """Return the host of a broker."""
     return f"broker-{node_id}"
 
 
 def broker_id(host: str) -> int:
-    """The broker on a host."""
+    """Return the broker on a host."""
     return int(host.removeprefix("broker-"))
 
 
 def metadata_response(kafka: SimulatedKafka, view: Metadata, names: Iterable[str]) -> Any:
-    """All brokers, and the topics of these names."""
+    """Return the metadata of all brokers and the topics of these names."""
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[

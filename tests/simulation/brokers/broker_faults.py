@@ -1,4 +1,4 @@
-"""Brokers that fall silent, one at a time. The controller gives what they lead to others, where there are replicas."""
+"""Brokers that fall silent, one at a time. The controller moves their leaderships to replicas, if there are any."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Collection
 
 from tests.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
 
-#: Between two silences, on average.
+#: The mean time between two silences.
 _EVERY_MS = 240_000
-#: How long one lasts: shorter than a request timeout, a few of them, and longer than a session of the broker.
+#: The duration of a silence: mostly shorter than a request timeout, sometimes longer than a session of the broker.
 _SILENCES_MS = (1_500, 6_000, 15_000, 45_000)
-#: The controller takes a broker for lost after this time (broker.session.timeout.ms).
+#: The time after which the controller considers a broker lost (broker.session.timeout.ms).
 SESSION_MS = 9_000
 
 
 class BrokerFaults:
-    """What happens to the brokers of a run. In some runs the topics are replicated.
+    """The faults of the brokers of a run. In some runs the topics are replicated.
 
-    In most runs one broker leads nothing of the job's topics: only then a silence spares the job.
+    In most runs one broker leads nothing of the job's topics; only its silence does not affect the job.
     """
 
     def __init__(self, world: World) -> None:
@@ -28,13 +28,13 @@ class BrokerFaults:
         self._for_job = [node_id for node_id in self._kafka.brokers if node_id != spared]
 
     def start(self) -> None:
-        """Begin, where the run has this fault."""
+        """Begin, if the run has this fault."""
         if "silent_leader" in self._world.faults:
             self._give_away(*(set(self._kafka.brokers) - set(self._for_job)), names=JOB_TOPICS)
             self._plan()
 
     def silence(self, node_id: int, ms: float, is_cut_off: bool) -> None:
-        """Let a broker answer nothing for a time."""
+        """Make a broker silent for a time."""
         what = "is cut off" if is_cut_off else "is paused"
         self._world.trace.add("brokers", f"broker {node_id} {what} for {ms / 1000:g} s")
         self._kafka.silence.begin(node_id, is_cut_off)
@@ -46,7 +46,7 @@ class BrokerFaults:
         self._clock.after(self._random.expovariate(1 / _EVERY_MS), self._act)
 
     def _act(self) -> None:
-        """Silence any broker now, or one that has just appended a request of which the job does not know yet."""
+        """Silence any broker now, or one that has just appended a request that the job has not read."""
         if self._random.random() < 0.5:
             self._kafka.listeners.append(self._appended)
         else:
@@ -66,7 +66,7 @@ class BrokerFaults:
         self._plan()
 
     def _give_away(self, *lost: int, names: Collection[str] = ()) -> None:
-        """Other brokers lead what lost ones led, of all topics or of these."""
+        """Move the leaderships of lost brokers to others, for all topics or for these."""
         for name in names or tuple(self._kafka.topics):
             others = [
                 other for other in (self._for_job if name in JOB_TOPICS else self._kafka.brokers) if other not in lost

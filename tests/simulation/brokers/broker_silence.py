@@ -1,7 +1,7 @@
-"""Brokers that answer nothing for a while: paused processes, and networks that drop packets.
+"""Brokers that do not respond for a while: paused processes, and networks that drop packets.
 
-A *paused* broker serves the requests that it was sent as soon as it goes on. A broker that is *cut off* never receives
-the requests that it was sent meanwhile. Clients cannot tell one from the other: both answer nothing.
+A *paused* broker serves the requests sent to it when it continues. A broker that is *cut off* never receives the
+requests sent meanwhile. Clients cannot distinguish the two, because neither responds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Request = Callable[[], object]
 
 
 class BrokerSilence:
-    """Which brokers are silent, and what they were sent since they are."""
+    """The silent brokers, and the requests sent to them meanwhile."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[Request]] = {}
@@ -26,17 +26,17 @@ class BrokerSilence:
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers that are silent now."""
+        """Return the brokers that are silent now."""
         return sorted(self._held)
 
     def begin(self, node_id: int, is_cut_off: bool) -> None:
-        """Let a broker answer nothing from now on."""
+        """Make a broker silent from now on."""
         self._held.setdefault(node_id, [])
         if is_cut_off:
             self._cut_off.add(node_id)
 
     def end(self, node_id: int) -> None:
-        """Let a broker answer again; one that was paused first serves what it was sent, in order."""
+        """Let a broker respond again; one that was paused first serves the requests sent to it, in order."""
         held = self._held.pop(node_id, [])
         is_cut_off = node_id in self._cut_off
         self._cut_off.discard(node_id)
@@ -44,7 +44,7 @@ class BrokerSilence:
             request()
 
     def serve(self, node_id: int, request: Request) -> None:
-        """Have a broker serve a request: now, or when it goes on, or never."""
+        """Let a broker serve a request now, when it continues, or never."""
         if node_id in self._held:
             self._held[node_id].append(request)
         else:

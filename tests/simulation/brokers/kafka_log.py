@@ -1,7 +1,7 @@
 """A Kafka cluster's logs in memory: topics with ids, partitions with leaders, batches with their append times.
 
-All is as the brokers have it, at once and for certain. What clients see of it, late, twice or not at all, is made in
-`log_clients`.
+This is the state of the brokers, complete and current. `log_clients` creates what clients see of it: late, twice or
+never.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class LogRecord(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """A record batch; offsets of it without a record are holes, as compaction leaves them. `producer` is whose
-    transaction it is of ("": of none), `control` what its marker says ("commit", "abort"; "": records)."""
+    """A record batch; its offsets without a record are holes, as after compaction. `producer` is the producer of its
+    transaction ("": none), `control` the type of its marker ("commit", "abort"; "": records)."""
 
     base_offset: int
     last_offset: int
@@ -52,8 +52,8 @@ class LogBatch(NamedTuple):
 
 @dataclass
 class PartitionLog:
-    """One partition: `leader` is a broker's id, -1 while there is none. `log_start_offset` is the first offset that can
-    still be read."""
+    """One partition: `leader` is a broker's id, -1 while there is none. `log_start_offset` is the first readable
+    offset."""
 
     leader: int
     log_start_offset: int = 0
@@ -61,27 +61,27 @@ class PartitionLog:
     batches: list[LogBatch] = field(default_factory=list)
     #: Open transactions: producer to the first offset.
     open: dict[str, int] = field(default_factory=dict)
-    #: (producer, first offset, marker's offset) of those that were aborted.
+    #: (producer, first offset, marker's offset) of aborted transactions.
     aborted: list[tuple[str, int, int]] = field(default_factory=list)
     leader_epoch: int = 0
-    #: (leader epoch, the log's end when it began), after the first.
+    #: (leader epoch, the log's end at its begin), after the first.
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    #: The highest end that the log has had before an unclean election.
+    #: The highest log end before an unclean election.
     lost_end: int = 0
-    #: How many partitions the topic had when it was made.
+    #: The number of partitions when the topic was created.
     first_count: int = 0
     #: (time in ms, log start, last stable offset, log end) after each change.
     history: list[tuple[int, int, int, int]] = field(default_factory=list)
-    #: (append time in ms, base offset) of every batch there ever was.
+    #: (append time in ms, base offset) of every batch ever appended.
     appended: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the oldest open transaction, or the end."""
+        """Return the first offset of the oldest open transaction, or the log end."""
         return min([*self.open.values(), self.log_end_offset])
 
     def read(self, offset: int, end: int | None = None) -> Iterator[LogBatch]:
-        """The batches that reach beyond `offset`, up to `end`; they may begin below it. None below the log's start."""
+        """Yield the batches that reach beyond `offset`, up to `end`; they may begin below it. None below the start."""
         stop = self.log_end_offset if end is None else min(end, self.log_end_offset)
         at = bisect.bisect_left(self.batches, max(offset, self.log_start_offset), key=lambda batch: batch.last_offset)
         for batch in self.batches[at:]:
@@ -90,7 +90,7 @@ class PartitionLog:
             yield batch
 
     def records(self, offset: int, end: int | None = None) -> Iterator[tuple[int, LogRecord]]:
-        """(append time, record) of all records from `offset` up to `end` that are visible to everybody."""
+        """Yield (append time, record) of all records from `offset` up to `end` that are visible to everybody."""
         first = max(offset, self.log_start_offset)
         for batch in self.read(first, end):
             for record in batch.records:
@@ -98,14 +98,14 @@ class PartitionLog:
                     yield batch.append_ms, record
 
     def committed(self, offset: int, end: int | None = None) -> Iterator[tuple[int, LogRecord]]:
-        """As `records`, of committed transactions and of none, up to the last stable offset."""
+        """Yield the same for committed transactions and records without one, up to the last stable offset."""
         stable = self.last_stable_offset if end is None else min(end, self.last_stable_offset)
         for append_ms, record in self.records(offset, stable):
             if not self.is_aborted(record.offset):
                 yield append_ms, record
 
     def is_aborted(self, offset: int) -> bool:
-        """Whether the record at the offset is of a transaction that was aborted."""
+        """Return whether the record at the offset belongs to an aborted transaction."""
         if not self.aborted:
             return False
         at = bisect.bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
@@ -113,27 +113,27 @@ class PartitionLog:
         return any(producer == name and first <= offset < marker for name, first, marker in self.aborted)
 
     def epoch_end(self, epoch: int) -> int:
-        """Up to which offset leaders up to an epoch have written."""
+        """Return the end offset of the leaders up to an epoch."""
         return next((start for other, start in self.epochs if other > epoch), self.log_end_offset)
 
     def changed(self, now_ms: int) -> None:
-        """Note where the log starts and ends now."""
+        """Record the current start and end of the log."""
         self.history.append((now_ms, self.log_start_offset, self.last_stable_offset, self.log_end_offset))
 
     def starts_at(self, time_ms: int) -> int:
-        """Where the log started at a time."""
+        """Return the log start at a time."""
         return self._at(time_ms)[1]
 
     def stable_at(self, time_ms: int) -> int:
-        """The last stable offset at a time."""
+        """Return the last stable offset at a time."""
         return self._at(time_ms)[2]
 
     def ends_at(self, time_ms: int) -> int:
-        """Where the log ended at a time."""
+        """Return the log end at a time."""
         return self._at(time_ms)[3]
 
     def offset_at(self, record_ms: int, time_ms: int) -> int:
-        """What was, at a time, the first offset of a batch that is not older than `record_ms`; else the end of then."""
+        """Return the first offset, at a time, of a batch not older than `record_ms`; otherwise the log end then."""
         start, end = self.starts_at(time_ms), self.ends_at(time_ms)
         found = next((base for append_ms, base in self.appended if append_ms >= record_ms), end)
         return min(max(found, start), end)
@@ -143,7 +143,7 @@ class PartitionLog:
         return self.history[at] if at >= 0 else (0, 0, 0, 0)
 
     def first_at(self, time_ms: int) -> int | None:
-        """The first offset of a batch at or after a time; None where there is none."""
+        """Return the first offset of a batch at or after a time; None if there is none."""
         for batch in self.batches:
             if batch.append_ms >= time_ms and batch.last_offset >= self.log_start_offset:
                 return max(batch.base_offset, self.log_start_offset)
@@ -152,7 +152,7 @@ class PartitionLog:
 
 @dataclass
 class Topic:
-    """A topic: made again under its name, it is another one."""
+    """A topic; when created again under its name, it is a different one."""
 
     name: str
     topic_id: str
@@ -162,7 +162,7 @@ class Topic:
 
 
 class TopicView(NamedTuple):
-    """What metadata says of a topic: its id, each partition's leader (-1: none), and the leader's epoch."""
+    """A topic's metadata: its id, each partition's leader (-1: none), and the leader's epoch."""
 
     topic_id: str
     leaders: tuple[int, ...]
@@ -174,7 +174,7 @@ AppendListener = Callable[[str, int], None]
 
 
 class Cut(NamedTuple):
-    """What an unclean election has done to a log: its records from `offset` to before `end` are no more."""
+    """The effect of an unclean election on a log: its records from `offset` to before `end` are lost."""
 
     topic: str
     topic_id: str
@@ -185,17 +185,17 @@ class Cut(NamedTuple):
 
 
 class SimulatedKafka:
-    """The whole cluster: topics, leaders, logs. Raises kafka-python's errors. `listeners` hear of each append (topic,
-    partition).
+    """The whole cluster: topics, leaders, logs. Raises kafka-python's errors. `listeners` are called with each append
+    (topic, partition).
 
-    Without `has_topic_ids` a topic's id is the one that everybody makes of its name: brokers do not know it, and the
-    next topic of that name has the same.
+    Without `has_topic_ids` a topic's id is derived from its name, because brokers have no id; the next topic of that
+    name has the same.
     """
 
     def __init__(self, clock: Scheduler, trace: Trace, brokers: int = 3, has_topic_ids: bool = True) -> None:
         self._clock = clock
         self._trace = trace
-        #: How far the clock of each broker is behind true time, in ms, and the topics whose appends show it.
+        #: How far the clock of each broker is behind the true time, in ms, and the topics whose appends show it.
         self.behind_ms: dict[int, int] = {}
         self.timed: Collection[str] = ()
         self.has_topic_ids = has_topic_ids
@@ -203,12 +203,12 @@ class SimulatedKafka:
         self.silence = BrokerSilence()
         self._last_silence_ms = 0
         self.topics: dict[str, Topic] = {}
-        #: Topics that are no more, by id (the last one of each): the judge asks what they held.
+        #: Deleted topics by id (the last one of each), whose content the judge queries.
         self.deleted: dict[str, Topic] = {}
         self.listeners: list[AppendListener] = []
         #: All unclean elections.
         self.cuts: list[Cut] = []
-        #: Whether the topics of rows may get more partitions; each sender then has a `partitioner` of its own.
+        #: Whether the topics of rows may get more partitions; each sender then has its own `partitioner`.
         self.may_grow = False
         self._senders = 0
         self._made = 0
@@ -217,7 +217,7 @@ class SimulatedKafka:
     # -- topics ----------------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int) -> Topic:
-        """Make a topic with a new id. Raises TopicAlreadyExistsError."""
+        """Create a topic with a new id. Raises TopicAlreadyExistsError."""
         if name in self.topics:
             raise TopicAlreadyExistsError(name)
         topic_id = self._new_id(name)
@@ -235,7 +235,7 @@ class SimulatedKafka:
         self._changed(f"delete topic {name} ({topic.topic_id})")
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Let a topic have more partitions."""
+        """Increase the number of a topic's partitions."""
         topic = self.topic(name)
         first_count = topic.partitions[0].first_count
         topic.partitions += [
@@ -244,14 +244,14 @@ class SimulatedKafka:
         self._changed(f"topic {name} grows to {total} partitions")
 
     def move_leader(self, name: str, partition: int, leader: int) -> None:
-        """Another broker leads a partition, or none (-1)."""
+        """Move the leadership of a partition to another broker, or to none (-1)."""
         log = self._log(name, partition)
         log.leader, log.leader_epoch = leader, log.leader_epoch + 1
         log.epochs.append((log.leader_epoch, log.log_end_offset))
         self._changed(f"leader of {name}-{partition} is {leader if leader >= 0 else 'away'}")
 
     def elect_uncleanly(self, name: str, partition: int, leader: int, offset: int) -> None:
-        """Let a broker lead a partition that has its records up to before `offset` only, where a batch begins."""
+        """Elect a leader that has the partition's records only up to before `offset`, the begin of a batch."""
         log = self._log(name, partition)
         cut = Cut(name, self.topic(name).topic_id, partition, offset, log.log_end_offset, self._clock.now_ms)
         log.lost_end = max(log.lost_end, log.log_end_offset)
@@ -267,23 +267,23 @@ class SimulatedKafka:
         self.move_leader(name, partition, leader)
 
     def metadata(self, lag_ms: int = 0) -> Metadata:
-        """What brokers say of the topics, or said some time ago."""
+        """Return the brokers' metadata of the topics, now or some time ago."""
         time_ms = self._clock.now_ms - lag_ms
         at = bisect.bisect_right(self._metadata, time_ms, key=lambda entry: entry[0]) - 1
         return self._metadata[max(at, 0)][1]
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name. Raises UnknownTopicOrPartitionError."""
+        """Return the topic of that name. Raises UnknownTopicOrPartitionError."""
         if name not in self.topics:
             raise UnknownTopicOrPartitionError(name)
         return self.topics[name]
 
     def topic_by_id(self, topic_id: str) -> Topic | None:
-        """The topic with that id, if it is there."""
+        """Return the topic with that id, if it exists."""
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
     def after(self, topic: Topic) -> Iterator[Topic]:
-        """The topics that have had the name of one that is no more since then."""
+        """Yield the topics created under this topic's name after its deletion."""
         for found in (*self.deleted.values(), *self.topics.values()):
             if found.name == topic.name and topic.deleted_ms is not None and found.created_ms >= topic.deleted_ms:
                 yield found
@@ -291,7 +291,7 @@ class SimulatedKafka:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def log(self, name: str, partition: int) -> PartitionLog:
-        """The partition, as its leader has it.
+        """Return the partition of its leader.
 
         Raises UnknownTopicOrPartitionError, LeaderNotAvailableError, RequestTimedOutError (the leader is silent).
         """
@@ -304,43 +304,43 @@ class SimulatedKafka:
 
     @property
     def most_behind_ms(self) -> int:
-        """How far the clocks of two brokers differ at most: so much a judge has to allow."""
+        """Return the maximum difference of two brokers' clocks, which a judge has to allow."""
         return max(self.behind_ms.values(), default=0)
 
     def end_silence(self, node_id: int) -> None:
-        """Let a broker answer again."""
+        """Let a broker respond again."""
         self.silence.end(node_id)
         self._last_silence_ms = self._clock.now_ms
 
     @property
     def silent_ago_ms(self) -> int:
-        """How long ago a broker was silent; 0 while one is."""
+        """Return the time since a broker was silent; 0 while one is."""
         return 0 if self.silence else self._clock.now_ms - self._last_silence_ms
 
     def has_silent_leader(self, name: str) -> bool:
-        """Whether a partition of the topic is led by a broker that does not answer."""
+        """Return whether a partition of the topic is led by a silent broker."""
         return bool(self.silence) and any(log.leader in self.silence for log in self.topic(name).partitions)
 
     def at_leader(self, name: str, partition: int, request: Callable[[], object]) -> None:
-        """Send a request to the leader of a partition, which serves it when it can, if it is still the leader then."""
+        """Send a request to the leader of a partition, which serves it when it can, if it is still the leader."""
         logs = self.topics[name].partitions if name in self.topics else []
         if partition >= len(logs):
-            request()  # its answer is the error
+            request()  # it raises the error
             return
         log, leader = logs[partition], logs[partition].leader
         self.silence.serve(leader, lambda: request() if log.leader == leader else None)
 
     def partition_of(self, name: str, key: bytes, lag_ms: int = 0) -> int:
-        """Where rows of a key go, by metadata of some time ago: the same partition, as long as there are as many."""
+        """Return the partition of a key, by metadata of some time ago; it depends only on their number."""
         return zlib.crc32(key) % self.count_of(name, lag_ms)
 
     def count_of(self, name: str, lag_ms: int = 0) -> int:
-        """How many partitions a topic has, or had some time ago; now, if it was not there then."""
+        """Return a topic's number of partitions, now or some time ago; now if the topic did not exist then."""
         view = self.metadata(lag_ms).get(name) if lag_ms else None
         return len(self.topic(name).partitions) if view is None else len(view.leaders)
 
     def partitioner(self) -> Callable[[str, bytes], int]:
-        """Where one more sender of rows puts them: each has metadata of another age, and some another partitioner."""
+        """Return the partitioner of a new sender; each has metadata of another age, and some another partitioner."""
         if not self.may_grow:
             return self.partition_of
         self._senders += 1
@@ -348,7 +348,7 @@ class SimulatedKafka:
         return lambda name, key: (self.partition_of(name, key, lag_ms) + shift) % self.count_of(name, lag_ms)
 
     def append(self, name: str, partition: int, rows: Sequence[Row], *, producer: str = "", holes: int = 0) -> LogBatch:
-        """Append a batch with the time of now, with offsets after the last row that hold nothing. Raises as `log`."""
+        """Append a batch with the current time, followed by offsets without records. Raises as `log`."""
         log = self.log(name, partition)
         base = log.log_end_offset
         records = tuple(LogRecord(base + at, key, value) for at, (key, value) in enumerate(rows))
@@ -370,7 +370,7 @@ class SimulatedKafka:
         self._append(name, partition, log, LogBatch(at, at, self._clock.now_ms, (), producer, marker))
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
-        """The log starts at `before` (at most its end): retention, or DeleteRecords."""
+        """Move the log's start to `before` (at most its end), as retention or DeleteRecords does."""
         log = self.log(name, partition)
         log.log_start_offset = min(max(log.log_start_offset, before), log.log_end_offset)
         log.batches = [batch for batch in log.batches if batch.last_offset >= log.log_start_offset]

@@ -1,4 +1,4 @@
-"""What clients of the simulated Kafka see: answers that take a while, come twice, or never."""
+"""The view of the simulated Kafka's clients: responses that are late, duplicated or lost."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.simulation.brokers.kafka_log import LogBatch, LogRecord, SimulatedKaf
 from tests.simulation.job.simulated_responses import SimulatedResponses, choose_partition
 from tests.simulation.virtual_clock import Event, Scheduler
 
-#: (append time in ms, offset) of a row that the broker has, or why it is not known to have it.
+#: (append time in ms, offset) of a row that the broker has, or the reason why this is unknown.
 OnAppended = Callable[[LogBatch | KafkaError], None]
 
 
 @dataclass
 class Weather:
-    """How bad the network is: latencies of one way in ms, and chances that a message is lost or sent twice."""
+    """The quality of the network: latencies of one way in ms, and chances that a message is lost or duplicated."""
 
     least_ms: float = 1.0
     mean_ms: float = 4.0
@@ -28,18 +28,18 @@ class Weather:
     slow_ms: float = 1_500.0
     lost_request: float = 0.0
     lost_answer: float = 0.0
-    #: That a row whose answer was lost is there twice.
+    #: The chance that a row whose response was lost is appended twice.
     repeats: float = 0.2
 
     def latency_ms(self, clock: Scheduler) -> float:
-        """Of one message, one way."""
+        """Return the latency of one message, one way."""
         if self.slow_chance and clock.random.random() < self.slow_chance:
             return clock.random.uniform(self.mean_ms, self.slow_ms)
         return self.least_ms + clock.random.expovariate(1 / self.mean_ms)
 
 
 class _Read(NamedTuple):
-    """What `ResponsePartitions` looks at of a record."""
+    """The fields of a record that `ResponsePartitions` uses."""
 
     offset: int
     timestamp: int
@@ -47,7 +47,7 @@ class _Read(NamedTuple):
 
 @dataclass
 class _Row:
-    """A row on its way; `appended` is where it was appended, which only the broker knows."""
+    """A row on its way; `appended` is the place of its append, which only the broker knows."""
 
     topic: str
     partition: int
@@ -59,9 +59,10 @@ class _Row:
 
 
 class RowSender:
-    """Produces rows in order, by key, and tries again until a row has its answer, as an idempotent producer: when the
-    answer was lost, the next attempt is told of the first append. Seldom a row is appended twice all the same, if it
-    `may_repeat`. `retry_ms` is how long it waits for an answer."""
+    """A sender that produces rows in order, by key, and retries each until its response, as an idempotent producer.
+
+    If a response was lost, the next attempt receives that of the first append. Rarely a row is appended twice
+    nevertheless, if it `may_repeat`. `retry_ms` is the time that it waits for a response."""
 
     def __init__(self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, retry_ms: float = 1_000) -> None:
         self._clock, self._kafka, self._weather, self._retry_ms = clock, kafka, weather, retry_ms
@@ -77,16 +78,16 @@ class RowSender:
         on_appended: OnAppended | None = None,
         may_repeat: bool = False,
     ) -> None:
-        """Produce a row; `on_appended` hears of the first append that was answered."""
+        """Produce a row; `on_appended` is called with the first append that has a response."""
         partition = self._partition_of(topic, key)
         self._attempt(_Row(topic, partition, key, value, may_repeat, on_appended or (lambda answer: None)))
 
     def close(self) -> None:
-        """The process is gone: what is on its way arrives, and nobody hears of it."""
+        """End the process: rows on their way arrive, but no responses are handled."""
         self.closed = True
 
     def _attempt(self, row: _Row) -> None:
-        """One request after the other for a partition, as an idempotent producer keeps their order."""
+        """Send one request after the other for a partition, as an idempotent producer keeps their order."""
         now = self._clock.now_us / 1000
         where = row.topic, row.partition
         arrives = max(now + self._weather.latency_ms(self._clock), self._busy.get(where, 0.0))
@@ -115,8 +116,8 @@ class RowSender:
 
 
 class RowTail:
-    """Reads the responses to a key from the topic's end on, and all others, and hands each row to `on_row`, in the
-    order of each partition. In runs where the topic may grow it reads the partitions of the key alone."""
+    """A reader of the responses to a key, from the topic's end on, that passes each row to `on_row` in the order of its
+    partition. In runs where the topic may grow it reads only the partitions of the key."""
 
     def __init__(
         self,
@@ -139,7 +140,7 @@ class RowTail:
         kafka.listeners.append(self._appended)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.closed = True
         self._kafka.listeners.remove(self._appended)
 
@@ -151,7 +152,7 @@ class RowTail:
             self._clock.after(self._weather.latency_ms(self._clock), lambda: self._read(partition))
 
     def _follow(self) -> None:
-        """Poll when what the consumer knows is as old as now."""
+        """Poll with the consumer's metadata of this time."""
         if self.closed:
             return
         known = set(self._positions)
@@ -166,7 +167,7 @@ class RowTail:
             return
         try:
             found = list(self._kafka.log(self._topic, partition).records(self._positions.get(partition, 0)))
-        except KafkaError:  # a reader asks again and again
+        except KafkaError:  # a reader retries
             self._due.add(partition)
             self._clock.after(200, lambda: self._read(partition))
             return

@@ -1,4 +1,4 @@
-"""Who writes the records, and what happens to their topics: growth, retention, leaders that go away, deletion."""
+"""The producers of records, and the faults of their topics: growth, retention, missing leaders, deletion."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kafka.errors import KafkaError
 from tests.simulation.world import World
 
 TOPICS = ("orders", "events")
-#: The last records come so long after the last fault: all of them must be delivered when the run ends.
+#: The last records are appended this long after the last fault; all must be delivered when the run ends.
 _LAST_MS = 300_000
-#: So long before the last fault a topic may be away for long where it has no id.
+#: Until this long before the last fault, a topic without an id may be missing for a long time.
 _FORGOTTEN_MS = 300_000
 
 
 class Producers:
-    """Makes the topics and keeps them busy until `World.calm_ms`, and a little beyond."""
+    """The producers, which create the topics and append records until `World.calm_ms`, and a little beyond."""
 
     def __init__(self, world: World) -> None:
         self._world, self._clock, self._kafka = world, world.clock, world.kafka
@@ -25,7 +25,7 @@ class Producers:
         self.topics = TOPICS[: self._random.choice((1, 1, 2))]
 
     def start(self) -> None:
-        """Begin: some topics have records before anybody joins."""
+        """Begin; some topics have records before any member joins."""
         for topic in self.topics:
             self._kafka.create_topic(topic, self._random.choice((1, 1, 2, 3)))
             for _ in range(self._random.choice((0, 1, 3))):
@@ -81,7 +81,7 @@ class Producers:
         except KafkaError:
             self._clock.after(1_000, lambda: self._end(topic, partition, producer))
 
-    # -- what happens to topics ------------------------------------------------------------------------------------
+    # -- faults of topics ------------------------------------------------------------------------------------------
 
     def _leader_away(self, topic: str) -> None:
         if topic not in self._kafka.topics:
@@ -97,7 +97,7 @@ class Producers:
         self._clock.after(self._random.choice((500, 5_000, 40_000, 120_000)), back)
 
     def _elect_uncleanly(self, topic: str) -> None:
-        """The last one, two or three batches are lost. A topic without an id would be taken for a new one."""
+        """Lose the last one, two or three batches. A topic without an id would be mistaken for a new one."""
         if topic not in self._kafka.topics or not self._kafka.has_topic_ids:
             return
         partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
@@ -107,7 +107,7 @@ class Producers:
             leader = self._random.choice([other for other in self._kafka.brokers if other != log.leader])
             self._kafka.elect_uncleanly(topic, partition, leader, lost[0].base_offset)
             if self._random.random() < 0.5:
-                self._append(topic)  # the log may have grown beyond its old end before anybody looks
+                self._append(topic)  # the log may have grown beyond its old end before it is read
 
     def _retention(self, topic: str) -> None:
         if topic in self._kafka.topics:
@@ -137,8 +137,8 @@ class Producers:
         self._clock.after(self._random.choice(self._absences_ms()), again)
 
     def _absences_ms(self) -> tuple[int, ...]:
-        """How long a topic may be away. After the longest the job takes it for deleted, and its id for deleted for ten
-        minutes: where the next one has the same id, there must be time for that."""
+        """Return how long a topic may be missing. After the longest time the job considers it deleted, and its id for
+        ten minutes; if the next one has the same id, there must be time for that."""
         short = 0, 100, 3_000, 20_000
         is_time_left = self._clock.now_ms < self._world.calm_ms - _FORGOTTEN_MS
         return (*short, 90_000) if self._kafka.has_topic_ids or is_time_left else short

@@ -1,8 +1,7 @@
-"""In `RowAppender`'s place: rows into the simulated Kafka as an idempotent producer appends them.
+"""A replacement of `RowAppender`: it appends rows to the simulated Kafka like an idempotent producer.
 
-One request for a topic partition is on its way at a time, and is sent again, as it was, until its answer is here or its
-time is over. The broker appends it once. Rows that are given up may be in the log all the same; once the next ones are,
-they cannot come there any more.
+One request for a topic partition is on its way at a time, and is repeated unchanged until it has a response or its time
+is over. The broker appends it once. Rows that are given up may still be appended, but not after the next ones are.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from tests.simulation.brokers.log_clients import Weather
 from tests.simulation.virtual_clock import Scheduler
 from tests.simulation.virtual_loop import VirtualLoop
 
-#: Before what was refused is tried again.
+#: The delay before a rejected request is retried.
 RETRY_S = 0.2
 MAX_BATCH_ROWS = 1_000
 
 
 class SimulatedAppender:
-    """Appends a gateway's rows to the simulated Kafka. `local_ms` is the process's `row_appender.local_ms`; a row has
-    `timeout_s` seconds to become durable."""
+    """The appender of a gateway's rows. `local_ms` is the process's `row_appender.local_ms`; a row has `timeout_s`
+    seconds to become durable."""
 
     def __init__(
         self,
@@ -49,11 +48,11 @@ class SimulatedAppender:
         self._is_closed = False
 
     def now_ms(self) -> int:
-        """The brokers' time, as far as it is known here."""
+        """Return the brokers' time, as far as it is known here."""
         return self.broker_clock.now_ms(self.local_ms())
 
     async def knows(self, topics: Iterable[str]) -> bool:
-        """Whether rows can be appended to all of these topics. Raises UpstreamUnavailableError."""
+        """Return whether rows can be appended to all of these topics. Raises UpstreamUnavailableError."""
         wanted = set(topics)
         return (await self._cluster.topics(wanted)).keys() == wanted
 
@@ -68,19 +67,19 @@ class SimulatedAppender:
         return queue.append(key, value)
 
     async def close(self) -> None:
-        """Take no more rows, and send what is waiting."""
+        """Accept no more rows, and send those that wait."""
         self._is_closed = True
         rows = [row.durable for queue in self._queues.values() for row in queue.rows]
         if rows:
             await asyncio.wait(rows, timeout=5)
 
     def kill(self) -> None:
-        """The process is gone: what is on its way arrives."""
+        """End the process; rows on their way arrive."""
         self._is_closed = True
 
 
 class _Row:
-    """It is sent though nobody waits for it any more, unless its time is over."""
+    """A row, which is sent even if nothing waits for it any longer, unless its time is over."""
 
     __slots__ = ("durable", "is_late", "key", "value")
 
@@ -90,8 +89,8 @@ class _Row:
 
 
 class _Batch:
-    """`number` is its place among the batches of the queue, `sent_ms` the local time of its first attempt; `append_ms`
-    is set once it is in the log."""
+    """A batch. `number` is its place in the queue, `sent_ms` the local time of its first attempt; `append_ms` is set
+    once it is in the log."""
 
     __slots__ = ("append_ms", "deadline", "is_settled", "number", "rows", "sent_ms")
 
@@ -119,7 +118,7 @@ class _Queue:
         return row.durable
 
     def _send(self) -> None:
-        """The next batch, unless one is on its way."""
+        """Send the next batch, unless one is on its way."""
         rows: list[_Row] = []
         while self._on_its_way is None and self.rows and len(rows) < MAX_BATCH_ROWS:
             row = self.rows.popleft()
@@ -143,7 +142,7 @@ class _Queue:
             self._clock.after(weather.latency_ms(self._clock), lambda: self._arrive(batch, timer))
 
     def _arrive(self, batch: _Batch, timer: asyncio.TimerHandle) -> None:
-        """At the broker, whatever has become of the process."""
+        """Append a batch at the broker, whatever has become of the process."""
         kafka = self._appender.kafka
         kafka.at_leader(self._topic, self._partition, lambda: self._append(batch, timer))
 
@@ -189,4 +188,4 @@ def _give_up(row: _Row) -> None:
     row.is_late = True
     if not row.durable.done():
         row.durable.set_exception(JobUnavailableError("the request was not durable in time"))
-        row.durable.exception()  # whoever waited may be gone
+        row.durable.exception()  # the waiting task may have ended

@@ -1,6 +1,6 @@
-"""Record batches of the simulated log as a broker sends them: magic 2, not compressed. Made once for each batch.
+"""Record batches of the simulated log as a broker sends them: magic 2, not compressed. Created once for each batch.
 
-Nobody between the log and the client looks at the checksum, so it is left at 0: it would take most of the time.
+The checksum is 0: nothing between the log and the client reads it, and it would take most of the time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MARKERS = {"abort": 0, "commit": 1}
 
 
 def producer_id(producer: str) -> int:
-    """The id of a transaction's producer, -1 for none."""
+    """Return the id of a transaction's producer, -1 for none."""
     return zlib.crc32(producer.encode()) if producer else -1
 
 
 def batch_bytes(batch: LogBatch) -> bytes:
-    """The bytes of a batch of the simulated log."""
+    """Return the bytes of a batch of the simulated log."""
     if batch.control:
         entries: list[tuple[int, bytes | None, bytes]] = [
             (0, struct.pack(">hh", 0, _MARKERS[batch.control]), struct.pack(">hi", 0, 0))
@@ -54,7 +54,7 @@ def batch_bytes(batch: LogBatch) -> bytes:
 
 
 def record_offsets(data: memoryview) -> list[int]:
-    """The offsets of the records of a batch."""
+    """Return the offsets of the records of a batch."""
     base_offset, count = struct.unpack_from(">q", data)[0], struct.unpack_from(">i", data, _HEADER.size - 4)[0]
     last_delta = struct.unpack_from(">i", data, 23)[0]
     if count == last_delta + 1:
@@ -70,7 +70,7 @@ def record_offsets(data: memoryview) -> list[int]:
 
 
 def _record(offset_delta: int, key: bytes | None, value: bytes) -> bytes:
-    """Length, attributes, timestamp delta, offset delta, key, value, no headers."""
+    """Return length, attributes, timestamp delta, offset delta, key, value, and no headers."""
     key_part = _varint(-1) if key is None else _varint(len(key)) + key
     body = b"\0\0" + _varint(offset_delta) + key_part + _varint(len(value)) + value + b"\0"
     return _varint(len(body)) + body
@@ -89,7 +89,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """(number, the position behind it)"""
+    """Return (number, the position after it)."""
     shift = rest = 0
     while True:
         byte = data[position]

@@ -1,4 +1,4 @@
-"""A simulated gateway's line to the job: the real `CellChannel` between the simulated request and response topics."""
+"""A simulated gateway's channel to the job: the real `CellChannel` between simulated topics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.simulation.virtual_loop import VirtualLoop
 
 
 class SimulatedJobChannel(CellChannel):
-    """The real channel, without its Kafka clients. What is not here is the real one's; to be made on the process's
-    loop. `delivered` is called after responses were."""
+    """The real channel without its Kafka clients. Create it on the process's loop. `delivered` is called after
+    responses."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SimulatedJobChannel(CellChannel):
         self._tail: RowTail | None = None
 
     def start(self) -> None:
-        """Read responses from now on; requests wait for their topics."""
+        """Begin to read responses; requests wait for their topics."""
         self._tail = RowTail(
             self._clock, self._kafka, self._weather, self._topics.responses, self.reply_to.encode(), self._read_row
         )
@@ -52,14 +52,14 @@ class SimulatedJobChannel(CellChannel):
         self._opening = asyncio.ensure_future(self._open_requests())
 
     async def close(self) -> None:
-        """Send what is on its way, and read no more."""
+        """Send the rows on their way, and stop reading."""
         if self._opening is not None:
             self._opening.cancel()
         await self.simulated_appender.close()
         self._stop_reading()
 
     def kill(self) -> None:
-        """Send and read nothing more, from one moment to the next."""
+        """Stop sending and reading immediately."""
         self.simulated_appender.kill()
         self._stop_reading()
 
@@ -77,7 +77,7 @@ class SimulatedJobChannel(CellChannel):
 
 
 class _ReadRecord(NamedTuple):
-    """A record of the response topic as a consumer has it."""
+    """A record of the response topic in a consumer's form."""
 
     offset: int
     key: bytes | None

@@ -1,4 +1,4 @@
-"""The gateways of a run, what goes wrong with them, and who talks to them, beside those who talk rows."""
+"""The gateways of a run, their faults, and their clients, beside the members that use rows."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tests.simulation.wire.wire_member import GOOD, WireMember
 from tests.simulation.wire.wire_witness import Witness
 from tests.simulation.world import World
 
-#: Between two things that go wrong with gateways, on average.
+#: The mean time between two faults of gateways.
 _FAULT_MS = 350_000
 _CHECK_MS = 60_000
 _FAULTS = ("gateway_killed", "gateway_paused", "gateway_clock", "slow_metadata", "leader_away", "slow_members")
 
 
 def fleet_of(world: World) -> GatewayFleet | None:
-    """The run's gateways, if it has some: seeds without any are told sooner."""
+    """Return the run's gateways, if it has some; seeds without any are simulated faster."""
     share = world.random("fleet").choice((0, 0.5, 0.5, 1))
     return GatewayFleet(world, share) if share else None
 
 
 class GatewayFleet:
-    """Some gateways, started with the run. `share` of the members and administrators talk to them.
+    """The gateways, started with the run. `share` of the members and administrators are their clients.
 
-    `side` is what these need.
+    `side` is the shared state of these clients.
     """
 
     def __init__(self, world: World, share: float) -> None:
@@ -53,21 +53,21 @@ class GatewayFleet:
         )
 
     def is_next(self) -> bool:
-        """Whether the next one talks to a gateway."""
+        """Return whether the next member is a client of a gateway."""
         return self._random.random() < self._share
 
     def member(self, name: str, group_id: str, topics: tuple[str, ...], is_good: bool = False) -> WireMember:
-        """A share consumer, to be started; a good one takes all that there is, and stays."""
+        """Return a share consumer that is not started; a good one accepts all records and stays."""
         found = WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None)
         self._members.append(found)
         return found
 
     def administrator(self, group_id: str) -> WireAdministrator:
-        """The administrator of a group."""
+        """Return the administrator of a group."""
         return WireAdministrator(self._world, group_id, self.side)
 
     def start(self) -> None:
-        """All of them; a clock may be wrong from the start."""
+        """Start all gateways; a clock may be wrong from the start."""
         for gateway in self.gateways:
             if self._world.has("gateway_clock") and self._random.random() < 0.5:
                 gateway.skew_ms = round(self._random.choice((-1, 1)) * self._random.choice((800, 20_000, 3_600_000)))
@@ -90,13 +90,13 @@ class GatewayFleet:
             self._plan()
 
     def _pause_a_member(self) -> None:
-        """As by a debugger, or a machine without memory; some stand still beyond their locks and sessions."""
+        """Suspend a member, like a debugger or a machine without memory, sometimes beyond its locks and sessions."""
         alive = [member for member in self._members if member.alive]
         if alive:
             self._random.choice(alive).pause(self._until_calm_ms(self._random.choice((3_000, 20_000, 200_000))))
 
     def _until_calm_ms(self, ms: int) -> int:
-        """So long, but not beyond the last fault."""
+        """Return the duration, limited to the end of the last fault."""
         return min(ms, self._world.calm_ms - self._world.clock.now_ms)
 
     def _break(self, gateway: SimulatedGateway, fault: str) -> None:
@@ -136,7 +136,7 @@ class GatewayFleet:
         self._world.clock.after(_CHECK_MS, self._check)
 
     def look_for_errors(self) -> None:
-        """An error that no code took is a violation, whatever came of it."""
+        """Report each unhandled error as a violation, whatever its effect."""
         problems = [problem for loop in self.side.loops for problem in loop.problems]
         problems += [problem for gateway in self.gateways for problem in gateway.problems]
         for problem in problems:

@@ -1,7 +1,7 @@
-"""A gateway as a simulated process: the real handlers on a loop of its own, in place of `server.py` with its sockets.
+"""A gateway as a simulated process: the real handlers on its own loop, instead of `server.py` with its sockets.
 
-It can be killed, stopped in order, paused and started anew, and its clock can be wrong. Clients reach it by
-`wire_connection`: a message goes in as kafka-python's object and its answer comes out as one.
+It can be killed, stopped in order, paused and restarted, and its clock can be wrong. Clients reach it through
+`wire_connection`: requests and responses are kafka-python's objects.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from tests.simulation.trace import Trace
 from tests.simulation.virtual_clock import Scheduler
 from tests.simulation.virtual_loop import VirtualLoop
 
-#: `server.py` looks ten times a second, which takes most of a simulated hour; what is given back later is no less true.
+#: `server.py` checks ten times a second, which would take most of a simulated hour. A later return is also correct.
 UPKEEP_INTERVAL_S = 0.5
 PORT = 9192
 
 
 class Tables(Protocol):
-    """What administrators ask for, as `StoredGroups` reads it. Raises RequestError (COORDINATOR_NOT_AVAILABLE)."""
+    """The reads of administrators, as in `StoredGroups`. Raises RequestError (COORDINATOR_NOT_AVAILABLE)."""
 
     async def listings(self) -> tuple[GroupListing, ...]: ...
     async def describe(self, group_ids: Any) -> dict[str, ShareGroupDescription]: ...
@@ -63,7 +63,7 @@ class Tables(Protocol):
 
 @dataclass
 class Surroundings:
-    """What all gateways of a run share."""
+    """The shared state of all gateways of a run."""
 
     clock: Scheduler
     trace: Trace
@@ -75,9 +75,9 @@ class Surroundings:
 
 
 class SimulatedGateway:
-    """A gateway with its port, its clock and its end. `skew_ms`: how much its machine's clock is ahead of the brokers'.
+    """A gateway with its port, clock and end. `skew_ms`: how much its machine's clock is ahead of the brokers'.
 
-    After `kill` or `stop` it can `start` again, as another process: with another `reply_to`, and without any memory.
+    After `kill` or `stop` it can `start` again as another process, with another `reply_to` and an empty memory.
     """
 
     def __init__(self, name: str, around: Surroundings, skew_ms: int = 0) -> None:
@@ -90,16 +90,16 @@ class SimulatedGateway:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a process that takes connections; a paused one does."""
+        """Return whether a process accepts connections; a paused one does."""
         return self._process is not None
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Return whether it is suspended."""
         return self._process is not None and self._process.loop.is_paused
 
     def start(self) -> None:
-        """Begin to serve; requests that come before it can wait for that."""
+        """Begin to serve; earlier requests may wait for that."""
         assert self._process is None
         self._starts += 1
         self._process = _Process(f"{self.name}.{self._starts}", self._around, self.faults, self.skew_ms)
@@ -107,31 +107,31 @@ class SimulatedGateway:
         self._say("starts")
 
     def kill(self) -> None:
-        """It is gone without a word; its connections break."""
+        """End it without notice; its connections break."""
         if self._process is not None:
             process, self._process = self._process, None
             self._say("is killed")
             process.kill()
 
     def stop(self) -> None:
-        """It ends in order: what members hold is told to the job before its connections end."""
+        """End it in order: records that members hold are returned before its connections end."""
         if self._process is not None and not self._process.loop.is_paused:
             process, self._process = self._process, None
             self._say("stops")
             process.stop()
 
     def pause(self, ms: float) -> None:
-        """It stands still for so long."""
+        """Suspend it for a time."""
         if self._process is not None:
             loop = self._process.loop
             self._say(f"stands still for {ms / 1000:g} s")
             loop.pause()
             self._around.clock.after(ms, loop.resume)
 
-    # -- for connections -----------------------------------------------------------------------------------------------
+    # -- connections -----------------------------------------------------------------------------------------------
 
     def connect(self, node_id: int, host: str, broken: Callable[[], None]) -> GatewayConnection | None:
-        """A connection to the port of a broker; None where nobody listens. `broken` is told of its end."""
+        """Return a connection to the port of a broker; None if nobody listens. `broken` is called at its end."""
         process = self._process
         if process is None or node_id not in self._around.kafka.brokers:
             return None
@@ -139,12 +139,12 @@ class SimulatedGateway:
 
     @property
     def problems(self) -> list[dict[str, Any]]:
-        """Errors of its processes that nobody took: a bug each."""
+        """Return the unhandled errors of its processes, each of which is a bug."""
         return [problem for loop in self._loops for problem in loop.problems]
 
     @property
     def share(self) -> ShareApis | None:
-        """The handlers of the running process, for tests."""
+        """Return the handlers of the running process, for tests."""
         return self._process.share if self._process is not None else None
 
     def _say(self, what: str) -> None:
@@ -152,7 +152,7 @@ class SimulatedGateway:
 
 
 class GatewayConnection:
-    """The gateway's end of a connection: its requests are answered one after the other."""
+    """The gateway's end of a connection, on which requests are handled in sequence."""
 
     def __init__(self, process: _Process, caller: Caller, broken: Callable[[], None]) -> None:
         self._process, self.caller, self._broken = process, caller, broken
@@ -160,32 +160,32 @@ class GatewayConnection:
         self.task: asyncio.Task[None] | None = None
 
     def request(self, message: Any, version: int, answered: Callable[[Any, int], None]) -> None:
-        """A request has come; `answered` is given the response and the time at which it was made."""
+        """Handle a request; `answered` is called with the response and its time."""
         if not (self._is_over or self._process.is_gone):
             self._process.serve(self, message, version, answered)
 
     def lost(self) -> None:
-        """The gateway sees that the client is gone."""
+        """Report that the client is gone."""
         if not (self._is_over or self._process.is_gone):
             self._is_over = True
             self._process.disconnected(self)
 
     def end(self) -> None:
-        """The process is gone, and the client sees it."""
+        """End the connection because the process has ended; the client detects it."""
         if not self._is_over:
             self._is_over = True
             self._broken()
 
 
 class _NoUpstreamGroups(UpstreamGroups):
-    """The cluster has no groups of its own."""
+    """The groups of a cluster that has none."""
 
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
         return None
 
 
 class _Process:
-    """One life of a gateway. Its clock goes on from what the machine's says at its start: nobody sets it."""
+    """One life of a gateway. Its steady clock starts at the machine's time of its start."""
 
     def __init__(self, name: str, around: Surroundings, faults: UpstreamFaults, skew_ms: int) -> None:
         self._name, self._around, self._faults, self._skew_ms = name, around, faults, skew_ms
@@ -203,7 +203,7 @@ class _Process:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """As `Parts` puts a gateway together and `Gateway.start` starts it."""
+        """Create and start the gateway, as `Parts` and `Gateway.start` do."""
         around, config = self._around, self._around.config
         cluster = SimulatedUpstream(around.clock, around.kafka, around.weather, self._faults, around.batches)
         topics = RowTopics(
@@ -256,7 +256,7 @@ class _Process:
         self._each(REFRESH_INTERVAL_S, cluster.try_refresh)
 
     def kill(self) -> None:
-        """End the process at once; nobody is told."""
+        """End the process immediately and without notice."""
         self.is_gone = True
         if self._job is not None:
             self._job.kill()
@@ -264,7 +264,7 @@ class _Process:
         self._end_connections()
 
     def stop(self) -> None:
-        """End the process in order: what members hold is given back."""
+        """End the process in order; records that members hold are returned."""
         self.is_gone = True
         self.loop.start(self._stop())
 
@@ -286,7 +286,7 @@ class _Process:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def connect(self, node_id: int, host: str, broken: Callable[[], None]) -> GatewayConnection:
-        """Connect a client that came to a broker's port; `broken` is called when the gateway ends the connection."""
+        """Connect a client that uses a broker's port; `broken` is called when the gateway ends the connection."""
         caller = Caller(next(self._numbers), node_id, host)
         found = self._connections[caller.connection_id] = GatewayConnection(self, caller, broken)
         return found
@@ -294,7 +294,7 @@ class _Process:
     def serve(
         self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
     ) -> None:
-        """Handle a request; `answered` gets the response and the time (ms)."""
+        """Handle a request; `answered` is called with the response and the time (ms)."""
         connection.task = self.loop.create_task(self._handle(connection, message, version, answered))
 
     async def _handle(
@@ -311,14 +311,14 @@ class _Process:
             self.disconnected(connection)
             connection.end()
             return
-        # Clients are given what they decode of what is sent.
+        # Clients receive decoded responses.
         if isinstance(response, EncodedResponse):
             sent = memoryview(b"".join(encode_pieces(response, version, header.correlation_id)))[4:]
             response = decode_response(share_messages.ShareFetchResponse, version, sent)
         answered(response, self._around.clock.now_ms)
 
     def disconnected(self, connection: GatewayConnection) -> None:
-        """Forget the connection of a client that is gone, and whatever it waits for."""
+        """Discard the connection of a client that is gone, and its waits."""
         self._connections.pop(connection.caller.connection_id, None)
         self.loop.call_soon(self._disconnected, connection)
 
@@ -331,7 +331,7 @@ class _Process:
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
     def _keep_up(self) -> None:
-        """Look after what is read ahead, as long as there is some."""
+        """Check records that are read ahead, as long as there are some."""
         if self._upkeep is None and self._has_buffers():
             self._upkeep = self.loop.call_later(UPKEEP_INTERVAL_S, self._look)
 
@@ -348,7 +348,7 @@ class _Process:
         return any(part.read_ahead.buffered for session in served for part in session.parts)
 
     def _each(self, interval_s: float, work: Callable[[], Any]) -> None:
-        """Do it again and again."""
+        """Call `work` at an interval."""
 
         async def once() -> None:
             try:

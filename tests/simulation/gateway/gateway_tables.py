@@ -1,4 +1,4 @@
-"""`gateway.stored_groups.StoredGroups` over the simulated tables, as far as simulated administrators ask."""
+"""`gateway.stored_groups.StoredGroups` over the simulated tables, as far as simulated administrators use it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tests.simulation.job.simulated_tables import SimulatedTables
 
 
 class SimulatedStoredGroups:
-    """What gateways read of the tables, at their newest versions."""
+    """The data that gateways read from the tables, at their newest versions."""
 
     def __init__(self, tables: SimulatedTables) -> None:
         self._tables = tables
         self._configs: tuple[tuple[int, int], Mapping[str, dict[str, str]]] = ((0, -1), {})
 
     async def listings(self) -> tuple[GroupListing, ...]:
-        """All groups with their states."""
+        """Return all groups with their states."""
         with _unavailable_tables():
             rows = self._tables.rows(SHARE_GROUPS)
         return tuple(GroupListing(row["group_id"], row["group_state"]) for row in rows if row["group_state"] != "Dead")
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
-        """Nobody asks for it here."""
+        """Unused in the simulation."""
         raise NotImplementedError
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
-        """Nobody asks for it here."""
+        """Unused in the simulation."""
         raise NotImplementedError
 
     async def configs(self) -> dict[str, dict[str, str]]:
-        """{group id: {config name: value as text}}: what requests have set."""
+        """Return {group id: {config name: value as text}}, as set by requests."""
         with _unavailable_tables():
             version = self._tables.losses, self._tables.newest_version(SHARE_GROUP_CONFIGS)
             if self._configs[0] != version:
@@ -46,7 +46,7 @@ class SimulatedStoredGroups:
 
 @contextmanager
 def _unavailable_tables() -> Iterator[None]:
-    """As `StoredGroups`: raise RequestError while a table cannot be read."""
+    """Raise RequestError while a table cannot be read, as `StoredGroups` does."""
     try:
         yield
     except TableStoreError as error:

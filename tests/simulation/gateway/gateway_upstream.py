@@ -17,7 +17,7 @@ from tests.simulation.virtual_clock import Scheduler
 
 
 class SimulatedUpstream(UpstreamCluster):
-    """What it knows of topics and leaders, whom it asks, and how long it waits, is the real cluster's."""
+    """The real cluster's metadata, choice of brokers and timeouts, over simulated connections."""
 
     def __init__(
         self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, faults: UpstreamFaults, batches: BatchBytes
@@ -35,7 +35,7 @@ class SimulatedUpstream(UpstreamCluster):
         self._connections = self._simulated
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
-        """The same; all metadata is not made into bytes and back."""
+        """Return the metadata without converting it to bytes and back."""
         return await (self._connections.from_any(_all_metadata) if names is None else super()._metadata(names))
 
 

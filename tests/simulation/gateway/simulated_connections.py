@@ -1,7 +1,7 @@
 """Connections to simulated brokers, for the real clients of `kafka_clients` and `gateway.upstream`.
 
-Whom a client asks, how long it waits, and when it connects again is the real code's. Only the socket is replaced: a
-request goes to `BrokerAnswers` as an object, and its response comes back as one.
+The real code decides which broker a client queries, how long it waits, and when it connects again. Only the socket is
+replaced: a request is passed to `BrokerAnswers` as an object, and so is its response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SimulatedConnection(UpstreamConnection):
     async def ask(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """As the real one: after a timeout the connection is closed, with all that was asked over it."""
+        """Request as the real one does: a timeout closes the connection with all requests in progress."""
         if not self.is_open:
             raise UpstreamUnavailableError("the connection to the upstream broker is closed")
         task = asyncio.ensure_future(self._answers.answer(self._node_id, request, version))
@@ -47,14 +47,14 @@ class SimulatedConnection(UpstreamConnection):
         return task.result()
 
     def close(self) -> None:
-        """Close; requests under way fail."""
+        """Close the connection; requests in progress fail."""
         self.is_open = False
         for task in tuple(self._asked):
             task.cancel()
 
 
 class _KeptConnection(KeptConnection):
-    """To one broker. A silent broker is connected to, as a paused one is by its machine, and answers nothing."""
+    """A connection to one broker. A silent broker accepts it, like the machine of a paused one, but never responds."""
 
     def __init__(self, host: str, port: int, answers: BrokerAnswers) -> None:
         super().__init__(host, port, {})
@@ -65,7 +65,7 @@ class _KeptConnection(KeptConnection):
 
 
 class SimulatedConnections(BrokerConnections):
-    """To all brokers of the simulated Kafka, which are its bootstrap servers."""
+    """The connections to all brokers of the simulated Kafka, which are its bootstrap servers."""
 
     def __init__(self, answers: BrokerAnswers, metadata_timeout_s: float = METADATA_TIMEOUT_S) -> None:
         self._answers = answers

@@ -1,4 +1,4 @@
-"""What the simulated job runs of the project's own code, and how: the one module that knows its seams."""
+"""The parts of the project's code that the simulated job runs: the only module that depends on their interfaces."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from tests.simulation.spark.spark_stand_in import Process
 
 SHARE_PARTITION, GROUP_COORDINATOR = "share_partition", "group_coordinator"
 NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)
-#: So few that the few rows of a run are in several chunks.
+#: Few enough that the few rows of a run are in several chunks.
 _CHUNK_ROWS = 4
 _TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_PARTITION_TABLES}
 
 
 def operator_of(name: str, config: Config) -> Callable[[str, str | None], Operator]:
-    """The query's operator with the state that a key has, as `queries.operators` restores it."""
+    """Return the query's operator with the state of a key, as `queries.operators` restores it."""
     if name == GROUP_COORDINATOR:
         return lambda group_id, state: ShareGroupOperator(group_id, config, state)
     records = SnapshotRules(
@@ -70,7 +70,7 @@ def operator_of(name: str, config: Config) -> Callable[[str, str | None], Operat
 
 
 def key_of(name: str, shards: int) -> Callable[[str], str]:
-    """The operator key of a request's value, as the query's SQL makes it."""
+    """Return the operator key of a request's value, as the query's SQL creates it."""
 
     def named(value: str) -> Mapping[str, Any]:
         try:
@@ -93,7 +93,7 @@ def key_of(name: str, shards: int) -> Callable[[str], str]:
     return of_group if name == GROUP_COORDINATOR else of_share_partition
 
 
-#: How long `KafkaRowProducer` waits for an answer before it asks again, and how long it tries in all, in ms.
+#: The time after which `KafkaRowProducer` retries without a response, and its total limit, in ms.
 _ATTEMPT_MS, _DELIVERY_MS = 3_000, 120_000
 
 
@@ -108,7 +108,7 @@ class _SentRow:
         row: Row,
         appended: Callable[[int], None] = lambda append_ms: None,
     ) -> None:
-        """`appended` is told the time of its append."""
+        """`appended` is called with the time of its append."""
         self._kafka, self._topic, self._partition, self._row = kafka, topic, partition, row
         self._appended = appended
         self.is_answered = False
@@ -120,7 +120,7 @@ class _SentRow:
         self._kafka.at_leader(self._topic, self._partition, self._append)
 
     def check(self) -> None:
-        """Raise KafkaUnavailableError if it was refused or not answered."""
+        """Raise KafkaUnavailableError if it was rejected or has no response."""
         if self._error is not None or not self.is_answered:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {self._error}") from self._error
 
@@ -135,14 +135,14 @@ class _SentRow:
 
 
 class RowProducer:
-    """Step 4's producer: requests first, then responses; idempotent, so that nothing is there twice of one `send`."""
+    """The producer of step 4: requests first, then responses; idempotent, so that one `send` creates no duplicates."""
 
     def __init__(self, kafka: SimulatedKafka, process: Process, responses: str, requests: str, clock: JobClock) -> None:
         self._kafka, self._process, self._responses, self._requests = kafka, process, responses, requests
         self._clock = clock
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """As `KafkaRowProducer.send`: rows for everybody, requests to the other query, responses."""
+        """Send as `KafkaRowProducer.send`: rows for all, requests to the other query, responses."""
         requested = [(key.encode(), value.encode()) for key, value in requests]
         answers = [(key.encode(), value) for key, value in records_of(responses)]
         self._broadcast([value for key, value in answers if key == EVERYBODY.encode()])
@@ -150,16 +150,16 @@ class RowProducer:
         self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])
 
     def announce_leader(self) -> None:
-        """As `KafkaRowProducer.announce_leader`: a row for everybody in each partition."""
+        """Send as `KafkaRowProducer.announce_leader`: a row for all in each partition."""
         self._broadcast([encode_broadcast(NewLeaderBroadcast())])
 
     def send_probe(self, topic: str) -> None:
-        """As `KafkaRowProducer.send_probe`."""
+        """Send as `KafkaRowProducer.send_probe`."""
         self._process.pause(0.5, 4)
         self._wait(self._send_probes(topic))
 
     def refresh_clock(self, topic: str) -> None:
-        """As `KafkaRowProducer.refresh_clock`."""
+        """Refresh as `KafkaRowProducer.refresh_clock`."""
         self._send_probes(topic)
 
     def _send_probes(self, topic: str) -> list[_SentRow]:
@@ -181,7 +181,7 @@ class RowProducer:
         self._wait([self._send(self._responses, partition, row) for row in rows for partition in partitions])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
     def _produce(self, topic: str, rows: list[tuple[bytes, bytes]]) -> None:
         if not rows:
@@ -201,7 +201,7 @@ class RowProducer:
         return sent
 
     def _wait(self, rows: list[_SentRow]) -> None:
-        """Until all are appended, as `KafkaProducer` does for its delivery timeout."""
+        """Wait until all are appended, as `KafkaProducer` does for its delivery timeout."""
         for _ in range(_DELIVERY_MS // _ATTEMPT_MS):
             late = [row for row in rows if not row.is_answered]
             if not late:
@@ -215,7 +215,7 @@ class RowProducer:
 
 
 class QueryParts(NamedTuple):
-    """What one start of a query is made of: see `make_query`."""
+    """The parts of one start of a query; see `make_query`."""
 
     run: QueryRun
     source: Any
@@ -233,7 +233,7 @@ def make_query(
     mark_checkpoint: Callable[[Mapping[str, int]], None],
     clock: JobClock,
 ) -> QueryParts:
-    """One start of a query, as `job.job` and `job.job_query` make it."""
+    """Create one start of a query, as `job.job` and `job.job_query` do."""
     job = config.job
     is_group = name == GROUP_COORDINATOR
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
@@ -276,7 +276,7 @@ def make_query(
 def _upkeep(
     name: str, tables: SimulatedTables, faults: StoreFaults, steps: CommitSteps, config: Config
 ) -> Callable[[], None]:
-    """As `storage.upkeep.upkeep_worker` does it for the leader; what goes wrong is left to the next time."""
+    """Run upkeep as `storage.upkeep.upkeep_worker` for the leader; a failed step is left to the next run."""
     upkeeps, is_of_states = [tables.upkeep_of(spec, faults) for spec in _TABLES[name]], name == SHARE_PARTITION
     kept = Upkeep(timedelta(milliseconds=config.job.tables_retention_ms), config.job.tables_local_versions)
 
@@ -293,7 +293,7 @@ def _upkeep(
 
 
 def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
-    """The job's lead, not taken yet."""
+    """Return the job's lead, which is not acquired yet."""
     led: list[TableSpec] = [spec for specs in _TABLES.values() for spec in specs]
     return JobLead(tables.slow_writer(SHARE_GROUP_JOB, faults), [tables.table(spec) for spec in led])
 
@@ -301,7 +301,7 @@ def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
 def refuse_stale_checkpoints(
     tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None], path: Callable[[str], str]
 ) -> None:
-    """As `job.job` before it takes the lead; `path` is that of a query's checkpoint. Raises StaleCheckpointError."""
+    """Check as `job.job` before it acquires the lead; `path` is a query's checkpoint. Raises StaleCheckpointError."""
     for name, specs in _TABLES.items():
         checkpoint = checkpoints[name]
         if checkpoint is not None:
@@ -319,9 +319,9 @@ def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) 
 
 
 def lose_commits(tables: SimulatedTables, name: str, query_id: str, batch_id: int, lost: Sequence[int]) -> bool:
-    """Have each table of a query lose so many of its newest batches; of the first table it is one or none.
+    """Remove the newest batches of each table of a query, as many as listed; of the first table one or none.
 
-    Nothing is done, and False returned, if that one was told to anybody, or something else was committed since.
+    Does nothing and returns False if that one was reported to anybody, or something else was committed since.
     """
     specs = _TABLES[name]
     info = tables.slow_writer(specs[0], StoreFaults()).last_info
@@ -345,13 +345,13 @@ def _newest(table: VersionedTable, query_id: str) -> int:
 
 
 def last_leader_epoch(tables: SimulatedTables, query_id: str) -> int:
-    """As `storage.writing.leaders.last_leader_epoch`, from the tables in memory."""
+    """Return the same as `storage.writing.leaders.last_leader_epoch`, from the tables in memory."""
     rows = tables.rows(SHARE_GROUP_JOB)
     return max((row["leader_epoch"] for row in rows if row["query_id"] == query_id), default=0)
 
 
 def record_start(tables: SimulatedTables, name: str, steps: CommitSteps, now_ms: int) -> None:
-    """As `storage.writing.leaders.record_leader`, into the tables in memory."""
+    """Write the same as `storage.writing.leaders.record_leader`, into the tables in memory."""
     row = {
         "query": name,
         "leader_epoch": steps.leader_epoch,

@@ -1,4 +1,4 @@
-"""Where the job runs: who starts it, again and again, and what is done to it."""
+"""The host of the job: it starts the job repeatedly and applies the faults."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from tests.simulation.job.simulated_tables import SPECS
 from tests.simulation.judges.state_witness import compare_configs, compare_operator_states
 from tests.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, World
 
-#: Where a job is made to die: names of points, and how many of them may pass before.
+#: The points at which a job is made to die, and how many of them may pass before.
 _POINTS = (
     "planned", "computed", "commit", "returned", "committed", "row sent",
     *(f"{name} {step}" for name in NAMES for step in range(5)),
 )  # fmt: skip
-#: How often it is made to stand still, on average, and for how long.
+#: The mean time between two suspensions, and their duration.
 _PAUSED_EVERY_MS, _PAUSES_MS = 500_000, (20_000, 90_000, 300_000)
-#: What may change before a batch runs again.
+#: The properties that may change before a batch is repeated.
 _CHANGES = ("requests_trimmed", "snapshot_rules")
-#: How many batches each of a query's tables loses.
+#: The number of batches that each of a query's tables loses.
 _LOST = ((1, 1, 1, 1), (1, 0, 0, 0), (1, 2, 0, 3), (0, 1, 2, 0), (0, 3, 0, 1))
-#: Two jobs that were started at once have decided by then which of them runs.
+#: The time after which two jobs that were started together have decided which one runs.
 _DECIDED_MS = 120_000
 
 
 class JobHost:
-    """Keeps one job running, with one checkpoint directory, but for what the run's faults do to it."""
+    """The supervision of one job with one checkpoint directory, and the faults of the run."""
 
     def __init__(self, world: World) -> None:
         self._world, self._clock = world, world.clock
@@ -56,11 +56,11 @@ class JobHost:
 
     @property
     def running(self) -> SimulatedJob | None:
-        """A job with both queries running."""
+        """Return a job with both queries running."""
         return next((job for job in self.jobs if job.is_running and not job.stands_still), None)
 
     def start(self) -> None:
-        """Begin, with all that will happen to the job."""
+        """Begin, and schedule the faults of the job."""
         self._start_job()
         for fault, every_ms, action in (
             ("crash", 500_000, self._crash),
@@ -126,8 +126,7 @@ class JobHost:
             self._world.trace.add("host", f"removes the checkpoint of {', '.join(removed)}")
 
     def _exited(self, job: SimulatedJob, error: BaseException | None) -> None:
-        """Killed (None): it is started again. A stale checkpoint is removed. Who is fenced stays away while another
-        job is there."""
+        """Restart a killed job (None). Remove a stale checkpoint. Keep a fenced job away while another one runs."""
         if isinstance(error, StaleCheckpointError):
             self._checkpoints = {
                 name: CheckpointFolder() if f"checkpoint {checkpoint_path(name)} " in str(error) else folder
@@ -150,7 +149,7 @@ class JobHost:
         self._clock.after(delay_ms, self._start_job)
 
     def _trim_requests(self, job: SimulatedJob) -> None:
-        """Delete the requests of batches that run again. Only those that step 2 has made durable: others are lost."""
+        """Delete the requests of repeated batches, but only if step 2 is durable, because others would be lost."""
         if self._world.tables.torn_tables():
             return
         for name, folder in job.checkpoints.items():
@@ -161,11 +160,11 @@ class JobHost:
             if self._world.kafka.has_silent_leader(topic):
                 continue
             for partition, end in folder.offsets[-1].requests.items():
-                with contextlib.suppress(KafkaError):  # its leader is away, or silent
+                with contextlib.suppress(KafkaError):  # its leader is missing or silent
                     self._world.kafka.delete_records(topic, partition, end)
             self._world.trace.add("host", f"retention deletes the requests of batch {batch_id} of {name}")
 
-    # -- what is done to it ----------------------------------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------------------------------
 
     def _crash(self) -> None:
         for job in self.jobs:
@@ -175,9 +174,9 @@ class JobHost:
                 job.dies_at = self._random.choice(_POINTS), self._random.choice((0, 0, 3))
 
     def _pause(self) -> None:
-        """Have the job stand still at a point, and another one take over: it goes on later, and does not know.
+        """Suspend the job at a point while another one takes over; it continues later without knowing that.
 
-        Half of the time it has just committed what an administrator has asked for, and has not told anybody.
+        Half of the time it has just committed an administrator's request without responding to it.
         """
         if self._random.random() < 0.5:
             self._pause_at(self._random.choice(_POINTS), self._random.choice((0, 0, 3)))
@@ -215,13 +214,13 @@ class JobHost:
             compare_configs(self._world, self.running)
 
     def _die_after_commit(self) -> None:
-        """Die when the tables have a batch, so that it runs again. Two of three times it is one of share-partitions."""
+        """Let the job die when the tables have a batch, so that it is repeated; mostly one of share-partitions."""
         for job in self.jobs:
             if job.alive:
                 job.dies_at = f"{self._random.choice((*NAMES, SHARE_PARTITION))} 2", 0
 
     def _power_fails(self) -> None:
-        """In the moment of a commit, or at any moment."""
+        """Lose power at the moment of a commit, or at any moment."""
         for job in self.jobs:
             if job.alive:
                 self._without_power = job
@@ -232,7 +231,7 @@ class JobHost:
                 return
 
     def _lose_power(self) -> None:
-        """The machine of all jobs is without power, and starts again."""
+        """Stop the machine of all jobs and start it again."""
         self._without_power = None
         for job in self.jobs:
             job.kill("its machine is without power")
@@ -250,14 +249,16 @@ class JobHost:
                 job.kill("between batches")
 
     def _lose_commits(self, job: SimulatedJob) -> None:
-        """Each table of a query loses some of its newest batches. The first one loses none that was answered: without
-        the answers, nothing is as it was."""
+        """Remove some of the newest batches of a query's tables, but of the first table none with responses.
+
+        Losing those would make the responses wrong.
+        """
         if any(other.alive for other in self.jobs) or self._world.tables.torn_tables():
             return
         for name, folder in job.checkpoints.items():
             lost, batch_id = self._random.choice(_LOST), folder.commits - 1
             if lost[0] and "requests_trimmed" in self._world.faults:
-                continue  # its requests may be gone
+                continue  # its requests may have been deleted
             if batch_id >= 0 and lose_commits(self._world.tables, name, folder.query_id, batch_id, lost):
                 self._world.trace.add("host", f"tables of {name} lose their newest batches: {lost}")
 
@@ -279,7 +280,7 @@ class JobHost:
         self._backups = [*self._backups[-3:], {name: folder.copy() for name, folder in self._checkpoints.items()}]
 
     def _second_job(self) -> None:
-        """Beside one that runs, or both at once; each with a checkpoint directory of its own."""
+        """Start a job beside a running one, or two jobs together, each with its own checkpoint directory."""
         self._world.trace.add("host", "starts a second job")
         if self._random.random() < 0.5:
             for job in self.jobs:

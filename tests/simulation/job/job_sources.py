@@ -1,4 +1,4 @@
-"""The job's two sources over the simulated Kafka and tables. All decisions are the real readers' and planner's."""
+"""The job's two sources over the simulated Kafka and tables. The real readers and planner make all decisions."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ logger = logging.getLogger(__name__)
 
 
 class VirtualTime:
-    """What the readers' modules use of `time`; they are given it while a run lasts."""
+    """The parts of `time` that the readers' modules use, as a replacement during a run."""
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since some moment."""
         return self._clock.monotonic_s()
 
     def sleep(self, seconds: float) -> None:
-        """A source that waits is asked again later."""
+        """Do nothing, because a waiting source is called again later."""
 
 
 def use_virtual_time(clock: Scheduler) -> None:
-    """Let the readers' modules go by `clock`."""
+    """Let the readers' modules use `clock`."""
     from sharegroup.job.clock import request_clock
 
     for module in (log_offsets_source, share_groups_source, request_clock):
@@ -56,18 +56,18 @@ def use_virtual_time(clock: Scheduler) -> None:
 
 
 class _Clock(RequestClock):
-    """Nobody waits: the simulation asks again when there is something."""
+    """A clock that never waits, because the simulation calls the source again when something has changed."""
 
     def __init__(self, kafka: SimulatedKafka, poll: LogPoll, topic: str, idle_poll_ms: int) -> None:
         super().__init__(poll, topic, idle_poll_ms)
         self._kafka = kafka
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
-        """Nothing comes meanwhile."""
+        """Return without waiting."""
         return False
 
     def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
-        """Nothing lingers. All that are there are seen, where their leaders answer."""
+        """Return whether there are requests. None lingers; all are seen whose leaders respond."""
         reads = self._read(positions)
         for _, partition in self._partitions:
             with contextlib.suppress(KafkaError):
@@ -76,7 +76,7 @@ class _Clock(RequestClock):
         return True
 
     def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
-        """Those of the partitions without a committed row behind the position, and their last stable offset."""
+        """Return the partitions without a committed row after the position, with their last stable offsets."""
         reads, empty = self._read(positions), {}
         for partition in partitions:
             with contextlib.suppress(KafkaError):
@@ -99,7 +99,7 @@ class _Pinned(PinnedTables):
 
 
 class Configs(ConfigPoll):
-    """Of the table in memory."""
+    """The configs of the table in memory."""
 
     def __init__(self, config: Config, tables: SimulatedTables) -> None:
         super().__init__(file_values(config), "", {})
@@ -110,17 +110,17 @@ class Configs(ConfigPoll):
 
 
 class _HandOver:
-    """What a query tells its source, in place of `hand_over_file`."""
+    """The handover from a query to its source, instead of `hand_over_file`."""
 
     def __init__(self) -> None:
         self._told = HandOver()
 
     def write(self, change: HandOverChange) -> None:
-        """Tell what has changed."""
+        """Apply a change."""
         self._told.apply(change)
 
     def read(self) -> HandOver:
-        """What the query has told so far."""
+        """Return the present content."""
         return self._told
 
 
@@ -139,7 +139,7 @@ class LogOffsets(LogOffsetsReader):
         job, self._local_ms = config.job, local_ms
         self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
         self._tables = _Pinned(tables)
-        self._hand_over = hand_over  # type: ignore[assignment]
+        self._handover = hand_over  # type: ignore[assignment]
         settings = PlannerSettings(
             job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
         )
@@ -152,12 +152,12 @@ class LogOffsets(LogOffsetsReader):
         return self.initialOffset()
 
     def again(self, start: Any, end: Any) -> Iterable[tuple[str, str]]:
-        """The rows once more, by offsets that went through JSON as in Spark's log."""
+        """Return the rows again, with offsets that passed through JSON as in Spark's log."""
         return list(self.readBetweenOffsets(json.loads(json.dumps(start)), json.loads(json.dumps(end))))
 
 
 class _PinnedGroups(PinnedGroups):
-    """Of the tables in memory."""
+    """The groups of the tables in memory."""
 
     def __init__(self, tables: SimulatedTables) -> None:
         super().__init__({spec.name: "" for spec in GROUP_COORDINATOR_TABLES}, {})
@@ -182,7 +182,7 @@ class GroupTicks(ShareGroupsReader):
         job, self._local_ms = config.job, local_ms
         self._tables = _PinnedGroups(tables)
         self._options = {"block_ms": 0}
-        self._hand_over = hand_over  # type: ignore[assignment]
+        self._handover = hand_over  # type: ignore[assignment]
         self._clock = _Clock(kafka, poll, job.group_requests_topic, job.log_idle_poll_interval_ms)
         self._ticked_all = False
         self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
@@ -191,10 +191,10 @@ class GroupTicks(ShareGroupsReader):
         return self.initialOffset()
 
     def again(self, start: Any, end: Any) -> Iterable[tuple[str, str]]:
-        """The rows between two offsets, once more."""
+        """Return the rows between two offsets again."""
         return list(self.readBetweenOffsets(start, end))
 
 
 def hand_over() -> _HandOver:
-    """A hand-over in memory, with nothing told yet."""
+    """Return an empty handover in memory."""
     return _HandOver()

@@ -1,4 +1,4 @@
-"""What administrators and writers from outside do to the job's own topics: more partitions, and transactions."""
+"""Changes of the job's own topics by administrators and other writers: more partitions, and transactions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kafka.errors import KafkaError
 from sharegroup.protocol.rows.probe import PROBE
 from tests.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
 
-#: Between two of a kind, on average.
+#: The mean time between two faults of a kind.
 _GROW_EVERY_MS, _TRANSACTION_EVERY_MS = 600_000, 120_000
-#: How long a transaction is open.
+#: The duration of a transaction.
 _OPEN_MS = (100, 5_000, 40_000)
 _MOST_PARTITIONS = 5
 
 
 class JobTopicFaults:
-    """In the runs that have these faults."""
+    """The faults, in the runs that have them."""
 
     def __init__(self, world: World) -> None:
         self._world, self._clock, self._kafka = world, world.clock, world.kafka
@@ -46,7 +46,7 @@ class JobTopicFaults:
             self._kafka.create_partitions(topic, partitions + self._random.choice((1, 2)))
 
     def _transaction(self) -> None:
-        """A row that says nothing, in a transaction, which ends some time later."""
+        """Write a row without content in a transaction, which ends some time later."""
         topic = self._random.choice((GROUP_REQUESTS, PARTITION_REQUESTS))
         partition = self._random.randrange(len(self._kafka.topic(topic).partitions))
         self._transactions += 1

@@ -1,5 +1,4 @@
-"""The base of `share_group_state` in a run: what `storage.upkeep.state_base_upkeep` writes, with every version of it
-kept."""
+"""The base of `share_group_state` in a run, as `storage.upkeep.state_base_upkeep` writes it, with all its versions."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from sharegroup.testing.tables.memory_tables import MemoryTables
 
 
 class SimulatedBases(StateBases):
-    """Bases of the tables of a run."""
+    """The bases of the tables of a run."""
 
     def __init__(self, tables: MemoryTables) -> None:
         super().__init__("")
@@ -23,7 +22,7 @@ class SimulatedBases(StateBases):
         self._versions: list[SimulatedBase] = []
 
     def write(self) -> None:
-        """Write the base anew from the newest version."""
+        """Write the base again from the newest version."""
         version = self._tables.newest_version(SHARE_GROUP_STATE)
         rows = self._tables.arrow(SHARE_GROUP_STATE, version)
         before = SHARE_GROUP_STATE_BASE.schema.empty_table()
@@ -34,25 +33,25 @@ class SimulatedBases(StateBases):
             self._versions.append(SimulatedBase(rebased(before, rows, version)))
 
     def forget_after(self, version: int) -> None:
-        """Drop the bases of versions that are lost, as `storage.writing.torn_log` does."""
+        """Remove the bases of lost versions, as `storage.writing.torn_log` does."""
         self._versions = [base for base in self._versions if base.cut.version <= version]
 
     def at_most(self, version: int) -> Any:
-        """The newest for this version of the state."""
+        """Return the newest base for this version of the state."""
         return next((base for base in reversed(self._versions) if base.cut.version <= version), None)
 
 
 class SimulatedBase:
-    """What readers use of a base's `deltalake.DeltaTable`."""
+    """The part of a base's `deltalake.DeltaTable` that readers use."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
         self.cut = Cut(*(rows[column][0].as_py() for column in rows.column_names[: len(Cut._fields)]))
 
     def get_add_actions(self, flatten: bool) -> pa.Table:
-        """One file, with the statistics of a cut."""
+        """Return one file, with the statistics of a cut."""
         return pa.table({f"min.as_of_{name}": [value] for name, value in self.cut._asdict().items()})
 
     def to_pyarrow_table(self, filters: pc.Expression | None = None) -> pa.Table:
-        """Its rows."""
+        """Return its rows."""
         return self.rows if filters is None else self.rows.filter(filters)

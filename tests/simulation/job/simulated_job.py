@@ -26,23 +26,23 @@ from tests.simulation.spark.spark_stand_in import MicroBatches, RequestTopic
 from tests.simulation.virtual_clock import Action, Event
 from tests.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
 
-#: How often a supervisor looks after queries that do not run.
+#: The interval at which a supervisor checks queries that do not run.
 _WATCH_MS = 500
-#: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
+#: The maximum delay until a source detects a change: a request, a table, a log that grew while members wait.
 _SILENT_POLL_MS, _SILENT_AGO_MS = 500, 15_000
-#: How long a look-up that began before the end of the run may take.
+#: The maximum duration of a log poll that began before the end of the run.
 _LAST_LOOK_MS = 10_000
-#: For how long after a log has grown it may not have been asked for: a source asks once in its poll interval.
+#: The time after the growth of a log in which it may not have been polled; a source polls once in its interval.
 _LOG_LOOKS_MS = 1_000
 _REQUEST_MS, _LINGER_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 1_000, 500, 200, 150
 
 
 class Killed(BaseException):
-    """The process is dead: nothing of it goes on."""
+    """The process is dead; none of its code continues."""
 
 
 def checkpoint_path(name: str) -> str:
-    """Where a query's checkpoint is said to be."""
+    """Return the path of a query's checkpoint."""
     return f"/checkpoints/{name}"
 
 
@@ -65,8 +65,8 @@ class _Store(StoreFaults):
 
 
 class SimulatedJob:
-    """One process of the job, from its start to its end. `checkpoints` are its folders by query; `on_exit` is told what
-    ended it (None: killed)."""
+    """One process of the job, from its start to its end. `checkpoints` are its folders by query; `on_exit` is called
+    with the error that ended it (None: killed)."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class SimulatedJob:
         self.world, self.name, self.checkpoints, self.config = world, name, checkpoints, config
         self.clock = world.clock
         self.alive = True
-        #: Where the process is to die next: the name of a point, and how many of them pass before.
+        #: The next point at which the process dies: its name, and how many of them pass before.
         self.dies_at: tuple[str, int] | None = None
-        #: Where it is to stand still next, likewise, and for how long (ms); `on_stand` is told when it does.
+        #: The next point of a suspension, likewise, and its duration (ms); `on_stand` is called when it begins.
         self.stands_at: tuple[str, int, float] | None = None
         self.on_stand: Callable[[], None] = lambda: None
         self._still_until_ms = 0.0
@@ -95,10 +95,10 @@ class SimulatedJob:
         self.queries: dict[str, StreamingQuery] = {}
         self._supervisor: Supervisor | None = None
 
-    # -- the process -----------------------------------------------------------------------------------------------
+    # -- process ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let it begin, as `job.job` does."""
+        """Start the process, as `job.job` does."""
         self.world.trace.add(self.name, "starts")
         try:
             self._take_the_lead()
@@ -126,7 +126,7 @@ class SimulatedJob:
         )
 
     def _look(self) -> None:
-        """Look whether another job leads, as `job_lead.LeadWatch` does."""
+        """Check whether another job leads, as `job_lead.LeadWatch` does."""
         if not self.alive or self.is_postponed(self._look):
             return
         assert self._lead is not None
@@ -144,24 +144,24 @@ class SimulatedJob:
             self._on_exit(self, error)
 
     def kill(self, why: str) -> None:
-        """As by SIGKILL. What is nested in the call stack ends when it would go on."""
+        """Kill the process as by SIGKILL. Code nested in the call stack ends when it would continue."""
         if self.alive:
             self.alive = False
             self.world.trace.add(self.name, f"is killed: {why}")
             self._on_exit(self, None)
 
     def pause(self, least_ms: float, most_ms: float) -> None:
-        """Let time pass; raises Killed when the process died meanwhile."""
+        """Let time pass; raises Killed if the process died meanwhile."""
         self.clock.sleep(self._random.uniform(least_ms, most_ms))
         self._stand()
 
     def wait(self, until: Callable[[], bool], most_ms: float) -> None:
-        """Let time pass until a condition holds, at most so long; raises Killed when the process died meanwhile."""
+        """Let time pass until a condition holds, up to a limit; raises Killed if the process died meanwhile."""
         self.clock.run_while(lambda: self.alive and not until(), self.clock.now_ms + most_ms)
         self._stand()
 
     def point(self, where: str) -> None:
-        """A place to die at. At some of them Spark writes to its checkpoint, which is on the disk of the tables."""
+        """Pass a point where the process may die. At some of them Spark writes its checkpoint to the tables' disk."""
         if where in ("computed", "returned") and self.world.tables.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.dies_at is not None and where.startswith(self.dies_at[0]):
@@ -180,30 +180,30 @@ class SimulatedJob:
 
     @property
     def stands_still(self) -> bool:
-        """Whether nothing of it goes on, as by SIGSTOP."""
+        """Return whether the process is suspended, as by SIGSTOP."""
         return self.still_ms > 0
 
     @property
     def still_ms(self) -> float:
-        """For how long it stands still yet."""
+        """Return the remaining time of the suspension."""
         return max(0.0, self._still_until_ms - self.clock.now_us / 1000)
 
     def is_postponed(self, action: Action) -> bool:
-        """Return whether the process stands still; the action then comes soon after it has gone on with its work."""
+        """Return whether the process is suspended; the action is then called soon after it continues."""
         if self.stands_still:
             self.clock.at(self._still_until_ms + self._random.uniform(1, 1_000 * LOOK_INTERVAL_S), action)
             return True
         return False
 
     def _stand(self) -> None:
-        """Raises Killed when the process is dead."""
+        """Wait for the end of a suspension. Raises Killed if the process is dead."""
         while self.alive and self.stands_still:
             self.clock.run_until(self._still_until_ms)
         if not self.alive:
             raise Killed
 
     def checkpoint(self, name: str) -> Checkpoint | None:
-        """As `job.checkpoint.read_checkpoint`: the checkpoint's query and newest batch, None for an empty one."""
+        """Return the same as `job.checkpoint.read_checkpoint`: query and newest batch, None for an empty checkpoint."""
         folder = self.checkpoints[name]
         if not folder.query_id or self._is_void(name):
             return None
@@ -211,27 +211,27 @@ class SimulatedJob:
         return Checkpoint(checkpoint_path(name), folder.query_id, newest, committed=folder.committed)
 
     def _is_void(self, name: str) -> bool:
-        """As `job_query.JobQuery.start` finds it."""
+        """Return whether the checkpoint is void, as `job_query.JobQuery.start` determines it."""
         return name in self._have_lost_commits or self.checkpoints[name].is_of_earlier_boot(self.world.boot)
 
     @property
     def has_run(self) -> bool:
-        """Whether its supervisor has started a query."""
+        """Return whether its supervisor has started a query."""
         return bool(self.queries)
 
     @property
     def is_running(self) -> bool:
-        """Whether both queries run."""
+        """Return whether both queries run."""
         return self.alive and len(self.queries) == len(NAMES) and all(q.is_active for q in self.queries.values())
 
     def query_ended(self) -> None:
-        """A query has ended: the supervisor sees it soon."""
+        """Report the end of a query, which the supervisor detects soon."""
         self.clock.after(_WATCH_MS, self._watch)
 
     def _watch(self) -> None:
         if not self.alive or self.is_postponed(self._watch):
             return
-        if self._watching:  # it is starting one query while the other ends
+        if self._watching:  # it starts one query while the other ends
             self.clock.after(_WATCH_MS, self._watch)
             return
         self._watching = True
@@ -248,7 +248,7 @@ class SimulatedJob:
         if not all_run:
             self.clock.after(_WATCH_MS, self._watch)
 
-    # -- the queries -----------------------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------------------------
 
     def _start_query(self, name: str) -> Any:
         assert self._lead is not None
@@ -285,7 +285,7 @@ class SimulatedJob:
         return stream
 
     def _log_poll(self) -> SimulatedLogPoll:
-        """Look-ups take time in runs with silent leaders, where it matters what happens meanwhile."""
+        """Return a poll that takes time in runs with silent leaders, where events during the poll matter."""
         world, random = self.world, self.world.random("look-ups")
         latency_s = (lambda: random.uniform(0.0005, 0.005)) if "silent_leader" in world.faults else (lambda: 0.0)
         answers = BrokerAnswers(world.kafka, random, UpstreamFaults(), BatchBytes(), latency_s, self._metadata_lag_ms)
@@ -300,13 +300,13 @@ class SimulatedJob:
 
     def _metadata_lag_ms(self) -> int:
         if "job_topics_grow" in self.world.faults:
-            return 0  # a partition that a broker does not know of yet is watched later, and its requests may be too
+            return 0  # a partition unknown to a broker is watched later, and so may be its requests
         random = self.world.random("metadata")
         return random.choice((0, 500, 5_000)) if self.world.has("slow_metadata") else 0
 
 
 class StreamingQuery:
-    """Spark's query: it is woken when its sources may have something, and runs batches until there is nothing."""
+    """Spark's query. It wakes when its sources may have changed, and runs batches until there is nothing to do."""
 
     def __init__(self, job: SimulatedJob, name: str, parts: QueryParts) -> None:
         self._job, self.name, self.parts = job, name, parts
@@ -335,32 +335,32 @@ class StreamingQuery:
         )
         job.world.kafka.listeners.append(self._appended)
 
-    # -- as the supervisor sees it ---------------------------------------------------------------------------------
+    # -- interface of the supervisor -------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self._active and self._job.alive
 
     @property
     def ended_by(self) -> BaseException | None:
-        """The error that it ended with, if there was one."""
+        """Return the error that ended it, if any."""
         return self._failure
 
     @property
     def batches(self) -> int:
-        """How many batches it has run."""
+        """Return the number of batches that have run."""
         return self.parts.run.batches
 
     @property
     def has_answered(self) -> bool:
-        """Always: a simulated job appends no probe, and nobody waits until it reports that it runs."""
+        """Return True, because a simulated job appends no probe and nothing waits for its report that it runs."""
         return True
 
-    # -- the simulation's ------------------------------------------------------------------------------------------
+    # -- interface of the simulation -------------------------------------------------------------------------------
 
     def wake(self, delay_ms: float) -> None:
-        """Look for something new in a while, or earlier if that was said before."""
+        """Check for changes after a delay, or earlier if that was scheduled before."""
         due = self._job.clock.now_us / 1000 + delay_ms
         if self._wake is not None and self._wake[1].action is not None:
             if self._wake[0] <= due:
@@ -369,19 +369,19 @@ class StreamingQuery:
         self._wake = due, self._job.clock.at(due, self._run)
 
     def _appended(self, topic: str, partition: int) -> None:
-        """Wake up soon for what the source would see; it looks at a log once in its poll interval."""
+        """Wake soon for a change that the source would detect; it polls a log once in its interval."""
         if not self.is_active:
             self._job.world.kafka.listeners.remove(self._appended)
         elif self.name != GROUP_COORDINATOR and topic == GROUP_REQUESTS:
-            if self._random.random() < 0.3:  # a source polls all the time: also a moment before there is something
+            if self._random.random() < 0.3:  # a source polls all the time, also just before a change
                 self.wake(self._random.uniform(1, _POLL_MS))
         elif topic == self._topic:
-            lingers = self._random.random() < 0.2  # the next one may take it along
+            lingers = self._random.random() < 0.2  # the next request may be read together with it
             self.wake(self._random.uniform(1, _LINGER_MS if lingers else _REQUEST_MS))
         elif (
             self.name != GROUP_COORDINATOR
             and topic not in JOB_TOPICS
-            and (self._running or self.parts.source._hand_over.read().waiting)
+            and (self._running or self.parts.source._handover.read().waiting)
         ):
             self.wake(self._random.uniform(1, _LOG_MS))
             self._log_grew_ms = self._job.clock.now_ms
@@ -407,7 +407,7 @@ class StreamingQuery:
         self._wake_at_deadline()
 
     def _run_batches(self) -> None:
-        """Until nothing is there that somebody woke it for: what it would look up again is the same."""
+        """Run batches until the changes for which it woke are processed; another poll would find the same."""
         while True:
             self._again = False
             if self.micro_batches.run_next():
@@ -417,7 +417,7 @@ class StreamingQuery:
                 return
 
     def _check_safe_clock(self) -> None:
-        """All requests appended before the time of a tick were read by earlier batches."""
+        """Check that all requests appended before the time of a tick were read by earlier batches."""
         folder = self._job.checkpoints[self.name]
         batch_id = folder.commits - 1
         clock_ms, (_, read) = folder.offsets[batch_id].log["clock_ms"], folder.starts(batch_id)
@@ -430,30 +430,30 @@ class StreamingQuery:
                 self._job.world.judge.violate("the safe clock waits for requests", text)
 
     def _tell_others(self) -> None:
-        """The other query's source polls this one's tables."""
+        """Wake the other query, whose source polls the tables of this one."""
         if self.name == GROUP_COORDINATOR:
             other = self._job.queries.get(job_adapter.SHARE_PARTITION)
             if other is not None:
                 other.wake(self._random.uniform(1, _TABLE_MS))
 
     def _wake_at_deadline(self) -> None:
-        told = self.parts.source._hand_over.read()
+        told = self.parts.source._handover.read()
         now, deadline = told.brokers_ms(self.parts.source._local_ms()), told.deadlines.first_ms
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
-            # A tick needs a safe time beyond the deadline: it is looked for a moment later.
+            # A tick requires a safe time beyond the deadline, which is checked a moment later.
             idle = min(idle, max(deadline - now + 2.0, self._tick_poll_ms()))
         if self._may_see_more_soon():
             idle = min(idle, _SILENT_POLL_MS)
         self.wake(idle)
 
     def _tick_poll_ms(self) -> float:
-        """How soon it looks again for a safe time beyond a deadline, which some faults hold back for long."""
+        """Return the interval of checks for a safe time beyond a deadline, which some faults delay for long."""
         faults = self._job.world.faults
         return 500.0 if "job_transactions" in faults else 100.0 if "silent_leader" in faults else 20.0
 
     def _may_see_more_soon(self) -> bool:
-        """Whether the last look may have missed something: a leader did not answer, or a log was not asked for."""
+        """Return whether the last poll may be incomplete: a leader did not respond, or a log was not polled."""
         world = self._job.world
         if "silent_leader" in world.faults and world.kafka.silent_ago_ms < _SILENT_AGO_MS:
             return True

@@ -1,4 +1,4 @@
-"""Work of a job that nobody waits for, in virtual time: what `job.commit.later` does on a thread."""
+"""Deferred work of a job in virtual time, which `job.commit.later` does on a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RETRY_MS = 1_000
 
 
 class SimulatedLater:
-    """Does the work that it was told of last, a while later, if its process is alive then."""
+    """The worker that runs the last submitted task after a delay, if its process is alive then."""
 
     def __init__(self, process: Any, random: Random) -> None:
         self._process, self._random = process, random

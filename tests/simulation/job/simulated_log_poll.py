@@ -1,6 +1,6 @@
-"""The job's look-ups of log offsets: the real client over simulated connections, in virtual time.
+"""The job's polls of log offsets: the real client over simulated connections, in virtual time.
 
-The job's code waits for each look-up. Meanwhile everything else goes on, and the job may be killed.
+The job's code waits for each poll. Meanwhile everything else continues, and the job may be killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.virtual_loop import VirtualLoop
 
 
 class _JobLoop:
-    """`LoopThread` without its thread. `check` raises for a process that is dead."""
+    """`LoopThread` without its thread. `check` raises for a dead process."""
 
     def __init__(self, clock: Scheduler, is_alive: Callable[[], bool], check: Callable[[], None], end_ms: int) -> None:
         self._loop = VirtualLoop(clock)
@@ -31,7 +31,7 @@ class _JobLoop:
             self._check()
 
     def close(self, close: Callable[[], None]) -> None:
-        """Run nothing any more."""
+        """Stop running coroutines."""
         self._loop.kill()
 
 

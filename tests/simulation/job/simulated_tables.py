@@ -1,7 +1,6 @@
-"""The tables of a run: those of `testing.tables.memory_tables`, with the time that a store takes, and what may go
-wrong at it.
+"""The tables of a run: those of `testing.tables.memory_tables`, with the delays and faults of a store.
 
-All decisions above them - who may write, what was committed - are the real `storage.writing.table_writer`'s.
+The real `storage.writing.table_writer` makes all decisions above them: who may write, and what was committed.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ SPECS = {spec.name: spec for spec in ALL_TABLES}
 
 
 class StoreFaults:
-    """What may go wrong at a store; this one is in order. `pause` lets the time of a commit pass."""
+    """The faults of a store; this one has none. `pause` lets the time of a commit pass."""
 
     def pause(self, table: str) -> None:
-        """Called before each commit reaches the store, and after it, before the writer has the answer."""
+        """Wait before each commit reaches the store, and after it before the writer has the response."""
 
     def pause_sync(self, table: str) -> None:
-        """Called before a commit is synced."""
+        """Wait before a commit is synced."""
 
     def loses_answer(self, table: str) -> bool:
-        """Whether the writer does not hear of the commit that it made."""
+        """Return whether the writer receives no response to the commit that it made."""
         return False
 
 
 class SimulatedTables(MemoryTables):
-    """All tables of a `tables.path`. Versions that were read are kept, as they are read again and again."""
+    """All tables of a `tables.path`. Versions are cached, because they are read repeatedly."""
 
     def __init__(self) -> None:
         super().__init__()
         self._read: dict[str, tuple[int, pa.Table]] = {}
-        #: How often commits were lost: version numbers are used again then.
+        #: The number of lost commits, after which version numbers are used again.
         self.losses = 0
         self._ids = itertools.count(1)
         self.bases = SimulatedBases(self)
 
     def arrow(self, spec: TableSpec, version: int | None = None) -> pa.Table:
-        """The rows at a version, or the newest; rows that are only added are made into Arrow's once."""
+        """Return the rows at a version, or the newest; rows of append-only tables are converted to Arrow once."""
         at = self.newest_version(spec) if version is None else version
         known = self._read.get(spec.name)
         if known is not None and known[0] == at:
@@ -66,7 +65,7 @@ class SimulatedTables(MemoryTables):
         return table
 
     def lose_power(self, random: Random) -> list[str]:
-        """A power loss, for all tables: see `lose_unsynced`."""
+        """Lose power for all tables; see `lose_unsynced`."""
         self._read.clear()
         self.losses += 1
         return self.lose_unsynced(ALL_TABLES, random)
@@ -82,19 +81,19 @@ class SimulatedTables(MemoryTables):
         return torn
 
     def handle(self, spec: TableSpec, faults: StoreFaults) -> SlowTable:
-        """A handle at the newest version, at a store with these faults."""
+        """Return a handle at the newest version, at a store with these faults."""
         return SlowTable(self, spec, faults)
 
     def slow_writer(self, spec: TableSpec, faults: StoreFaults) -> TableWriter:
-        """A writer with an id of its own."""
+        """Return a writer with its own id."""
         return TableWriter(self.handle(spec, faults), f"writer-{next(self._ids)}")
 
     def upkeep_of(self, spec: TableSpec, faults: StoreFaults) -> TableUpkeep:
-        """Upkeep on a handle of its own."""
+        """Return the upkeep with its own handle."""
         return TableUpkeep(self.handle(spec, faults), f"upkeep-{next(self._ids)}")
 
     def pinned(self, name: str, version: int | None = None) -> PinnedTable:
-        """The table at one version, as the source's readers open it."""
+        """Return the table at one version, as the source's readers open it."""
         return PinnedTable(self, SPECS[name], version)
 
 
@@ -127,14 +126,14 @@ class SlowTable(MemoryTable):
 
 
 class PinnedTable:
-    """What readers use of a `deltalake.DeltaTable`."""
+    """The part of a `deltalake.DeltaTable` that readers use."""
 
     def __init__(self, tables: SimulatedTables, spec: TableSpec, version: int | None) -> None:
         self._tables, self._spec = tables, spec
         self._version = tables.newest_version(spec) if version is None else version
 
     def version(self) -> int:
-        """The version that is read."""
+        """Return the version that is read."""
         return self._version
 
     def update_incremental(self) -> None:
@@ -146,7 +145,7 @@ class PinnedTable:
         columns: Sequence[str] | None = None,
         filters: pc.Expression | None = None,
     ) -> pa.Table:
-        """The rows of the version that is read."""
+        """Return the rows of the version that is read."""
         rows = self._tables.arrow(self._spec, self._version)
         if filters is not None:
             rows = rows.filter(filters)

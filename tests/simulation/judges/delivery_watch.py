@@ -1,10 +1,10 @@
-"""Records that must be delivered in time, whichever broker is silent and whatever the job's wall clock says: in runs
-where nothing else delays them.
+"""Records that must be delivered in time, even with a silent broker and a wrong wall clock of the job, in runs in which
+nothing else delays them.
 
-A topic has a partition at each broker, and two groups read it: one talks rows, the other reads through a gateway. While
-a broker is silent, the partitions of the others are delivered, later by at most one request timeout. Only the job's own
-topics excuse more: what a silent broker leads of them holds up everybody until it answers or another one leads, and
-half a minute longer.
+A topic has a partition at each broker, and two groups read it: one with rows, the other through a gateway. While a
+broker is silent, the partitions of the others are delivered, delayed by at most one request timeout. Only the job's own
+topics excuse more delay: their partitions at a silent broker delay everything until it responds or another broker leads
+them, and half a minute longer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.simulation.world import JOB_TOPICS, World
 TOPIC = "watched"
 GROUPS = ROWS, WIRE = "watch-rows", "watch-wire"
 CLOCKS = ("job_clock", "broker_clocks")
-#: In runs with one of these, deliveries are watched.
+#: Deliveries are watched in runs with one of these faults.
 WATCHED = frozenset(("silent_leader", "job_clock"))
 #: Faults that delay no delivery of another topic or group.
 HARMLESS = frozenset(
@@ -35,25 +35,25 @@ HARMLESS = frozenset(
         "static_members", "gateway_moves", "no_topic_ids", *CLOCKS,
     )
 )  # fmt: skip
-#: How long a record takes at most while all brokers answer: micro-batches of others, slow messages.
+#: The maximum time of a record while all brokers respond: other micro-batches, slow messages.
 USUAL_MS = 4_000
-#: The same for a record whose own leader was silent, from when it answers or another broker leads.
+#: The same for a record whose own leader was silent, from its next response or the next leader.
 AFTER_SILENCE_MS = 8_000
 _CHECK_MS = 250
-#: A fetch that waits takes no partition in that comes to its broker meanwhile.
+#: A waiting fetch does not include a partition that moves to its broker meanwhile.
 _WIRE_HABIT = Habit("watch", rests_ms=(0, 200), explicit=0.0, size=FetchSize(50, 2_000, False))
-#: For how long after a silence a partition's records count as those of a silent leader. After one that led a topic of
-#: the job, requests that were lost are sent again, and fetches that were sent twice are given back.
+#: The time after a silence in which a partition's records count as those of a silent leader. After the silence of a
+#: leader of the job's topics, lost requests are sent again, and duplicate fetches are returned.
 _TROUBLE_MS = 30_000
-#: When records are appended: so long after a silence has begun, and otherwise.
+#: The intervals of appended records: after the begin of a silence, and otherwise.
 _ROUNDS_MS, _EVERY_MS = (100, 1_000, 4_000, 12_000, 30_000), 60_000
 
 
 @dataclass
 class _Due:
-    """A record that was not delivered yet, and for how long nothing has excused that.
+    """An undelivered record, and the time without an excuse.
 
-    `is_own`: the leader of its partition was silent or another one, shortly before it was appended or since.
+    `is_own`: the leader of its partition was silent or changed, shortly before it was appended or since.
     """
 
     key: Key
@@ -63,18 +63,18 @@ class _Due:
 
 
 class DeliveryWatch:
-    """Appends records and sees when they are delivered. `longest_ms` is the longest time without an excuse, of records
-    of other leaders and of a leader that was silent."""
+    """The appends of records, and the times of their delivery. `longest_ms` is the longest time without an excuse, of
+    records of other leaders and of a leader that was silent."""
 
     def __init__(self, world: World, fleet: GatewayFleet | None) -> None:
         self._world, self._clock, self._kafka, self._judge = world, world.clock, world.kafka, world.judge
         self._fleet = fleet
         self._due: list[_Due] = []
-        #: The share-partitions that have begun: a first record was delivered.
+        #: The share-partitions with a first delivery.
         self._begun: set[Key] = set()
         self._keys: list[Key] = []
         self._was_silent = False
-        #: The leader of each partition at the last check, and when it was silent or another one last.
+        #: The leader of each partition at the last check, and the last time at which it was silent or changed.
         self._leaders: list[int] = []
         self._troubled_ms: dict[int, int] = {}
         self._job_troubled_ms = 0
@@ -108,7 +108,7 @@ class DeliveryWatch:
             self._again(_EVERY_MS if all(key in self._begun for key in self._keys) else 5_000)
 
     def _append(self) -> None:
-        """A record to each partition whose leader answers."""
+        """Append a record to each partition whose leader responds."""
         for partition in range(len(self._kafka.brokers)):
             try:
                 batch = self._kafka.append(TOPIC, partition, [(None, b"record")])
@@ -142,7 +142,7 @@ class DeliveryWatch:
         self._clock.after(_CHECK_MS, self._check)
 
     def _is_over(self, due: _Due) -> bool:
-        """A record was delivered. Those before the first delivery have no reader, or are late for a reason."""
+        """Return whether a record is done: delivered, or from before the first delivery, when it had no reader."""
         if self._judge.was_delivered(due.key, due.offset):
             self._begun.add(due.key)
             return True

@@ -1,20 +1,18 @@
-"""The judge: from outside, by what clients sent and were answered, whether what README promises was kept.
+"""The judge: it checks from outside, with what clients sent and received, whether README's promises were kept.
 
-Clients tell the judge what they send, before it is on its way, and what they were answered, when they read it. So at
-any moment the judge knows less than the job: it says nothing of what may be either way. Its rules, while clients talk:
+Clients report to the judge what they send before they send it, and each response when they read it. The judge therefore
+knows less than the job at any moment, and accepts everything that can be right. Its rules while clients run:
 
-- a record whose acceptance (or rejection) was answered OK is never delivered again;
-- the delivery count of a record is another one at each delivery, and never above the limit;
-- nobody gets a record that another holds within its lock, and a lock is as long as the group's config says;
-- an acknowledgement counts when it comes within its lock and session, and is refused when it comes after its lock or is
-  for an older delivery;
-- nobody gets what the log does not have.
+- a record whose acceptance (or rejection) had an OK response is never delivered again;
+- the delivery count of a record differs in each delivery and never exceeds the limit;
+- no member gets a record that another one holds within its lock, and a lock lasts as long as the group's config says;
+- an acknowledgement counts if it arrives within its lock and session, and is rejected if it arrives after its lock or
+  is for an older delivery;
+- no member gets a record that is not in the log.
 
-Where brokers' clocks differ, either answer is right for so long around the end of a lock.
+If brokers' clocks differ, both responses are right for the time of that difference around the end of a lock.
 
-What `DeltaSink` promises is judged in `sink_judge`.
-
-What remains to be judged at the end, from the tables, is in `last_judgement`.
+The promise of `DeltaSink` is checked in `sink_judge`, the final checks against the tables are in `last_judgement`.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ from tests.simulation.brokers.kafka_log import SimulatedKafka, Topic
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_clock import Scheduler
 
-#: The job has noticed by then that a name stands for another topic, however long it was away.
+#: By this time the job has detected that a name belongs to another topic, however long the topic was missing.
 _NAMES_AGREE_MS = 500_000
 _FINISHING = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 class Key(NamedTuple):
-    """A share-partition: topics are what their ids say, the name is for reading."""
+    """A share-partition. The topic's id identifies it; the name is for readers."""
 
     group_id: str
     topic: str
@@ -46,7 +44,7 @@ class Key(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A promise that was not kept; `about` is the share-partition, where it is about one."""
+    """A broken promise; `about` is the share-partition, if the promise is about one."""
 
     time_ms: int
     rule: str
@@ -62,7 +60,7 @@ class _Delivery:
 
 
 class Grant(NamedTuple):
-    """Records that a member holds, and until when; `generation` is the member's of then."""
+    """Records that a member holds, and the end of the hold; `generation` is the member's at that time."""
 
     member: str
     generation: int
@@ -71,20 +69,20 @@ class Grant(NamedTuple):
 
 @dataclass
 class _Story:
-    """What is known of one record in its share-partition's present life."""
+    """The known history of one record in its share-partition's present life."""
 
     deliveries: list[_Delivery] = field(default_factory=list)
     hold: Grant | None = None
     finished: tuple[int, AcknowledgeType] | None = None
 
     def was_delivered(self, member_id: str, count: int) -> bool:
-        """Whether the member has seen it with that delivery count."""
+        """Return whether the member has received it with that delivery count."""
         return any(old.member == member_id and old.count == count for old in self.deliveries)
 
 
 @dataclass
 class _Member:
-    """`generation` goes up when what it held may have been taken from it for a good reason."""
+    """A member; `generation` increases when the records that it held may have been revoked legitimately."""
 
     session_ms: int
     heartbeat_ms: int
@@ -93,7 +91,7 @@ class _Member:
 
 
 class ConfigChange:
-    """One request to set configs of a group; `answered_ms` is None until it was answered, `ok` as well."""
+    """A request to set configs of a group; `answered_ms` and `ok` are None until its response."""
 
     def __init__(self, sent_ms: int, configs: Mapping[str, str | None]) -> None:
         self.sent_ms, self.configs = sent_ms, configs
@@ -103,23 +101,22 @@ class ConfigChange:
 
 @dataclass
 class _Life:
-    """A share-partition from one beginning to the next, which was told at `begun_ms`."""
+    """A share-partition from one beginning to the next; the begin was reported at `begun_ms`."""
 
     stories: dict[int, _Story] = field(default_factory=dict)
     begun_ms: int = 0
-    #: An administrator's request that would begin it anew is on its way, or nobody knows what came of one.
+    #: An administrator's request that would reset it is in progress or has an unknown outcome.
     is_asked: bool = False
     is_unknown: bool = False
 
     @property
     def in_question(self) -> bool:
-        """Whether it may have begun anew without a word: nothing is judged then."""
+        """Return whether it may have been reset unnoticed; nothing is checked then."""
         return self.is_asked or self.is_unknown
 
 
 class Judge:
-    """Hears what clients sent and were answered, and says what breaks a promise. `violations` are all that were found,
-    in order."""
+    """The collector of all that clients sent and received. `violations` are all broken promises, in order."""
 
     def __init__(self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka) -> None:
         self._clock, self._trace, self._kafka = clock, trace, kafka
@@ -127,7 +124,7 @@ class Judge:
         self._lives: dict[Key, _Life] = {}
         self._members: dict[tuple[str, str], _Member] = {}
         self.configs: dict[str, list[ConfigChange]] = {}
-        #: When somebody first wanted a share-partition's topic, by (group, topic id).
+        #: The first time at which a share-partition's topic was requested, by (group, topic id).
         self.wanted_ms: dict[tuple[str, str], int] = {}
         self._wanted_before: dict[tuple[str, str], int] = {}
         self._altered: set[tuple[str, str, int]] = set()
@@ -135,7 +132,7 @@ class Judge:
         self.deliveries = self.acknowledged = 0
 
     def violate(self, rule: str, text: str, about: Key | str = "") -> None:
-        """Say that a promise was not kept; once a rule and share-partition."""
+        """Record a broken promise; once for each rule and share-partition."""
         told = str(about)
         if any(known.rule == rule and known.about == told for known in self.violations):
             return
@@ -145,12 +142,12 @@ class Judge:
     # -- members ---------------------------------------------------------------------------------------------------
 
     def wants(self, group_id: str, topic_ids: Iterable[str]) -> None:
-        """A heartbeat that names these topics is about to be sent."""
+        """Report a heartbeat with these topics that is about to be sent."""
         for topic_id in topic_ids:
             self.wanted_ms.setdefault((group_id, topic_id), self._clock.now_ms)
 
     def heartbeat_appended(self, group_id: str, member_id: str, append_ms: int, session_ms: int) -> None:
-        """A heartbeat of a member is in the log, as the member was answered."""
+        """Report a heartbeat in the log, according to the member's response."""
         member = self._members.setdefault((group_id, member_id), _Member(session_ms, append_ms))
         if append_ms - member.heartbeat_ms >= member.session_ms or member.left:
             member.generation += 1
@@ -159,7 +156,7 @@ class Judge:
         member.heartbeat_ms = max(member.heartbeat_ms, append_ms)
 
     def session_over(self, group_id: str, member_id: str) -> None:
-        """The member is about to leave, or to end its session, or was told that it is none: what it held may go."""
+        """Report that the member leaves, ends its session, or is unknown, so that its records may be released."""
         member = self._members.setdefault((group_id, member_id), _Member(0, self._clock.now_ms))
         member.generation += 1
         member.left = True
@@ -175,7 +172,7 @@ class Judge:
 
     @property
     def _surely_later_ms(self) -> int:
-        """What no broker's clock and no client's count of a lock has reached yet."""
+        """Return a time that no broker's clock and no client's lock duration has reached yet."""
         return self._clock.now_ms + self._kafka.most_behind_ms
 
     # -- records ---------------------------------------------------------------------------------------------------
@@ -189,12 +186,12 @@ class Judge:
         response_id: str,
         granted: Grant | None = None,
     ) -> None:
-        """A member has looked at what a response gave it; of a response that comes twice only the first time.
+        """Report records of a response when the member reads it; a duplicate response is reported once.
 
-        Who has waited before it looks names the grant of then.
+        A member that waits before reading passes its grant of the earlier time.
         """
         life = self._lives.setdefault(key, _Life())
-        # What was sent in an earlier life may be looked at in this one.
+        # Records of an earlier life may be read in this one.
         if self.is_in_question(key) or deadline_ms <= life.begun_ms:
             return
         hold = granted or self.grant(key.group_id, member_id, deadline_ms)
@@ -210,13 +207,13 @@ class Judge:
                 story.hold = hold
 
     def is_whole_lock(self, key: Key, deadline_ms: int, fetched_ms: int, duration_ms: int) -> None:
-        """A fetch that was sent at `fetched_ms` got locks, which last for `duration_ms` at least from then on."""
+        """Check that the locks of a fetch sent at `fetched_ms` last for `duration_ms` from then on."""
         missing_ms = fetched_ms - self._kafka.most_behind_ms + duration_ms - deadline_ms
         if missing_ms > 0:
             self.violate("a lock is as long as configured", f"{missing_ms} ms of {duration_ms} are missing", key)
 
     def was_delivered(self, key: Key, offset: int) -> bool:
-        """Whether a member was given the record in the share-partition's present life."""
+        """Return whether a member received the record in the share-partition's present life."""
         life = self._lives.get(key)
         return life is not None and offset in life.stories and bool(life.stories[offset].deliveries)
 
@@ -230,7 +227,7 @@ class Judge:
                 self.violate("beyond the log", f"{first}..{last} delivered, the log ends at {end}", key)
 
     def _end_of(self, topic: Topic, partition: int) -> int:
-        """Offsets are asked for by name: of one that is no more they are, for a moment, those of the next topic."""
+        """Return the log end. It is queried by name, so for a deleted topic it may be that of the next one."""
         log = topic.partitions[partition]
         end = max(log.log_end_offset, log.lost_end)
         if topic.deleted_ms is None or self._clock.now_ms - topic.deleted_ms >= _NAMES_AGREE_MS:
@@ -264,7 +261,7 @@ class Judge:
             )
 
     def acknowledges(self, member_id: str, key: Key, batches: Iterable[AcknowledgementBatch]) -> None:
-        """An acknowledgement (no renewal), or the return of records, is about to be sent: the hold may end."""
+        """Report an acknowledgement (no renewal) or return of records that is about to be sent; it may end the hold."""
         stories = self._lives.setdefault(key, _Life()).stories
         for batch in batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -275,9 +272,9 @@ class Judge:
     def acknowledged_ok(
         self, member_id: str, key: Key, batches: Sequence[AcknowledgementBatch], counts: Mapping[int, int]
     ) -> None:
-        """An acknowledgement was answered without an error; `counts` are the delivery counts that it was for.
+        """Report an acknowledgement with an OK response; `counts` are the delivery counts that it was for.
 
-        The answer may be looked at in the share-partition's next life: it is about what was delivered in its own.
+        The response may be read in the share-partition's next life, but refers to deliveries in its own.
         """
         life = self._lives.setdefault(key, _Life())
         if self.is_in_question(key):
@@ -298,26 +295,28 @@ class Judge:
                     story.finished = counts[offset], kind
 
     def is_in_time(self, key: Key, batches: str, grant: Grant, appended_ms: int) -> None:
-        """An acknowledgement that named its grant was answered without an error: it came within the grant's lock."""
+        """Check that an acknowledgement with its grant and an OK response arrived within the grant's lock."""
         if appended_ms > grant.deadline_ms + self._kafka.most_behind_ms and not self.is_in_question(key):
             late_ms = appended_ms - grant.deadline_ms
             text = f"{batches} of {grant.member}, appended {late_ms} ms after its lock's end, was answered OK"
             self.violate("an acknowledgement after its lock", text, key)
 
     def generation(self, group_id: str, member_id: str) -> int:
-        """It goes up each time what the member holds may go."""
+        """Return the member's generation, which increases each time its records may be released."""
         return self._members.setdefault((group_id, member_id), _Member(0, 0)).generation
 
     def grant(self, group_id: str, member_id: str, deadline_ms: int, generation: int | None = None) -> Grant:
-        """What a member may rely on from now on: remember it with what was delivered. `generation` is that of when it
-        was asked for, if not that of now: who has left since may rely on nothing."""
+        """Return what a member may rely on from now on, to store with a delivery.
+
+        `generation` is that of the request, if not the current one; a member that has left since may rely on nothing.
+        """
         asked = self.generation(group_id, member_id) if generation is None else generation
         return Grant(member_id, asked, deadline_ms)
 
     def acknowledgement_refused(
         self, key: Key, batches: str, grant: Grant, appended_ms: int | None, error: str
     ) -> None:
-        """An acknowledgement that was appended at a time (None: that was not answered) was refused."""
+        """Report a rejected acknowledgement with its append time; None: the response did not contain it."""
         member = self._members[key.group_id, grant.member]
         if (
             appended_ms is not None
@@ -333,7 +332,7 @@ class Judge:
             self.violate("an acknowledgement in time counts", text, key)
 
     def renewed(self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int) -> None:
-        """A renewal was answered with these locks, of whichever delivery the member holds."""
+        """Report a renewal's response with these locks, of whichever delivery the member holds."""
         stories = self._lives.setdefault(key, _Life()).stories
         for first, last, count in acquired:
             for offset in range(first, last + 1):
@@ -343,25 +342,27 @@ class Judge:
                     story.hold = story.hold._replace(deadline_ms=max(deadline_ms, story.hold.deadline_ms))
 
     def finished_by_answer(self, key: Key) -> Mapping[int, AcknowledgeType]:
-        """Offsets whose acceptance or rejection was answered OK in the share-partition's present life."""
+        """Return the offsets whose acceptance or rejection had an OK response in the share-partition's present life."""
         stories = self._lives.get(key, _Life()).stories
         return {offset: story.finished[1] for offset, story in stories.items() if story.finished is not None}
 
     def life_with(self, key: Key, offset: int, member_id: str, count: int) -> object | None:
-        """The share-partition's present life, if a member was delivered a record in it with that delivery count; None
-        if it was not, or where nothing is judged."""
+        """Return the share-partition's present life if a member received a record in it with that delivery count.
+
+        Returns None otherwise, and where nothing is checked.
+        """
         life = self._lives.get(key, _Life())
         is_known = offset in life.stories and life.stories[offset].was_delivered(member_id, count)
         return life if is_known and not self.is_in_question(key) else None
 
     def known(self) -> list[Key]:
-        """All share-partitions that anything is known of."""
+        """Return all share-partitions about which something is known."""
         return sorted(self._lives)
 
     # -- administrators --------------------------------------------------------------------------------------------
 
     def resets(self, group_id: str, topic_ids: Iterable[str] | None = None) -> None:
-        """A request that would begin share-partitions anew is about to be sent (None: of all topics)."""
+        """Report a request that would reset share-partitions and is about to be sent (None: of all topics)."""
         for key, life in self._lives.items():
             if key.group_id == group_id and (topic_ids is None or key.topic_id in topic_ids):
                 life.is_asked = True
@@ -370,7 +371,7 @@ class Judge:
                 self._wanted_before[named] = self.wanted_ms.pop(named)
 
     def reset_answered(self, group_id: str, topic_ids: Iterable[str] | None, ok: bool | None) -> None:
-        """It was answered; None: it may have been done. That, or no answer, leaves them in question."""
+        """Report its response; None: the outcome is unknown. That, or no response, leaves them in question."""
         for key in [key for key in self._lives if key.group_id == group_id]:
             if topic_ids is None or key.topic_id in topic_ids:
                 if ok:
@@ -384,24 +385,26 @@ class Judge:
                 self.wanted_ms[named] = before
 
     def altered(self, group_id: str, topic_id: str, partition: int) -> None:
-        """Somebody asks for a start offset of a share-partition: from then on it need not be its config's.
+        """Report a request for a start offset of a share-partition, which then may differ from its config.
 
-        Who asks names the topic: asked again, it may be the next one of that name.
+        The request names the topic, so a repeated request may refer to the next topic of that name.
         """
         topic = self._kafka.topic_by_id(topic_id) or self._kafka.deleted[topic_id]
         self._altered.add((group_id, topic.name, partition))
 
     def was_altered(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an administrator has altered the share-partition's offset in this run."""
+        """Return whether an administrator has altered the share-partition's offset in this run."""
         return (group_id, topic, partition) in self._altered
 
     def was_any_altered(self, group_id: str, topic: str) -> bool:
-        """Whether somebody did for any of the topic's: the others are then added later."""
+        """Return whether an offset of any share-partition of the topic was altered; the others are added later then."""
         return any(altered[:2] == (group_id, topic) for altered in self._altered)
 
     def possible_values(self, group_id: str, name: str, default: str, from_ms: int, to_ms: int) -> list[str]:
-        """What a config may have been at some moment between two times: requests of one administrator follow each
-        other, and one is in force from somewhere between its sending and its answer."""
+        """Return the values that a config may have had between two times.
+
+        Requests of one administrator follow each other, and one takes effect between its sending and its response.
+        """
         possible = {default}
         for change in self.configs.get(group_id, ()):
             if name not in change.configs or change.ok is False or change.sent_ms > to_ms:
@@ -414,16 +417,18 @@ class Judge:
         return sorted(possible)
 
     def is_in_question(self, key: Key) -> bool:
-        """Whether an administrator's request is open, or the share-partition may be of another topic by now."""
+        """Return whether an administrator's request is open, or the share-partition may belong to another topic now."""
         return self.may_be_another(key.topic_id) or (key in self._lives and self._lives[key].in_question)
 
     def may_be_another(self, topic_id: str) -> bool:
-        """Whether a topic was deleted that had no id: the next one of its name is taken for it, until the job sees that
-        its log ends too early, which nobody else can tell."""
+        """Return whether a topic without an id was deleted.
+
+        The next topic of its name is mistaken for it until the job detects that its log ends too early.
+        """
         return not self._kafka.has_topic_ids and topic_id in self._kafka.deleted
 
     def alters_configs(self, group_id: str, configs: Mapping[str, str | None]) -> ConfigChange:
-        """A request to set configs is about to be sent; mark it when it was answered."""
+        """Report a request to set configs that is about to be sent; mark the result at its response."""
         change = ConfigChange(self._clock.now_ms, dict(configs))
         self.configs.setdefault(group_id, []).append(change)
         return change

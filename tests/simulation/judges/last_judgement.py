@@ -1,14 +1,14 @@
-"""What is judged at the end, when the last fault is long over: from the tables, against what clients were answered.
+"""The final checks, long after the last fault: the tables compared with the responses that clients received.
 
-- every record below a start offset is finished, with one final state, and that is what its member was answered;
-- the state that the tables add up to is the state that the operator goes on with, and what `delivery_log` tells;
-- a share-partition began where its group's config of that moment says;
-- of records that an unclean election has replaced, `delivery_log` says what was finished and is not delivered again;
-- everything is delivered; what is archived because its locks ran out was seen by a member, where nothing but the
-  job's topics and elections could keep it from that.
+- every record below a start offset is finished, with one final state, which matches its member's response;
+- the state in the tables is the state that the operator uses, and matches `delivery_log`;
+- a share-partition began where its group's config of that time says;
+- for records replaced by an unclean election, `delivery_log` contains what was finished and is not delivered again;
+- everything is delivered; records archived because their locks expired were received by a member, unless the job's
+  topics or elections could prevent that.
 
-Of a topic without an id that was deleted and made again, that the operator and its table agree, and that everything is
-delivered: nothing tells in `delivery_log` where the records of one end and those of the other begin.
+For a topic without an id that was deleted and created again, the checks are only that operator and table agree and that
+everything is delivered, because `delivery_log` does not separate the records of the two topics.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.simulation.members.table_adapter import TableKey
 from tests.simulation.world import World
 
 _FINAL = {RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name}
-#: Faults under which each member sees what it is given.
+#: Faults under which each member reads all that it receives.
 _ALL_IS_SEEN = frozenset(("job_topics_grow", "job_transactions", "unclean_election", "topic_grows", "upkeep"))
 _ANSWERED = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED.name, AcknowledgeType.REJECT: RecordState.ARCHIVED.name}
 
 
 @dataclass(frozen=True)
 class _Record:
-    """Where a record's transitions have brought it."""
+    """The state of a record after its transitions."""
 
     state: str
     delivery_count: int
@@ -57,20 +57,20 @@ class _Beginning(NamedTuple):
 
 
 class LastJudgement:
-    """Reads the tables when all is calm; adds to the judge's violations."""
+    """The checks of the tables when the run is calm; they add to the judge's violations."""
 
     def __init__(self, world: World, host: JobHost) -> None:
         self._world, self._host, self._judge = world, host, world.judge
         self._states = folded_states(world.tables.arrow(SHARE_GROUP_STATE))
         self._beginnings = {key: found for key, found in self._all_beginnings().items() if found}
-        #: By offset, when the micro-batch was that finished it, in the share-partition's present life.
+        #: By offset, the time of the micro-batch that finished it, in the share-partition's present life.
         self._finished_ms: dict[TableKey, dict[int, int]] = {}
-        #: What was said of unclean elections: (first offset, last offset, time).
+        #: The reported unclean elections: (first offset, last offset, time).
         self._replaced: dict[TableKey, list[tuple[int, int, int]]] = {}
         self._records = self._folded_log()
 
     def judge(self, group_ids: list[str], topics: tuple[str, ...]) -> None:
-        """All of it; `group_ids` and `topics` are those that members are there for."""
+        """Run all checks; `group_ids` and `topics` are those with members."""
         for key, state in sorted(self._states.items()):
             named = table_adapter.of_state(key)
             if not self._judge.may_be_another(named.topic_id):
@@ -87,7 +87,7 @@ class LastJudgement:
     # -- from the tables -------------------------------------------------------------------------------------------
 
     def _all_beginnings(self) -> dict[TableKey, list[_Beginning]]:
-        """By share-partition, where its present life, and those before it, began."""
+        """Return by share-partition the beginnings of its present life and the earlier ones."""
         lives: dict[TableKey, list[_Beginning]] = {}
         epochs: dict[TableKey, int] = {}
         for row in self._world.tables.rows(SHARE_GROUP_STATE):
@@ -103,7 +103,7 @@ class LastJudgement:
         return lives
 
     def _folded_log(self) -> dict[TableKey, dict[int, _Record]]:
-        """Each record's transitions one after the other; each must begin where the one before ended."""
+        """Return each record after its transitions; each must begin in the state in which the previous one ended."""
         records: dict[TableKey, dict[int, _Record]] = {}
         due = {key: list(found) for key, found in self._beginnings.items()}
         for row in self._world.tables.rows(DELIVERY_LOG):
@@ -160,7 +160,7 @@ class LastJudgement:
                 self._judge.violate("views agree", text, key.named())
                 return
 
-    # -- against what was answered ---------------------------------------------------------------------------------
+    # -- against responses -----------------------------------------------------------------------------------------
 
     def _check_answers(self) -> None:
         for key in self._judge.known():
@@ -170,7 +170,7 @@ class LastJudgement:
             records = self._records.get(table_adapter.of_key(key), {})
             for offset, kind in sorted(self._judge.finished_by_answer(key).items()):
                 found = records.get(offset, _NEW)
-                # What is below the start offset is skipped with success, as Kafka does: retention finished it.
+                # Records below the start offset are skipped with success, as in Kafka: retention finished them.
                 if found.state != _ANSWERED[kind] and offset >= log.log_start_offset:
                     text = f"{offset}: {kind.name} was answered OK, in delivery_log it is {_said(found)}"
                     self._judge.violate("what is answered is true", text, key)
@@ -183,7 +183,7 @@ class LastJudgement:
             last = lives[-1]
             if log is None or wanted_ms is None or last.start_offset < 0 or self._judge.may_be_another(topic_id):
                 continue
-            if log.lost_end:  # an election has changed what was at any time
+            if log.lost_end:  # an election has changed the history of the log
                 continue
             if self._judge.was_altered(key.group_id, key.topic, key.partition) or last.time_ms < wanted_ms:
                 continue
@@ -195,7 +195,7 @@ class LastJudgement:
                 self._judge.violate("a config that was answered is in force", text, key.named())
 
     def _check_elections(self) -> None:
-        """A job that runs all the time notices each election, where topics have ids."""
+        """Check that a job that runs all the time detects each election, if topics have ids."""
         kafka = self._world.kafka
         if self._host.starts > 1 or not kafka.has_topic_ids or "silent_leader" in self._world.faults:
             return
@@ -213,7 +213,7 @@ class LastJudgement:
                 key = Key(*table_adapter.of_row(row))
                 log = table_adapter.log_of(self._world.kafka, table_adapter.of_key(key))
                 first, end = row["first_offset"], row["last_offset"] + 1
-                # Nobody sees an offset without a record, nor a record that an election has taken.
+                # No member receives an offset without a record, nor a record that an election has removed.
                 offsets = () if log is None else (record.offset for _, record in log.records(first, end))
                 for offset in offsets:
                     if log is not None and offset >= log.lost_end and not self._judge.was_delivered(key, offset):
@@ -269,8 +269,8 @@ class LastJudgement:
 
 
 def _done_up_to(state: ShareGroupOffset) -> int:
-    """The first offset that is not finished. The start offset may lie below it: where the log's start moves into
-    finished records it stops there, as in Kafka, until something else moves it."""
+    """Return the first offset that is not finished. The start offset may be below it: if the log's start moves into
+    finished records, it stops there, as in Kafka, until something else moves it."""
     done = state.header.start_offset
     for batch in sorted(state.state_batches):
         if batch.first_offset <= done and RecordState(batch.delivery_state).is_terminal:
@@ -291,5 +291,5 @@ def _said(record: _Record) -> str:
 
 
 def judge_at_the_end(world: World, host: JobHost, group_ids: list[str], topics: tuple[str, ...]) -> None:
-    """Add to the judge's violations what is not right."""
+    """Add all problems to the judge's violations."""
     LastJudgement(world, host).judge(group_ids, topics)

@@ -1,8 +1,8 @@
-"""What README promises of `DeltaSink`, judged from outside: exactly once into its table.
+"""The check of `DeltaSink`'s promise in README: exactly once into its table, as seen from outside.
 
-- At most once: of the deliveries of one life of a share-partition, a record is appended by one batch. When an
-  administrator begins it anew, it may be appended once more (`delta_sink`).
-- At least once: who accepts a record has it in the table before.
+- At most once: of the deliveries in one life of a share-partition, one batch appends a record. After an administrator
+  has reset the share-partition, it may be appended once more (`delta_sink`).
+- At least once: a member that accepts a record has appended it to the table before.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ RULE = "exactly once in the sink"
 
 
 class SinkJudge:
-    """Of the table of one group."""
+    """The check of one group's table."""
 
     def __init__(self, judge: Judge, group_id: str, sink: SimulatedSink) -> None:
         self._judge, self._group_id, self._sink = judge, group_id, sink
-        #: In which life of its share-partition a record was appended, and by whom.
+        #: The life of its share-partition in which a record was appended, and by whom.
         self._appended: dict[SinkKey, tuple[object, str]] = {}
 
     def appended(self, member_id: str, batch: AcquiredBatch, rows: Iterable[SinkKey]) -> None:
-        """A batch of a member is in the table with these records."""
+        """Check a batch of a member that has appended these records to the table."""
         counts = counts_of(batch.ranges)
         told = f"batch {batch.batch_id} of {member_id} ({batch.incarnation})"
         for share_partition, offset in rows:
@@ -42,7 +42,7 @@ class SinkJudge:
             self._appended[share_partition, offset] = life, told
 
     def accepts(self, member_id: str, ranges: Iterable[HeldRange]) -> None:
-        """A member is about to accept these records: those that can be read are in the table."""
+        """Check that the readable records that a member is about to accept are in the table."""
         for held in ranges:
             for share_partition, offset in self._readable(held):
                 if (share_partition, offset) not in self._sink.rows:
@@ -60,7 +60,7 @@ class SinkJudge:
 
 
 def counts_of(ranges: Iterable[HeldRange]) -> Mapping[tuple[AssignedPartition, int], int]:
-    """The delivery count of each offset."""
+    """Return the delivery count of each offset."""
     return {
         (held.share_partition, offset): held.delivery_count
         for held in ranges

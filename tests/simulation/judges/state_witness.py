@@ -1,4 +1,4 @@
-"""Whether the operator of the share_partition query goes on with the states that its table adds up to."""
+"""The comparison of the state of the share_partition query's operator with the state that its table contains."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.simulation.members import table_adapter
 from tests.simulation.world import World
 
 RULE = "views agree"
-#: So long after its answer a change is wherever it has to be.
+#: The time after the response by which a change has reached every place.
 _SETTLED_MS = 10_000
 
 
 def compare_operator_states(world: World, job: SimulatedJob) -> None:
-    """Report each difference as a violation. While a batch runs, the two differ, and nothing is compared.
+    """Report each difference as a violation. While a batch runs the two differ, so nothing is compared.
 
-    The snapshot epochs must be the same as well: of a record with another one than the newest, nothing counts.
+    The snapshot epochs must be the same too, because records with another one than the newest do not count.
     """
     if not job.queries[SHARE_PARTITION].micro_batches.is_between_batches:
         return
@@ -42,9 +42,9 @@ def compare_operator_states(world: World, job: SimulatedJob) -> None:
 
 
 def compare_configs(world: World, job: SimulatedJob) -> None:
-    """Report each share-partition that does not go by its group's config, as the table has it.
+    """Report each share-partition that does not use its group's config of the table.
 
-    Nothing is compared while a change is on its way, or may be, and of groups that are being deleted.
+    Nothing is compared while a change is or may be in progress, nor for groups that are being deleted.
     """
     queries = [job.queries[name].micro_batches for name in NAMES]
     if any(query.has_unread or not query.is_between_batches for query in queries):

@@ -1,4 +1,4 @@
-"""`RowChannel` of a simulated Spark member: its rows out, its responses in, its topics' metadata."""
+"""`RowChannel` of a simulated Spark member: its requests, its responses, its topics' metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES
 
 
 class MemberChannel:
-    """The member's rows out and in. `on_response` is called when there is something to take."""
+    """The member's requests and responses. `on_response` is called when there is a response."""
 
     def __init__(
         self, world: World, time: ProcessTime, random: Random, witness: SparkWitness, on_response: Callable[[], None]
@@ -38,17 +38,17 @@ class MemberChannel:
         )
 
     def close(self) -> None:
-        """Send and read nothing more: the process is gone."""
+        """Stop sending and reading, because the process has ended."""
         self._sender.close()
         if self._tail is not None:
             self._tail.close()
 
     def cut_off(self, ms: float) -> None:
-        """Kafka cannot be reached for so long."""
+        """Make Kafka unreachable for a time."""
         self._cut_until_ms = max(self._cut_until_ms, self._time.now_ms + ms)
 
     def taken(self) -> list[Response]:
-        """The responses that have come."""
+        """Return the responses that have arrived."""
         if self._time.now_ms < self._cut_until_ms:
             return []
         taken, self._responses = self._responses, []
@@ -57,7 +57,7 @@ class MemberChannel:
         return taken
 
     def send(self, requests: Sequence[Request], then: Callable[[bool], None] | None = None) -> None:
-        """Produce rows; `then` hears that all of them were appended, or that this was not to be known in time."""
+        """Produce rows; `then` is called with True when all are appended, with False if this was not known in time."""
         sending = _Sending(len(requests), then)
         for request in requests:
             self._produce(request, sending.one_of(self._witness.sends(request)))
@@ -65,18 +65,18 @@ class MemberChannel:
             self._time.after(APPEND_TIMEOUT_S * 1000, sending.give_up)
 
     def topic_names(self) -> set[str]:
-        """The topics that there are."""
+        """Return the existing topics."""
         return set(self._world.kafka.topics)
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Ids and partition counts, as some broker has them."""
+        """Return ids and partition counts, as some broker has them."""
         lag_ms = self._random.choice((0, 0, 1_000, 20_000)) if self._world.has("slow_metadata") else 0
         view = self._world.kafka.metadata(lag_ms)
         return {name: TopicMetadata(view[name].topic_id, len(view[name].leaders)) for name in names if name in view}
 
     def _produce(self, request: Request, on_appended: OnAppended) -> None:
         topic = GROUP_REQUESTS if isinstance(request, ShareGroupRequest) else PARTITION_REQUESTS
-        # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.
+        # A duplicate of a returned range could not be distinguished from the next acquired range of the same count.
         may_repeat = not isinstance(request, UnacquireRequest)
 
         def produce() -> None:
@@ -100,7 +100,7 @@ class _Sending:
         self._left, self._then = rows, then
 
     def one_of(self, told: OnAppended) -> OnAppended:
-        """What hears of the append of one of them, beside `told`."""
+        """Return the callback for the append of one of them, which also calls `told`."""
 
         def appended(answer: object) -> None:
             if isinstance(answer, LogBatch):
@@ -112,7 +112,7 @@ class _Sending:
         return appended
 
     def give_up(self) -> None:
-        """It has taken too long."""
+        """Stop waiting, because it has taken too long."""
         self._end(False)
 
     def _end(self, in_time: bool) -> None:

@@ -1,4 +1,4 @@
-"""The thread around a `MemberLogic`, as `member_loop` has it, in virtual time."""
+"""The thread around a `MemberLogic`, like `member_loop`, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from sharegroup.member.member_logic import MemberLogic, Request, renews
 from tests.simulation.members.member_channel import MemberChannel
 from tests.simulation.process_time import ProcessTime
 
-#: Without responses it looks as seldom as what is due by time allows: each look costs the simulation time.
+#: Without responses it steps only as often as timed events require, because each step slows the simulation.
 _TICK_MS = 1_000
 
 
 class MemberThread:
-    """Steps the logic whenever something has come or is due. `on_step` is called after each step, for whoever polls a
-    call of the logic; `on_failure` when the membership has failed, once; `on_over` at its end."""
+    """The caller of the logic's steps, whenever something arrives or is due. `on_step` is called after each step, for
+    pollers of the logic's calls; `on_failure` once when the membership has failed; `on_over` at its end."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class MemberThread:
         self._next(0)
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Wake the thread, because there is something to do."""
         if self._logic.is_open and not self._is_sending:
             self._next(0)
 
@@ -66,7 +66,7 @@ class MemberThread:
             self._on_failure()
 
     def _sent(self, appended: Sequence[Request] | None) -> None:
-        """The rows are there; None: Kafka could not be reached."""
+        """Handle the end of a send; None: Kafka could not be reached."""
         self._is_sending = False
         if appended is not None:
             self._logic.appended(appended, self._time.now_ms)

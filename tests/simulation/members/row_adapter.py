@@ -1,4 +1,4 @@
-"""How a share-partition is named in rows: the one module of the members that knows the rows' fields."""
+"""The fields of share-partitions in rows: the only module of the members that depends on them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Named = tuple[str, str, str, str, int, str, int, str, str | None]
 def named(
     request_id: str, key: Key, member_id: str, epoch: int, reply_to: str, incarnation_id: str | None = None
 ) -> Named:
-    """What a request for a share-partition begins with."""
+    """Return the first fields of a request for a share-partition."""
     share_partition = key.group_id, key.topic, key.topic_id, key.partition
     return request_id, *share_partition, member_id, epoch, reply_to, incarnation_id
 
 
 def assigned_topics(response: HeartbeatResponse) -> Iterator[tuple[str, str, list[int]]]:
-    """(topic, topic id, partitions) of an assignment."""
+    """Yield (topic, topic id, partitions) of an assignment."""
     for topic, (topic_id, partitions) in (response.assignment or {}).items():
         yield topic, topic_id, partitions
 
 
 def response_key(named: Key | SharePartitionResponse) -> tuple[str, str, int]:
-    """What a response and a share-partition have in common."""
+    """Return the common key of a response and a share-partition."""
     return named.group_id, named.topic_id, named.partition

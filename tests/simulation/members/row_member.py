@@ -1,4 +1,4 @@
-"""Members that talk rows, as those of other Spark jobs do, each with its habits."""
+"""Members that use rows, like those of other Spark jobs, each with its habits."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tests.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES
 
 _UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 _ANSWER_MS = 20_000
-#: How long after it was replaced a process may still speak, in ms: soon, or after other starts of the job.
+#: How long a replaced process may still send, in ms: shortly, or until after other starts of the job.
 _FENCED_AFTER_MS = (200, 60_000)
 
 
 @dataclass(frozen=True)
 class Habits:
-    """How a member behaves. `work_ms` is how long it takes over what it fetched, at least and at most; the chances are
-    of each acknowledgement."""
+    """The behaviour of a member. `work_ms` is the minimum and maximum time for fetched records; the chances are of each
+    acknowledgement."""
 
     max_records: int = 20
     work_ms: tuple[int, int] = (50, 3_000)
@@ -56,7 +56,7 @@ class Habits:
 
 @dataclass
 class _Sent:
-    """An acknowledgement that waits for its answer, of which grant and when it was appended."""
+    """An acknowledgement that waits for its response, its grant and its append time."""
 
     request: AcknowledgeRequest
     key: Key
@@ -68,7 +68,7 @@ class _Sent:
 
 @dataclass
 class _Held:
-    """What a fetch brought, and what the member may rely on; while a renewal is not answered, it may be more."""
+    """The records of a fetch and the member's hold on them, which may be longer while a renewal has no response."""
 
     acquired: tuple[AcquiredRange, ...]
     grant: Grant
@@ -76,9 +76,9 @@ class _Held:
 
 
 class RowMember:
-    """One process with one member. `member_id` may be an earlier process's.
+    """One process with one member. `member_id` may be that of an earlier process.
 
-    A static one is told its id, and its next process goes on with what it holds.
+    A static member receives its id, and its next process continues with the records that it holds.
     """
 
     def __init__(self, world: World, name: str, group_id: str, topics: tuple[str, ...], habits: Habits) -> None:
@@ -90,20 +90,20 @@ class RowMember:
         self._random: Random = world.random(f"member {name}")
         self._numbers = itertools.count(1)
         self._assignment: frozenset[Key] = frozenset()
-        #: What it has been assigned since it joined: what it holds of that, it may acknowledge.
+        #: The partitions assigned since the join; held records of these may be acknowledged.
         self._known: dict[tuple[str, str, int], Key] = {}
-        #: What a static member has not acknowledged yet, also through a restart: by the first request that got it.
+        #: A static member's unacknowledged records, also through a restart, by the first request that acquired them.
         self._held: dict[str, tuple[Key, _Held]] = {}
         self._is_back = False
-        #: The process that speaks, and the one before it, of a static member; and when this one was told to be fenced.
+        #: A static member's present process and the previous one; and when the present one was fenced.
         self._incarnation: str | None = None
         self._incarnation_before: str | None = None
         self._fenced_ms: int | None = None
         self._heartbeat_ms = 0
-        #: What the process before has asked for when its place was taken.
+        #: The open requests of the previous process when it was replaced.
         self._of_the_fenced: set[str] = set()
         self._fetches: dict[Key, FetchRequest] = {}
-        #: When each of them was sent first.
+        #: The first time at which each of them was sent.
         self._fetched_ms: dict[Key, int] = {}
         self._acknowledgements: dict[str, _Sent] = {}
         self._seen: set[str] = set()
@@ -117,7 +117,7 @@ class RowMember:
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """A process begins and joins."""
+        """Start a process, which joins."""
         self._process += 1
         self.alive = True
         self.epoch, self._told_subscription = 0, False
@@ -133,13 +133,13 @@ class RowMember:
         self._heartbeat()
 
     def die(self) -> None:
-        """The process is gone without a word."""
+        """Kill the process."""
         if self.alive:
             self._trace.add(self.name, "dies")
             self._stop()
 
     def leave(self) -> None:
-        """Leave the group, and end."""
+        """Leave the group and end."""
         if self.alive:
             self._judge.session_over(self.group_id, self.identity)
             self._held = {}
@@ -148,7 +148,7 @@ class RowMember:
             self._stop()
 
     def _restart(self, delay_ms: int) -> None:
-        """The process ends, with a word or without, and another one goes on for it: of a static member."""
+        """End a static member's process, in order or not, and start the next one."""
         if self._random.random() < 0.5:
             self.die()
         else:
@@ -169,16 +169,16 @@ class RowMember:
 
     @property
     def identity(self) -> str:
-        """Who the member is through all its processes."""
+        """Return the identity of the member through all its processes."""
         return self.name if self.habits.is_static else self.member_id
 
     @property
     def reply_to(self) -> str:
-        """The key of its responses: every other process takes several in a record."""
+        """Return the key of its responses; every second process accepts several in a record."""
         return f"to-{self.name}-{self._process}{LISTS if self._process % 2 else ''}"
 
     def _in_a_while(self, delay_ms: float, action: object) -> None:
-        """Do something, unless the process is gone by then."""
+        """Act after a delay, unless the process has ended by then."""
         process = self._process
         self._clock.after(delay_ms, lambda: action() if self._process == process else None)  # type: ignore[operator]
 
@@ -234,7 +234,7 @@ class RowMember:
                 self._forget()
                 self._held, self._is_back = {}, False
                 self.member_id = "" if self.habits.is_static else self.member_id
-            if response.error_code == ErrorCode.FENCED_INSTANCE_ID:  # a join of an earlier process came late
+            if response.error_code == ErrorCode.FENCED_INSTANCE_ID:  # a join of an earlier process arrived late
                 self._restart(1_000)
             self._in_a_while(1_000, self._heartbeat)
             return
@@ -269,7 +269,7 @@ class RowMember:
                 self._in_a_while(self._random.uniform(0, 200), lambda key=key: self._fetch(key))
 
     def _go_on(self) -> None:
-        """Handle what an earlier process was granted: it is still the member's."""
+        """Handle records acquired by an earlier process, which the member still holds."""
         self._is_back = False
         goes_on = list(self._held.values())
         if self._random.random() < 0.3:
@@ -282,7 +282,7 @@ class RowMember:
             self._in_a_while(work_ms, lambda key=key, held=held: self._acknowledge(key, held))
 
     def _fenced_process_goes_on(self, goes_on: list[tuple[Key, _Held]]) -> None:
-        """The process before is still there, and acknowledges what it had: the member is another one by now."""
+        """Acknowledge the records of the previous process, which still runs although another one is the member now."""
         for key, held in goes_on:
             batches = tuple(AcknowledgementBatch(*a[:2], (AcknowledgeType.REJECT,)) for a in held.acquired)
             named = row_adapter.named(
@@ -307,7 +307,7 @@ class RowMember:
         self._in_a_while(max_wait_ms + _ANSWER_MS, lambda: self._fetch_again(key, request))
 
     def _fetch_again(self, key: Key, request: FetchRequest) -> None:
-        """Nobody answered: what the old one may bring later is given back."""
+        """Send a fetch again after a missing response; records that the old one acquires later are returned."""
         if self._fetches.get(key) is request:
             del self._fetches[key]
             self._fetch(key)
@@ -355,7 +355,7 @@ class RowMember:
         self._in_a_while(work_ms, lambda: self._acknowledge(key, held))
 
     def _work_through_restarts(self, key: Key, held: _Held, response_id: str, work_ms: float) -> None:
-        """What a static member works on is locked for long, by its fetch or by a renewal: through its restarts."""
+        """Handle records of a static member, which are locked through its restarts by their fetch or a renewal."""
         self._held[response_id] = key, held
         if self.habits.renews:
             self._renew(key, held)
@@ -422,7 +422,7 @@ class RowMember:
         request, key = sent.request, sent.key
         if response.error_code:
             name = ErrorCode(response.error_code).name
-            if response.error_code == ErrorCode.FENCED_INSTANCE_ID:  # the next heartbeat must say so, too
+            if response.error_code == ErrorCode.FENCED_INSTANCE_ID:  # the next heartbeat must be fenced too
                 self._fenced_ms = self._clock.now_ms
             elif sent.grant is not None:
                 told, appended_ms = _acks(request.batches), sent.appended_ms
@@ -437,7 +437,7 @@ class RowMember:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
             self._judge.acknowledged_ok(self.identity, key, request.batches, sent.counts)
             if sent.grant and sent.appended_ms is not None and sent.held and not sent.held.is_renewing:
-                # A renewal before it may have been decided since it was sent.
+                # An earlier renewal may have been decided since it was sent.
                 self._judge.is_in_time(key, _acks(request.batches), sent.held.grant, sent.appended_ms)
 
     # -- rows ------------------------------------------------------------------------------------------------------
@@ -473,7 +473,7 @@ class RowMember:
         return row_adapter.named(self._next_id(), key, self.member_id, self.epoch, answered_to, self._incarnation)
 
     def _send(self, request: SharePartitionRequest) -> None:
-        # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.
+        # A duplicate of a returned range could not be distinguished from the next acquired range of the same count.
         may_repeat = not isinstance(request, UnacquireRequest)
         self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), may_repeat=may_repeat)
 

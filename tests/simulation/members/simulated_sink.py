@@ -1,7 +1,7 @@
-"""A Delta table that `DeltaSink`s of a group append to, in memory; and one append as `DeltaSink` makes it.
+"""A Delta table in memory to which `DeltaSink`s of a group append, and one append as `DeltaSink` makes it.
 
-What is looked up before, and the transaction that it is, are the real ones. Spark jobs take time, in which the locks
-are watched, as in `lock_guard`; the commit follows the last job whatever becomes of them.
+The keys that are checked before, and the transaction, are the real ones. Spark jobs take time, during which the locks
+are watched as in `lock_guard`; the commit always follows the last job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SinkKey = tuple[AssignedPartition, int]
 
 
 class SimulatedSink:
-    """The table. `rows` has which batch appended each record, `skipped` counts transactions that Delta knew."""
+    """The table. `rows` contains the batch that appended each record; `skipped` counts transactions known to Delta."""
 
     def __init__(self, kafka: SimulatedKafka) -> None:
         self.kafka = kafka
@@ -29,7 +29,7 @@ class SimulatedSink:
         self._versions: dict[str, int] = {}
 
     def present(self, ranges: Iterable[HeldRange]) -> set[SinkKey]:
-        """The records of the ranges that are there."""
+        """Return the records of the ranges that the table contains."""
         return {key for key in _keys(ranges) if key in self.rows}
 
     def append(self, transaction: str, version: int, rows: Iterable[SinkKey]) -> bool:
@@ -44,7 +44,7 @@ class SimulatedSink:
 
 
 class SinkWrite:
-    """One append: `appended` hears of the records that a commit has brought, `then` what went wrong ("": nothing)."""
+    """One append: `appended` is called with the records of a commit, `then` with the error ("": none)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SinkWrite:
         self._rows: list[SinkKey] = []
 
     def start(self, work_ms: float, commit_ms: float) -> None:
-        """Look up what is there, read the records, work."""
+        """Check the table, read the records, and work."""
         if not self._is_held():
             self._then("LocksLostError before it")
             return
@@ -79,7 +79,7 @@ class SinkWrite:
         self._time.after(part_ms, lambda: self._worked(left_ms - part_ms, due_ms, commit_ms))
 
     def _worked(self, left_ms: float, due_ms: float, commit_ms: float) -> None:
-        """Who has stood still finds the watch due first."""
+        """Continue after the work; after a suspension the watch is due first."""
         has_stood_still = self._time.now_ms > due_ms + 1
         if (left_ms > 0 or has_stood_still) and not self._is_held():
             self._then("LocksLostError in it")
@@ -95,7 +95,7 @@ class SinkWrite:
 
 
 def records_of(kafka: SimulatedKafka, held: HeldRange) -> Iterator[SinkKey]:
-    """What a range has of records, as Spark's reader finds them: by the topic's name. Raises KafkaError."""
+    """Yield the records of a range as Spark's reader finds them, by the topic's name. Raises KafkaError."""
     log = kafka.log(held.topic, held.partition)
     for batch in log.read(held.first_offset, held.last_offset + 1):
         if not (held.read_committed and _is_hidden(log, batch)):
@@ -106,7 +106,7 @@ def records_of(kafka: SimulatedKafka, held: HeldRange) -> Iterator[SinkKey]:
 
 
 def _is_hidden(log: PartitionLog, batch: LogBatch) -> bool:
-    """Whether its transaction was aborted, or is open."""
+    """Return whether its transaction was aborted or is open."""
     if not batch.producer:
         return False
     open_from = log.open.get(batch.producer)

@@ -1,4 +1,4 @@
-"""How the tables and the operator's state name share-partitions: the one module of the judge that knows."""
+"""The names of share-partitions in tables and in the operator's state: the judge's only module that depends on them."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class TableKey(NamedTuple):
     partition: int
 
     def named(self) -> str:
-        """As the judge's keys are told."""
+        """Return the form of the judge's keys."""
         return f"{self.group_id} {self.topic}-{self.partition}"
 
 
 def of_row(row: Mapping[str, Any]) -> TableKey:
-    """The key of a row of share_group_state or delivery_log."""
+    """Return the key of a row of share_group_state or delivery_log."""
     return TableKey(row["group_id"], row["topic"], row["topic_id"], row["partition"])
 
 
 def of_state(key: SharePartitionKey) -> TableKey:
-    """The key of a folded state."""
+    """Return the key of a folded state."""
     return TableKey(*key)
 
 
 def of_key(key: Key) -> TableKey:
-    """The key that the judge's stands for."""
+    """Return the key for one of the judge's keys."""
     return TableKey(*key)
 
 
@@ -54,13 +54,13 @@ def to_state_key(key: TableKey) -> SharePartitionKey:
 
 
 def log_of(kafka: SimulatedKafka, key: TableKey) -> PartitionLog | None:
-    """The log that a share-partition is of, if it is there."""
+    """Return the log of a share-partition, if it exists."""
     topic = kafka.topic_by_id(key.topic_id)
     return topic.partitions[key.partition] if topic and key.partition < len(topic.partitions) else None
 
 
 def operator_configs(job: SimulatedJob) -> Iterator[tuple[TableKey, PartitionConfig]]:
-    """The group's config as each share-partition has it."""
+    """Yield the group's config as each share-partition has it."""
     for loaded in _shard_states(job):
         for partition in loaded.here():
             key = TableKey(loaded.group_id, loaded.topic, loaded.topic_id, partition)
@@ -68,7 +68,7 @@ def operator_configs(job: SimulatedJob) -> Iterator[tuple[TableKey, PartitionCon
 
 
 def operator_states(job: SimulatedJob) -> Iterator[tuple[TableKey, ShareGroupOffsetHeader, SharePartition]]:
-    """What the share_partition operator goes on with."""
+    """Yield the present state of the share_partition operator."""
     for loaded in _shard_states(job):
         for partition in loaded.here():
             led = loaded.led(partition)

@@ -1,4 +1,4 @@
-"""What of a Spark member survives its process: the checkpoint; and the offers of one process to its query."""
+"""The parts of a Spark member that survive its process, its checkpoint, and the offers of one process to its query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.member.ranges import OfferedBatch
 
 @dataclass
 class SparkCheckpoint:
-    """The query's id, its offset log and how many of its batches are committed."""
+    """The query's id, its offset log, and the number of its committed batches."""
 
     query_id: str
     offsets: list[OfferedBatch] = field(default_factory=list)
@@ -18,7 +18,7 @@ class SparkCheckpoint:
 
     @property
     def unfinished(self) -> OfferedBatch | None:
-        """The batch that a start runs again."""
+        """Return the batch that a start repeats."""
         return self.offsets[self.commits] if self.commits < len(self.offsets) else None
 
 
@@ -30,22 +30,22 @@ class MemoryOffers:
         self._offer: OfferedBatch | None = None
 
     def put(self, batch: OfferedBatch) -> None:
-        """Offer a batch, and tell of it."""
+        """Offer a batch and report it."""
         self._offer = batch
         self._on_offer()
 
     def is_claimed(self) -> bool:
-        """Whether the offer is gone."""
+        """Return whether the offer was claimed."""
         return self._offer is None
 
     def withdraw(self) -> bool:
-        """Take it back, if it is not claimed yet."""
+        """Withdraw the offer unless it is claimed."""
         return self.claim() is not None
 
     def close(self) -> None:
-        """There will be no other."""
+        """Announce that no further offer follows."""
 
     def claim(self) -> OfferedBatch | None:
-        """The batch on offer, from now on the caller's."""
+        """Claim and return the offered batch."""
         offer, self._offer = self._offer, None
         return offer

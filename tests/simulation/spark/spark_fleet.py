@@ -1,4 +1,4 @@
-"""The Spark members of a run, the tables that they append to, and what goes wrong with their processes."""
+"""The Spark members of a run, their tables, and the faults of their processes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.simulation.spark.spark_process import SparkHabits
 from tests.simulation.spark.spark_query import SinkPlace
 from tests.simulation.world import World
 
-#: Between two things that go wrong with these processes, on average.
+#: The mean time between two faults of these processes.
 _FAULT_MS = 150_000
 _FAULTS = ("slow_members", "bad_network", "dying_members", "dying_members")
 GOOD = SparkHabits(max_records=500, work_ms=(20, 200))
 
 
 class SparkFleet:
-    """Makes the Spark members of a run and their trouble. A `share` of the members that talk rows are of this kind."""
+    """The creator of a run's Spark members and their faults. A `share` of the members with rows are of this kind."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,25 +28,25 @@ class SparkFleet:
         self._places: dict[str, SinkPlace] = {}
 
     def is_next(self) -> bool:
-        """Whether the next one is a Spark member."""
+        """Return whether the next member is a Spark member."""
         return self._random.random() < self._share
 
     def start(self) -> None:
-        """Let things go wrong from now on."""
+        """Begin with the faults."""
         if self._share:
             self._plan()
 
     def member(
         self, name: str, group_id: str, topics: tuple[str, ...], habits: SparkHabits | None = None
     ) -> SparkMember:
-        """A member, to be started; `habits` in place of any."""
+        """Return a member that is not started; `habits` replace random ones."""
         habits = habits or dataclasses.replace(self._habits(), is_static=self._is_static())
         found = SparkMember(self._world, name, group_id, topics, habits, self.place(group_id))
         self._members.append(found)
         return found
 
     def place(self, group_id: str) -> SinkPlace:
-        """The table of a group."""
+        """Return the table of a group."""
         if group_id not in self._places:
             sink = SimulatedSink(self._world.kafka)
             self._places[group_id] = SinkPlace(sink, SinkJudge(self._world.judge, group_id, sink))

@@ -1,4 +1,4 @@
-"""Members that run what a Spark job with `ShareConsumer` and `DeltaSink` runs, over all of their processes."""
+"""Members that run the code of a Spark job with `ShareConsumer` and `DeltaSink`, over all of their processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.simulation.world import World
 
 
 class SparkMember:
-    """With the interface of `RowMember`: the member's id stays, as it is made of the checkpoint's path, and so does the
-    checkpoint, unless somebody removes it. A process that nobody has ended is started again."""
+    """A member with the interface of `RowMember`. Its id, derived from the checkpoint's path, and its checkpoint remain
+    unless the checkpoint is removed. A process that ends without a request is restarted."""
 
     def __init__(
         self, world: World, name: str, group_id: str, topics: tuple[str, ...], habits: SparkHabits, place: SinkPlace
@@ -31,15 +31,15 @@ class SparkMember:
 
     @property
     def alive(self) -> bool:
-        """Whether its process is there."""
+        """Return whether its process runs."""
         return self.process is not None
 
     def remove_checkpoint(self) -> None:
-        """The next start is the first of a new query."""
+        """Remove the checkpoint, so that the next start begins a new query."""
         self.checkpoint = SparkCheckpoint(f"query-{self.name}-{next(self._numbers)}")
 
     def start(self, dies_at: str = "") -> None:
-        """A process begins and joins."""
+        """Start a process, which joins."""
         self._is_wanted = True
         if self.process is None:
             name = f"{self.name}-{next(self._numbers)}"
@@ -52,29 +52,29 @@ class SparkMember:
             self.process.start()
 
     def die(self) -> None:
-        """The process is gone without a word, and nobody starts it again."""
+        """Kill the process without a restart."""
         self._is_wanted = False
         if self.process is not None:
             self.process.die()
 
     def leave(self) -> None:
-        """End between batches and leave the group; that takes a while."""
+        """End between batches and leave the group, which takes a while."""
         self._is_wanted = False
         if self.process is not None:
             self.process.end("it is to leave", leave_group=True)
 
     def pause(self, ms: float) -> None:
-        """Its process stands still for so long."""
+        """Suspend the process for a time."""
         if self.process is not None:
             self.process.time.stand_still(ms)
 
     def cut_off(self, ms: float) -> None:
-        """It cannot reach Kafka for so long."""
+        """Cut the process off from Kafka for a time."""
         if self.process is not None:
             self.process.cut_off(ms)
 
     def dies_in_a_batch(self) -> None:
-        """Its process dies at some point of its next batch; the one after it may do the same."""
+        """Let the process die at some point of its next batch; the next process may do the same."""
         if self.process is not None:
             self.process.dies_at = self._random.choice(POINTS)
 

@@ -20,8 +20,8 @@ _LOOK_MS = 500
 
 @dataclass(frozen=True)
 class SparkHabits:
-    """How a member behaves. `work_ms` is how long its sink's jobs take, from, to; `fails` is the chance of a batch that
-    its handler raises, `starts_ms` how long it takes Spark to start the query."""
+    """The behaviour of a member. `work_ms` is the minimum and maximum duration of its sink's jobs, `fails` the chance
+    that its handler raises, `starts_ms` the time that Spark needs to start the query."""
 
     max_records: int = 100
     work_ms: tuple[int, int] = (50, 3_000)
@@ -33,8 +33,8 @@ class SparkHabits:
 
 
 class SparkProcess:
-    """Holds logic, thread and query together until the process ends. `dies_at` is the point of a batch where it dies
-    next (`spark_query.POINTS`); `on_end` is called when it is gone."""
+    """The logic, thread and query of a process until its end. `dies_at` is the point of a batch at which it dies next
+    (`spark_query.POINTS`); `on_end` is called after its end."""
 
     def __init__(
         self,
@@ -71,21 +71,21 @@ class SparkProcess:
         )  # fmt: skip
 
     def start(self) -> None:
-        """Let the member and the query begin, each after a while of its own."""
+        """Start the member and the query, each after its own delay."""
         self.time.after(self._random.uniform(50, 500), self._thread.start)
         self.time.after(self._random.uniform(*self._habits.starts_ms), self._query.start)
 
     def die(self, where: str = "") -> None:
-        """It is gone without a word."""
+        """Kill the process."""
         self._witness.tells(f"{self.logic.incarnation} dies {where}".strip())
         self._gone()
 
     def cut_off(self, ms: float) -> None:
-        """It cannot reach Kafka for so long."""
+        """Cut the process off from Kafka for a time."""
         self._channel.cut_off(ms)
 
     def end(self, why: str, leave_group: bool = False) -> None:
-        """As `ShareConsumerQuery`: offer nothing, let the batch that runs finish, leave the group."""
+        """End as `ShareConsumerQuery`: offer nothing, let the running batch finish, leave the group."""
         self._leaves_group |= leave_group
         if not self._is_ending:
             self._is_ending = True
@@ -107,7 +107,7 @@ class SparkProcess:
             self._on_end(self)
 
     def _point(self, where: str) -> bool:
-        """Whether the process dies here."""
+        """Return whether the process dies here."""
         if self.dies_at == where:
             self.die(where)
         return not self.time.alive

@@ -1,8 +1,8 @@
-"""The query of a simulated Spark member: batches one after the other, as Spark and `BatchRunner` run them.
+"""The query of a simulated Spark member: batches in sequence, as Spark and `BatchRunner` run them.
 
     claimed -> planned (in the offset log) -> begun -> the sink's append -> acknowledged -> finished (in the commit log)
 
-The process may die at each of these. A start runs what is planned and not finished once more.
+The process may die at each of these points. A start repeats a batch that is planned and not finished.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from tests.simulation.process_time import ProcessTime
 from tests.simulation.spark.spark_checkpoint import MemoryOffers, SparkCheckpoint
 from tests.simulation.spark.spark_witness import SparkWitness
 
-#: Where a process may die in a batch: before what the name says goes on, but "appended" and "acknowledged" after it.
+#: The points at which a process may die in a batch: before the named step, but after "appended" and "acknowledged".
 POINTS = ("claimed", "planned", "begun", "appended", "acknowledging", "acknowledged", "finished")
-#: How long a query waits before it tries again to append acknowledgements.
+#: The time after which a query retries to append acknowledgements.
 _PAUSE_MS = 1_000
 Send = Callable[[list[Request], Callable[[bool], None]], None]
 
 
 @dataclass(frozen=True)
 class SinkPlace:
-    """The table that a member appends to, and who looks after it."""
+    """The table that a member appends to, and its check."""
 
     sink: SimulatedSink
     judge: SinkJudge
 
 
 class SparkQuery:
-    """Runs the batches of one process. `point` tells whether the process dies there, `send` appends rows durably,
-    `on_error` hears what ends the query. `work_ms` gives how long a batch takes, None for a handler that fails."""
+    """The batches of one process. `point` returns whether the process dies there, `send` appends rows durably,
+    `on_error` is called with the error that ends the query. `work_ms` returns the duration of a batch, None for a
+    handler that fails."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class SparkQuery:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a batch runs, or is going to whatever happens."""
+        """Return whether a batch runs or certainly will."""
         return self._is_busy and not self._has_failed
 
     def start(self) -> None:
@@ -82,7 +83,7 @@ class SparkQuery:
             self._next()
 
     def answered(self) -> None:
-        """The member has taken responses in: whoever waits for some looks again."""
+        """Let all waits for responses check again, because the member has handled some."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not self._has_come(waiting):
             self._waiting = waiting
@@ -158,7 +159,7 @@ class SparkQuery:
         if self._point("appended"):
             return
         said = acknowledge_all(batch.ranges, AcknowledgeType.RELEASE if error else AcknowledgeType.ACCEPT)
-        with contextlib.suppress(KafkaError):  # as `PresentRecords`: without an answer all is accepted
+        with contextlib.suppress(KafkaError):  # as `PresentRecords`: without a response all is accepted
             said = with_gaps(said, self._present(batch))
         acknowledging = self.logic.acknowledge(said, batch.ranges, self._time.now_ms)
         self._wait(lambda: self._may_append(offered, acknowledging), acknowledging.deadline_ms)
@@ -208,10 +209,10 @@ class SparkQuery:
         if not self._point("finished"):
             self._next()
 
-    # -- waiting ---------------------------------------------------------------------------------------------------
+    # -- waits -----------------------------------------------------------------------------------------------------
 
     def _wait(self, poll: Callable[[], bool], deadline_ms: int) -> None:
-        """Poll now, after each step of the member, and behind the deadline, until it is through or raises."""
+        """Poll now, after each step of the member, and after the deadline, until it is done or raises."""
         if not self._has_come(poll):
             self._waiting = poll
             self._wake()

@@ -1,4 +1,4 @@
-"""A structured streaming query as Spark runs it, as far as the job can tell: micro-batches, their logs, replays."""
+"""A structured streaming query as Spark runs it, as far as the job can observe: micro-batches, their logs, replays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.brokers.kafka_log import SimulatedKafka
 from tests.simulation.checkpoint_folder import CheckpointFolder, PlannedBatch
 
 KeyedRow = tuple[str, str]
-#: An operator with the state that a key has.
+#: An operator with the state of a key.
 Restore = Callable[[str, "str | None"], Operator]
 
 
@@ -22,37 +22,37 @@ class Source(Protocol):
     """A Python streaming source beside the request topic."""
 
     def initial(self) -> Any:
-        """The offset that a query without a checkpoint begins at."""
+        """Return the initial offset of a query without a checkpoint."""
 
     def read(self, start: Any) -> tuple[Iterable[KeyedRow], Any]:
-        """What is new, and the offset behind it."""
+        """Return the changes and the offset after them."""
 
     def again(self, start: Any, end: Any) -> Iterable[KeyedRow]:
-        """The rows between two offsets."""
+        """Return the rows between two offsets."""
 
 
 class Process(Protocol):
-    """The process in which a query runs; once killed, each of these raises."""
+    """The process in which a query runs; after a kill each method raises."""
 
     def pause(self, least_ms: float, most_ms: float) -> None:
         """Let a random time pass."""
 
     def wait(self, until: Callable[[], bool], most_ms: float) -> None:
-        """Let time pass until a condition holds, at most so long."""
+        """Let time pass until a condition holds, up to a limit."""
 
     def point(self, where: str) -> None:
-        """A place to die at."""
+        """Pass a point at which the process may die."""
 
 
-#: How long Spark's Kafka source waits for a leader before its query fails, in ms.
+#: The time that Spark's Kafka source waits for a leader before its query fails, in ms.
 _LEADERS_MS = 60_000
 
 
 class RequestTopic:
-    """The request topic as Spark's Kafka source reads it: rows of committed transactions, and of none. `key_of` tells a
-    row's operator key from its value.
+    """The request topic as Spark's Kafka source reads it: rows of committed transactions and without a transaction.
 
-    `ends` and `rows` wait for all leaders. They raise RequestTimedOutError if one stays silent.
+    `key_of` returns a row's operator key from its value. `ends` and `rows` wait for all leaders, and raise
+    RequestTimedOutError if one stays silent.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class RequestTopic:
         self._process, self._kafka, self._topic, self._most, self._key_of = process, kafka, topic, most, key_of
 
     def starting(self, positions: Mapping[int, int]) -> dict[int, int]:
-        """Where a query without a checkpoint starts."""
+        """Return the start offsets of a query without a checkpoint."""
         logs = self._kafka.topic(self._topic).partitions
         return {p: positions.get(p, log.log_start_offset) for p, log in enumerate(logs)}
 
     def ends(self, start: Mapping[int, int]) -> dict[int, int]:
-        """How far the next batch reaches; what retention took is passed over."""
+        """Return the end offsets of the next batch; offsets deleted by retention are skipped."""
         self._wait_for_leaders()
         ends, left = {}, self._most
         for partition in range(len(self._kafka.topic(self._topic).partitions)):
@@ -78,7 +78,7 @@ class RequestTopic:
         return ends
 
     def has_more(self, start: Mapping[int, int]) -> bool:
-        """Whether something is unread."""
+        """Return whether there are unread rows."""
         logs = self._kafka.topic(self._topic).partitions
         return any(
             log.last_stable_offset > max(start.get(partition, 0), log.log_start_offset)
@@ -86,7 +86,7 @@ class RequestTopic:
         )
 
     def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> Iterable[KeyedRow]:
-        """The rows of a batch."""
+        """Return the rows of a batch."""
         self._wait_for_leaders()
         for partition, last in end.items():
             for append_ms, record in self._kafka.log(self._topic, partition).committed(start.get(partition, 0), last):
@@ -101,7 +101,7 @@ class RequestTopic:
 
 
 class MicroBatches:
-    """The batches of one query; `run_next` runs one if there is anything."""
+    """The batches of one query; `run_next` runs one if there is anything to do."""
 
     def __init__(
         self,
@@ -122,21 +122,21 @@ class MicroBatches:
 
     @property
     def state(self) -> Mapping[str, str]:
-        """The operator's state after the last batch that was committed."""
+        """Return the operator's state after the last committed batch."""
         return self._folder.states[self._folder.commits]
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether no batch is planned that is not committed."""
+        """Return whether no planned batch is uncommitted."""
         return self._folder.commits == len(self._folder.offsets)
 
     @property
     def has_unread(self) -> bool:
-        """Whether there are requests for a next batch."""
+        """Return whether there are requests for a next batch."""
         return self._requests.has_more(self._folder.starts(self._folder.commits)[1])
 
     def run_next(self) -> bool:
-        """Run the next batch, or the last one again; False if nothing is new."""
+        """Run the next batch, or repeat the last one; return False if nothing has changed."""
         folder = self._folder
         batch_id = folder.commits
         planned: Sequence[KeyedRow] | None = None

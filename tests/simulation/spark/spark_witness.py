@@ -1,6 +1,6 @@
-"""What the judge is told of a Spark member, over all of its processes: by its rows, and by what it begins with.
+"""The judge's view of a Spark member over all of its processes: its rows, and the batches that it begins.
 
-A record counts as delivered when a batch begins with it: what is given back before that was not seen by anybody.
+A record counts as delivered when a batch begins with it, because nobody has seen records that are returned before that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCod
 
 @dataclass
 class _Sent:
-    """An acknowledgement that waits for its answer, and when it was first appended."""
+    """An acknowledgement that waits for its response, and the time of its first append."""
 
     request: AcknowledgeRequest
     key: Key
@@ -40,23 +40,23 @@ class _Sent:
 
 
 class SparkWitness:
-    """Tells the judge what one Spark member was given and what it answered."""
+    """The reports to the judge about one Spark member: its acquired ranges and its acknowledgements."""
 
     def __init__(self, world: World, group_id: str, member_id: str, is_static: bool = False) -> None:
         self._world, self._judge, self._trace = world, world.judge, world.trace
         self.group_id, self.member_id, self._is_static = group_id, member_id, is_static
-        #: The generation in which each fetch was sent.
+        #: The generation at the time of each fetch.
         self._asked: dict[str, int] = {}
         self._fetched: set[str] = set()
         self._acknowledgements: dict[str, _Sent] = {}
         self._renewals: dict[str, _Sent] = {}
         #: By offset, with the delivery count.
         self._grants: dict[Key, dict[int, tuple[int, Grant]]] = {}
-        #: (offset, delivery count) of what was acknowledged with success.
+        #: (offset, delivery count) of successful acknowledgements.
         self._settled: dict[Key, set[tuple[int, int]]] = {}
 
     def tells(self, text: str, batch: AcquiredBatch | None = None) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         named = batch.ranges if batch is not None else ()
         about = {str(Key(self.group_id, *held.share_partition)) for held in named}
         self._trace.add(self.member_id, text, *sorted(about))
@@ -64,7 +64,7 @@ class SparkWitness:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def sends(self, request: Request) -> OnAppended:
-        """A row is about to be sent; hear of its append."""
+        """Report a row that is about to be sent; return the callback for its append."""
         match request:
             case HeartbeatRequest():
                 return self._heartbeat(request)
@@ -75,14 +75,14 @@ class SparkWitness:
         return lambda answer: None
 
     def hears(self, response: Response) -> None:
-        """The member looks at a response."""
+        """Report a response that the member reads."""
         match response:
             case HeartbeatResponse() if response.error_code in _UNKNOWN:
                 self._trace.add(self.member_id, f"heartbeat refused: {ErrorCode(response.error_code).name}")
                 self._judge.session_over(self.group_id, self.member_id)
             case FetchResponse() if response.id not in self._fetched:
                 self._fetched.add(response.id)
-                self._take_grant(response)  # of an earlier process too: it is released by that grant
+                self._take_grant(response)  # of an earlier process too, because that grant releases it
             case AcknowledgeResponse() if response.id in self._renewals:
                 self._renewed(self._renewals[response.id], response)
             case AcknowledgeResponse() if response.id in self._acknowledgements:
@@ -117,7 +117,7 @@ class SparkWitness:
 
         return appended
 
-    # -- answers ---------------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------------
 
     def _take_grant(self, response: FetchResponse | AcknowledgeResponse) -> None:
         generation = self._asked.get(response.id)
@@ -127,7 +127,7 @@ class SparkWitness:
             known.update((offset, (count, grant)) for offset in range(first, last + 1))
 
     def _renewed(self, sent: _Sent, response: AcknowledgeResponse) -> None:
-        """Renewals before it, answered or not, are decided too."""
+        """Handle a renewal's response, which also decides earlier renewals."""
         for request_id in [at for at, old in self._renewals.items() if old.key == sent.key]:
             del self._renewals[request_id]
             if request_id == response.id:
@@ -147,8 +147,8 @@ class SparkWitness:
         if response.error_code:
             name = ErrorCode(response.error_code).name
             self._trace.add(self.member_id, f"acknowledgement of {key} {told} refused: {name}", str(key))
-            # Who is fenced has lost its place: it ends, and its next process goes on. What the process before has
-            # acknowledged, the next one may give up that has heard of no answer.
+            # A fenced process ends, and the next one continues. Acknowledgements of a process whose responses the next
+            # one has not read may be discarded by it.
             is_settled = not self._settled.get(key, set()).isdisjoint(counts.items())
             is_fenced = response.error_code == ErrorCode.FENCED_INSTANCE_ID
             if len(known) == len(grants) and not is_fenced and not is_settled:
@@ -164,14 +164,14 @@ class SparkWitness:
             self._judge.is_in_time(key, told, last, sent.appended_ms)
 
     def _grant(self, key: Key, offset: int, counts: dict[int, int]) -> Grant | None:
-        """What the member was granted with that delivery count, as far as it is known."""
+        """Return what the member acquired with that delivery count, if it is known."""
         count, grant = self._grants.get(key, {}).get(offset, (0, None))
         return grant if counts.get(offset) == count else None
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
     def begins(self, offered: OfferedBatch, batch: AcquiredBatch) -> None:
-        """A batch begins, maybe once more."""
+        """Report that a batch begins, possibly again."""
         name = f"{offered.incarnation}-{offered.seq}"
         for held in batch.ranges:
             key = Key(self.group_id, *held.share_partition)

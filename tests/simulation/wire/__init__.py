@@ -1,1 +1,1 @@
-"""Simulated clients of a gateway, which speak Kafka's protocol."""
+"""Simulated clients of a gateway that use Kafka's protocol."""

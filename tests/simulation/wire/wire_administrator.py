@@ -1,4 +1,4 @@
-"""Administrators that speak Kafka's protocol to a gateway. What they do, and when, is `Administrator`'s."""
+"""Administrators that use Kafka's protocol at a gateway. `Administrator` decides on their actions and times."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.simulation.wire.wire_connection import Connection, ConnectionLostErro
 from tests.simulation.world import World
 
 SET, DELETE = 0, 1
-#: The job has not answered: it may have done what it was asked for.
+#: Errors without a response of the job, which may have applied the request.
 _UNKNOWN = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
 class WireAdministrator(Administrator):
-    """Of one group. A request whose answer is lost is sent again: all of them may be done twice."""
+    """The administrator of one group. A request whose response is lost is sent again, so it may be applied twice."""
 
     def __init__(self, world: World, group_id: str, side: ClientSide) -> None:
         super().__init__(world, group_id)
@@ -58,13 +58,13 @@ class WireAdministrator(Administrator):
                 code = None
                 await asyncio.sleep(1)
         self._waiting = None
-        if code and attempts > 1:  # refused, or done before and refused when it was asked for again
+        if code and attempts > 1:  # rejected, or applied before and rejected when repeated
             code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
         on_answer(code)
 
 
 def _message(request: AdministratorRequest) -> tuple[Any, int]:
-    """The request as a message of Kafka's protocol, and the message's version."""
+    """Return the request as a message of Kafka's protocol, and the message's version."""
     if isinstance(request, AlterConfigsRequest):
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         configs = [
@@ -100,7 +100,7 @@ def _message(request: AdministratorRequest) -> tuple[Any, int]:
 
 
 def _code(response: Any) -> int:
-    """The request's error, or the first one if all that it names has one."""
+    """Return the request's error, or the first one if all its parts have one."""
     code = int(getattr(response, "error_code", 0))
     entries = [*(getattr(response, "responses", None) or ()), *(getattr(response, "results", None) or ())]
     named = [part for entry in entries for part in getattr(entry, "partitions", None) or (entry,)]

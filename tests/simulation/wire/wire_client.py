@@ -1,6 +1,7 @@
-"""A share consumer as KIP-932 clients behave, at simulated gateways: heartbeats, sessions, polls, acknowledgements.
+"""A share consumer at simulated gateways with the behaviour of KIP-932 clients: heartbeats, sessions, polls.
 
-It is a process of its own: it can stand still or die at any moment. What it sees goes to the `Observer`.
+It is a process of its own, which can be suspended or die at any moment. It reports its requests and responses to the
+`Observer`.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from tests.simulation.wire.wire_session import STALE, FetchResult, NodeSession
 
 HEARTBEAT_VERSION = 1
 RETRY_MS, UNKNOWN_INTERVAL_MS = 1_000, 5_000
-#: A host that is gone is noticed by the other end's keepalive, at the latest.
+#: The time until the other end's keepalive detects that a host is gone.
 KEEPALIVE_MS = 30_000
 METADATA_AGE_S = 60.0
-#: Work is paced by what is left of the locks; of those that are over nothing is.
+#: The pace of work depends on the remaining lock duration, which is zero for expired locks.
 LEAST_LOCK_MS = 2_000
 LEAVING, JOINING = -1, 0
 
 
 @dataclass
 class ClientSide:
-    """What all clients of a run share. `numbers` counts acknowledgements; `metadata_lag_ms` is how old what they learn
-    of leaders is; `loops` are those of all clients, to be looked at for errors."""
+    """The shared state of all clients. `numbers` counts acknowledgements; `metadata_lag_ms` is the age of their
+    metadata; `loops` are those of all clients, which are checked for errors."""
 
     clock: Scheduler
     trace: Trace
@@ -52,8 +53,8 @@ class ClientSide:
 
 
 class ShareClient:
-    """One share consumer, from its join to its end. `on_end` is called when it has ended, in order or not; `random`
-    decides what it does; `client_id` is the name of a static member."""
+    """One share consumer, from its join to its end. `on_end` is called after its end, in order or not; `random` decides
+    on its actions; `client_id` is the name of a static member."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ShareClient:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Join, and poll."""
+        """Join and poll."""
         self._say(f"starts: {self.habit.name}, group {self.group_id}, {', '.join(self.topics)}")
         self._tasks = [self.loop.start(self._beat()), self.loop.start(self._poll())]
         if self.habit.ends_ms:
@@ -97,7 +98,7 @@ class ShareClient:
             self.loop.start(self._move_now_and_then())
 
     def die(self, seen_after_ms: float | None = None) -> None:
-        """It is gone without a word: its connections close at once (the process died), or after a while (its host)."""
+        """End without notice: connections close immediately (the process died) or after a while (its host died)."""
         if self.has_ended:
             return
         if seen_after_ms is None:
@@ -111,12 +112,12 @@ class ShareClient:
         self.loop.kill()
 
     def leave(self) -> None:
-        """It closes in order: sessions, then the membership."""
+        """Close in order: sessions, then the membership."""
         if not self.has_ended:
             self.loop.start(self._leave())
 
     def pause(self, ms: float) -> None:
-        """It stands still for so long."""
+        """Suspend the client for a time."""
         self._say(f"stands still for {ms / 1000:g} s")
         self.loop.pause()
         self._side.clock.after(ms, self.loop.resume)
@@ -145,7 +146,7 @@ class ShareClient:
     # -- gateways ------------------------------------------------------------------------------------------------------
 
     def move(self, gateway: int | None = None) -> None:
-        """Go to another gateway: connections close, sessions are opened anew there."""
+        """Move to another gateway: connections are closed, and sessions are opened again there."""
         others = [at for at in range(len(self._side.gateways)) if at != self._gateway]
         if gateway is None and not others:
             return
@@ -175,7 +176,7 @@ class ShareClient:
             await asyncio.sleep(interval_ms / 1000)
 
     async def _heartbeat(self) -> int:
-        """One; how long to wait before the next."""
+        """Send a heartbeat and return the delay until the next one."""
         if self._coordinator is None or self._coordinator.is_lost:
             self._coordinator = self._connection(self._side.kafka.brokers[0])
         sent_ms, epoch = self._side.clock.now_ms, self._epoch
@@ -200,7 +201,7 @@ class ShareClient:
             self._epoch = JOINING
             self._assign([])
             return 0
-        if answer.error_code == ErrorCode.FENCED_INSTANCE_ID:  # a join of an earlier process came late
+        if answer.error_code == ErrorCode.FENCED_INSTANCE_ID:  # a join of an earlier process arrived late
             self.loop.call_soon(self.die)
         if answer.error_code or epoch == LEAVING:
             return RETRY_MS
@@ -232,7 +233,7 @@ class ShareClient:
             await self._sleep(self.habit.rests_ms)
 
     async def _fetched(self) -> list[Delivery]:
-        """What one poll brings; nothing where nobody answers."""
+        """Return the records of one poll; none if there is no response."""
         wanted = self._by_node()
         for node_id in [node_id for node_id in self._sessions if node_id not in wanted]:
             self.loop.start(self._close_session(self._sessions.pop(node_id)))
@@ -291,7 +292,7 @@ class ShareClient:
         return found
 
     def _by_node(self) -> dict[int, list[Place]]:
-        """The partitions by who leads them, as far as that is known."""
+        """Return the partitions by leader, as far as leaders are known."""
         if self.loop.time() - self._leaders_s > METADATA_AGE_S:
             view = self._side.kafka.metadata(self._side.metadata_lag_ms)
             self._leaders = {topic.topic_id: topic.leaders for topic in view.values()}
@@ -328,7 +329,7 @@ class ShareClient:
         is_renewal: bool = False,
         is_now: bool = True,
     ) -> None:
-        """Queue acknowledgements for the nodes that lead now; `is_now` sends them, and waits for the answers."""
+        """Queue acknowledgements for the current leaders; `is_now` sends them and waits for the responses."""
         nodes: dict[NodeSession, None] = {}
         leaders = {place: node_id for node_id, places in self._by_node().items() for place in places}
         for delivery in deliveries:
@@ -357,7 +358,7 @@ class ShareClient:
 
 
 def _types(delivery: Delivery, verdict: Callable[[], AcknowledgeType]) -> Iterator[tuple[int, int]]:
-    """(offset, type) of what was acquired: one verdict for each range, a gap for each offset without a record."""
+    """Yield (offset, type) of acquired records: one verdict for each range, a gap for each offset without a record."""
     there = set(delivery.records)
     for first, last, _ in delivery.acquired:
         kind = int(verdict())

@@ -1,4 +1,4 @@
-"""A client's connections to gateways: messages take a while, and end with the connection."""
+"""A client's connections to gateways; messages have a latency and end with the connection."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.simulation.virtual_loop import VirtualLoop
 
 
 class ConnectionLostError(Exception):
-    """The connection broke, or could not be made: what was sent may have had its effect."""
+    """The connection broke or could not be opened; requests may have taken effect."""
 
 
 class Answer(NamedTuple):
-    """A response, and when the gateway made it (milliseconds since the epoch, the true time)."""
+    """A response, and the time at which the gateway created it (milliseconds since the epoch, the true time)."""
 
     message: Any
     made_ms: int
 
 
 class Connection:
-    """To the port of one broker at one gateway; made with the first request. `host` names the client."""
+    """A connection to the port of one broker at one gateway, opened by the first request. `host` names the client."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class Connection:
         self._far_end: GatewayConnection | None = None
         self._waiting: dict[asyncio.Future[Answer], None] = {}
         self.is_lost = False
-        #: Called when it ends, whichever side ends it, before the client can know of it.
+        #: Called at its end, whichever side ends it, before the client can detect that.
         self.on_end: Callable[[], None] = lambda: None
 
     async def ask(self, message: Any, version: int, timeout_s: float = 60.0) -> Answer:
-        """The response. Raises ConnectionLostError."""
+        """Return the response. Raises ConnectionLostError."""
         if self._far_end is None and not self.is_lost:
             await asyncio.sleep(self._latency_ms() / 1000)
             self._far_end = self.gateway.connect(self.node_id, self._host, self._broken)
@@ -68,7 +68,7 @@ class Connection:
             self._waiting.pop(waiting, None)
 
     def close(self, seen_after_ms: float = 0.0) -> None:
-        """The client ends it; the gateway sees that a while after the last message, or when it looks."""
+        """Close the client's end; the gateway detects that a while after the last message, or at its next check."""
         far_end, self._far_end, self.is_lost = self._far_end, None, True
         if far_end is not None:
             self.on_end()
@@ -76,11 +76,11 @@ class Connection:
         self._fail()
 
     def _settle(self, waiting: asyncio.Future[Answer], answer: Answer) -> None:
-        """On the client's loop: one that stands still sees it later."""
+        """Complete a request on the client's loop; a suspended client receives the response later."""
         self._loop.call_soon(_set, waiting, answer)
 
     def _broken(self) -> None:
-        """The gateway has ended the connection; the client sees that after a while."""
+        """Handle the gateway's end of the connection, which the client detects after a while."""
         self._far_end = None
         self.on_end()
         self._clock.after(self._latency_ms(), lambda: self._loop.call_soon(self._ended))
@@ -94,7 +94,7 @@ class Connection:
         for future in waiting:
             if not future.done():
                 future.set_exception(ConnectionLostError("the connection broke"))
-                future.exception()  # whoever waited may be gone
+                future.exception()  # the waiting task may have ended
 
     def _latency_ms(self) -> float:
         return self._weather.latency_ms(self._clock)

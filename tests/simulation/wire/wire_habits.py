@@ -1,4 +1,4 @@
-"""How share consumers behave: what they do with records, how long it takes them, and how they end."""
+"""The behaviour of share consumers: what they do with records, for how long, and how they end."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from random import Random
 
 from tests.simulation.wire.wire_session import FetchSize
 
-#: What most of them fetch.
+#: The usual fetch size.
 FIFTY = FetchSize(50, 30_000, False)
 
 
 @dataclass(frozen=True)
 class Habit:
-    """Chances are of each acquired range, the rest is accepted. Times in ms.
+    """The behaviour of one consumer. Chances are of each acquired range; all other ranges are accepted. Times in ms.
 
-    `work_ms`: from, to, of each poll. `work_locks`: the same in lock durations, added to it at a chance of `stumbles`.
-    `renew_after`: renewed
-    again and again when this part of the lock is over; 0: never. `explicit`: chance that acknowledgements are sent at
-    once by themselves, and waited for (commitSync); else they go with the next fetch. `forgets`: chance that a range is
-    never acknowledged. `rests_ms`: from, to, between polls. `moves_ms`, `ends_ms`: mean time until it goes to another
-    gateway, and until its end (0: never); `dies`: chance that it ends without a word.
+    `work_ms`: minimum and maximum duration of each poll's work. `work_locks`: the same in lock durations, added with
+    chance `stumbles`. `renew_after`: locks are renewed repeatedly after this part of their duration; 0: never.
+    `explicit`: chance that acknowledgements are sent immediately by themselves, and waited for (commitSync); otherwise
+    the next fetch contains them. `forgets`: chance that a range is never acknowledged. `rests_ms`: minimum and maximum
+    time between polls. `moves_ms`, `ends_ms`: mean time until it moves to another gateway, and until its end (0:
+    never); `dies`: chance that it ends without notice.
     """
 
     name: str
@@ -68,7 +68,7 @@ HABITS = {
 
 
 def habit_of(random: Random, slow: bool = True, ends: bool = True, moves: bool = True) -> Habit:
-    """One of the habits, with a way to end or to move for some."""
+    """Return one of the habits, for some with an end or a move."""
     names = [
         name for name in HABITS if slow or name not in ("slow_beyond_lock", "stumbling", "at_lock_end", "renewing")
     ]

@@ -1,4 +1,4 @@
-"""Members of a run that speak Kafka's protocol: share consumers that come, go and come again."""
+"""Members of a run that use Kafka's protocol: share consumers that join, leave and join again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from tests.simulation.wire.wire_client import ClientSide, ShareClient
 from tests.simulation.wire.wire_habits import Habit, habit_of
 from tests.simulation.world import World
 
-#: How long a process of a static member lives, on average.
+#: The mean lifetime of a static member's process.
 _RESTART_MS = 60_000
-#: A member of the calm end of a run: it takes what there is.
+#: A member of the calm end of a run, which accepts all records.
 GOOD = Habit("good", rests_ms=(0, 200), explicit=0.0)
 
 
 class WireMember:
-    """With the interface of `RowMember`: each `start` is another process, with a member id of its own."""
+    """A member with the interface of `RowMember`: each `start` is another process with its own member id."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class WireMember:
 
     @property
     def alive(self) -> bool:
-        """Whether its process is there."""
+        """Return whether its process runs."""
         return self._client is not None
 
     def start(self) -> None:
-        """A process begins, and joins."""
+        """Start a process, which joins."""
         self._lives += 1
         member_id = f"{self.name}.{self._lives}"
         self._client = ShareClient(
@@ -54,7 +54,7 @@ class WireMember:
             self._world.clock.after(self._random.expovariate(1 / _RESTART_MS), self._restart)
 
     def _restart(self) -> None:
-        """A static member's process dies, whatever it is at, and the next one goes on for it after a while."""
+        """Kill a static member's process at any point; the next one continues after a while."""
         if self._client is not None and self._world.has("static_members"):
             self._client.die()
             self._world.clock.after(self._random.choice((0, 1_000, 30_000, 120_000)), self._start_again)
@@ -64,17 +64,17 @@ class WireMember:
             self.start()
 
     def die(self) -> None:
-        """It is gone without a word."""
+        """Kill the process."""
         if self._client is not None:
             self._client.die()
 
     def pause(self, ms: float) -> None:
-        """Its process stands still for so long."""
+        """Suspend its process for a time."""
         if self._client is not None:
             self._client.pause(ms)
 
     def leave(self) -> None:
-        """It ends its sessions and leaves the group; that takes a while."""
+        """End its sessions and leave the group, which takes a while."""
         if self._client is not None:
             self._client.leave()
 

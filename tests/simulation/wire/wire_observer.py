@@ -1,6 +1,6 @@
-"""What share consumers tell of themselves: what they were given, what they sent and what they were answered.
+"""The reports of share consumers: what they received, sent, and received as responses.
 
-All of it is as the client sees it, at the clock's present time. Nobody may look at the job or a gateway by it.
+All of it is the client's view at the clock's present time. It contains nothing of the job or of a gateway.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 
 class Place(NamedTuple):
-    """A share-partition as clients name it: `topic_id` is Kafka's text."""
+    """A share-partition as clients name it; `topic_id` is Kafka's text."""
 
     group_id: str
     topic_id: str
@@ -20,10 +20,10 @@ class Place(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A partition's part of a ShareFetch response, as it reached the client.
+    """A partition's part of a ShareFetch response, as received by the client.
 
-    `records` are those of `acquired` that a record came for. `made_ms` is when the gateway made the response, the true
-    time, and `lock_end_ms` is that plus AcquisitionLockTimeoutMs: until then nobody else may get one of them.
+    `records` are those offsets of `acquired` with a record. `made_ms` is the true time at which the gateway created the
+    response, and `lock_end_ms` is that plus AcquisitionLockTimeoutMs: until then no other member may get one of them.
     """
 
     place: Place
@@ -35,8 +35,8 @@ class Delivery(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A partition's part of a request. `number` is unique in a run; `is_renewal` where IsRenewAck is set. No record is
-    acknowledged twice in a session, so it is for the newest delivery of each record that the member has seen."""
+    """A partition's part of a request. `number` is unique in a run; `is_renewal` if IsRenewAck is set. A session never
+    acknowledges a record twice, so it is for the newest delivery of each record that the member has received."""
 
     number: int
     place: Place
@@ -47,28 +47,28 @@ class Acknowledgement(NamedTuple):
 
 
 class Observer(Protocol):
-    """Who looks on: the judge, or a test."""
+    """The receiver of the reports: the judge, or a test."""
 
     def delivered(self, delivery: Delivery) -> None:
-        """The client has records."""
+        """Report received records."""
 
     def acknowledge_sent(self, acknowledgement: Acknowledgement) -> None:
-        """A request with acknowledgements is on its way."""
+        """Report a request with acknowledgements that is being sent."""
 
     def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None, lock_ms: int) -> None:
-        """Its answer, of the partition or the whole request; None: the connection broke, so that it is not known.
+        """Report its response, of the partition or the whole request; None: the connection broke, result unknown.
 
-        `lock_ms` is AcquisitionLockTimeoutMs of the response, 0 where there is none.
+        `lock_ms` is AcquisitionLockTimeoutMs of the response, 0 if there is none.
         """
 
     def let_go(self, member_id: str, places: Sequence[Place], why: str) -> None:
-        """Its session for these share-partitions ends, or begins anew: what it holds there may be given to others."""
+        """Report that its session for these share-partitions ends or restarts, so that others may get its records."""
 
     def heartbeat_sent(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
-        """A heartbeat of a member with this subscription is about to be sent."""
+        """Report a heartbeat with this subscription that is about to be sent."""
 
     def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int) -> None:
-        """A heartbeat was answered without an error; one whose last was sent a session timeout ago may be gone."""
+        """Report a heartbeat's response without an error; a member may be gone a session timeout after its last one."""
 
     def left(self, member_id: str, group_id: str) -> None:
-        """The member is about to leave the group, or was told that it is none."""
+        """Report that the member is about to leave the group, or is unknown to it."""

@@ -1,7 +1,7 @@
 """A share consumer's session with one broker's port at one gateway, as Java's ShareSessionHandler keeps it.
 
-One request is on its way at a time. Acknowledgements go with the next fetch, or by themselves; where the session has to
-be opened anew they cannot be sent, and are dropped.
+One request is in progress at a time. Acknowledgements are sent with the next fetch, or by themselves. If the session
+must be opened again, they cannot be sent and are dropped.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class FetchSize(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What a fetch brought; `code` is the request's error or one of its partitions', None for a lost connection."""
+    """The result of a fetch; `code` is the request's error or one of its partitions', None for a lost connection."""
 
     deliveries: list[Delivery]
     code: int | None
 
 
 class NodeSession:
-    """What the consumer knows of its session: the epoch, partitions, acknowledgements. `pending` are the types of
-    acknowledged offsets that wait for a request. `name` is a static member's, who it is for the observer: what it holds
-    outlives its connections."""
+    """The consumer's state of a session: the epoch, partitions, acknowledgements. `pending` are the types of
+    acknowledged offsets that wait for a request. `name` identifies a static member to the observer; the records that it
+    holds outlive its connections."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class NodeSession:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     async def fetch(self, wanted: Sequence[Place], size: FetchSize) -> FetchResult:
-        """Fetch from these partitions; what is pending goes along."""
+        """Fetch from these partitions; the request includes pending acknowledgements."""
         async with self._turn:
             acknowledged = self._take_pending(False)
             new = [place for place in wanted if place not in self.partitions]
@@ -115,7 +115,7 @@ class NodeSession:
             return FetchResult(list(self._deliveries(answer)), faults[0] if faults else 0)
 
     async def acknowledge(self, is_renewal: bool = False, is_last: bool = False) -> None:
-        """Send what is pending by itself; `is_last` ends the session."""
+        """Send pending acknowledgements by themselves; `is_last` ends the session."""
         async with self._turn:
             acknowledged = self._take_pending(is_renewal)
             if self.epoch == 0 or not (acknowledged or is_last):
@@ -148,13 +148,13 @@ class NodeSession:
                 self._reset()
 
     def lost(self, seen_after_ms: float = 0.0) -> None:
-        """The client is gone, or goes elsewhere."""
+        """End the connection, because the client is gone or moves."""
         self.connection.close(seen_after_ms)
 
-    # -- the session ---------------------------------------------------------------------------------------------------
+    # -- session -------------------------------------------------------------------------------------------------------
 
     def _take_pending(self, is_renewal: bool) -> Batches:
-        """What can be sent now."""
+        """Remove and return the acknowledgements that can be sent now."""
         pending, self.pending = self.pending, {}
         return {place: list(_batches(types)) for place, types in pending.items()} if self.epoch else {}
 
@@ -174,7 +174,7 @@ class NodeSession:
             self._failed(sent, None)
             return None
         except asyncio.CancelledError:
-            self._ended()  # it closes its connection, or opens the session anew
+            self._ended()  # it closes its connection or opens the session again
             self._failed(sent, None)
             raise
 
@@ -187,7 +187,7 @@ class NodeSession:
         self.epoch = 1 if self.epoch == 2**31 - 1 else self.epoch + 1
 
     def _reset(self) -> None:
-        """The next fetch opens a session."""
+        """Reset the session, so that the next fetch opens one."""
         self.epoch = 0
         self.partitions = {}
 
@@ -211,7 +211,7 @@ class NodeSession:
 
 
 def _records_of(data: bytes, acquired: Sequence[AcquiredRange]) -> Iterator[int]:
-    """The offsets of `acquired` that there is a record for; the rest of the batches is not the client's."""
+    """Yield the offsets of `acquired` with a record; other records of the batches are not the client's."""
     there = {
         offset for batch in read_batches(data, 0) for offset in ([] if batch.is_control else record_offsets(batch.data))
     }
@@ -222,7 +222,7 @@ def _records_of(data: bytes, acquired: Sequence[AcquiredRange]) -> Iterator[int]
 
 
 def _batches(types: Mapping[int, int]) -> Iterator[AcknowledgementBatch]:
-    """A batch for each run of offsets: one type, or one for each of them."""
+    """Yield a batch for each run of offsets: one type, or one for each of them."""
     offsets = sorted(types)
     start = 0
     for at, offset in enumerate(offsets):
@@ -250,7 +250,7 @@ def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
 def _topics(
     topic: Any, partition: str, places: Iterable[Place], acknowledged: Mapping[Place, Sequence[AcknowledgementBatch]]
 ) -> list[Any]:
-    """The Topics of a request."""
+    """Return the Topics of a request."""
     part = getattr(topic, partition)
     found: dict[UUID, list[Any]] = {}
     for place in dict.fromkeys(places):
@@ -264,7 +264,7 @@ def _topics(
     return [topic(topic_id=topic_id, partitions=parts) for topic_id, parts in found.items()]
 
 
-#: Errors after which a client asks for metadata.
+#: Errors after which a client refreshes its metadata.
 STALE = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -1,4 +1,4 @@
-"""What share consumers see, told to the judge in its words."""
+"""The reports of share consumers, converted for the judge."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
 
 
 class _Seen(NamedTuple):
-    """A record as a member was given it: its delivery count, and when its lock is over for certain, by the brokers'
-    clock; None while nobody knows what came of a renewal."""
+    """A record as a member received it: its delivery count, and the time when its lock has certainly expired, by the
+    brokers' clock; None while the result of a renewal is unknown."""
 
     delivery_count: int
     over_ms: int | None
 
 
 class Witness:
-    """An `Observer`. `session_ms` is the session timeout of a group, `longest_lock_ms` and `shortest_lock_ms` how
-    long its locks can be.
+    """An `Observer`. `session_ms` is the session timeout of a group; `longest_lock_ms` and `shortest_lock_ms` are the
+    limits of its lock durations.
 
-    The judge has to know which delivery an acknowledgement is for, which Kafka's protocol does not say: it is the
-    newest one that the member had seen when it sent it.
+    The judge requires the delivery that an acknowledgement is for, which Kafka's protocol does not contain. It is the
+    newest one that the member had received when it sent the acknowledgement.
 
-    A member is told what is left of the shortest lock in a response: the job's deadline may be later, where other
-    records of it were acquired later. But all of them were acquired before the response was made. So a lock is over
-    for certain when the longest one that begins with the response would be.
+    A response contains the remaining time of its shortest lock. The job's deadline of other records may be later,
+    because they were acquired later, but all were acquired before the response was created. So a lock has certainly
+    expired when the longest one that begins with the response has.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Witness:
         self._clock, self._trace, self._kafka, self._judge, self._session_ms = clock, trace, kafka, judge, session_ms
         self._longest_lock_ms, self._shortest_lock_ms = longest_lock_ms, shortest_lock_ms
         self._numbers = itertools.count(1)
-        #: What a member has not acknowledged, as it saw it last.
+        #: The unacknowledged records of a member, as last received.
         self._seen: dict[tuple[str, Place], dict[int, _Seen]] = {}
         self._sent: dict[int, dict[int, _Seen]] = {}
         self._let_go_ms: dict[tuple[str, Place], int] = {}
 
     def delivered(self, delivery: Delivery) -> None:
-        """Of what was let go while it was on its way the member holds nothing."""
+        """Report records, except those released while the response was on its way, which the member does not hold."""
         key, member_id = self._key(delivery.place), delivery.member_id
         left_ms = delivery.lock_end_ms - self._clock.now_ms
         self._trace.add(
@@ -63,13 +63,13 @@ class Witness:
         self._judge.delivered(member_id, key, there, delivery.lock_end_ms, f"wire-{next(self._numbers)}")
         seen = self._seen.setdefault((member_id, delivery.place), {})
         over_ms = delivery.made_ms + self._longest_lock_ms(delivery.place.group_id)
-        for first, last, count in delivery.acquired:  # a hole in the log is acknowledged as well, as a gap
+        for first, last, count in delivery.acquired:  # holes in the log are acknowledged too, as gaps
             seen.update(dict.fromkeys(range(first, last + 1), _Seen(count, over_ms)))
         if delivery.made_ms <= self._let_go_ms.get((member_id, delivery.place), -1):
             self._drop(member_id, delivery.place)
 
     def acknowledge_sent(self, acknowledgement: Acknowledgement) -> None:
-        """Renewals hold on to what they are for."""
+        """Report an acknowledgement; a renewal keeps its records held."""
         member_id, place, batches = acknowledgement.member_id, acknowledgement.place, acknowledgement.batches
         key = self._key(place)
         self._trace.add(member_id, lambda: f"acknowledges {_types(batches)} of {key}", str(key))
@@ -84,7 +84,7 @@ class Witness:
             del known[offset]
 
     def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None, lock_ms: int) -> None:
-        """A lost answer may be either."""
+        """Report a response; a lost one may mean either result."""
         key, sent = self._key(acknowledgement.place), self._sent.pop(acknowledgement.number, {})
         code = "lost" if error_code is None else error_code
         self._trace.add(
@@ -104,19 +104,19 @@ class Witness:
                 for offset in _renewed(acknowledgement.batches)
                 if offset in counts
             ]
-            # The job may know another duration than the gateway, which an administrator has just altered.
+            # The job may use another duration than the gateway, which an administrator has just altered.
             least_ms = min(lock_ms, self._shortest_lock_ms(key.group_id))
             self._judge.renewed(acknowledgement.member_id, key, renewed, acknowledgement.sent_ms + least_ms)
 
     def _is_in_time(self, acknowledgement: Acknowledgement, key: Key, sent: Iterable[_Seen]) -> None:
-        """All of it was sent while its locks may have lasted: it was appended after that."""
+        """Check that all was sent while its locks could have lasted, because it was appended after that."""
         over_ms = min((seen.over_ms for seen in sent if seen.over_ms is not None), default=None)
         if over_ms is not None:
             grant = self._judge.grant(key.group_id, acknowledgement.member_id, over_ms)
             self._judge.is_in_time(key, _types(acknowledgement.batches), grant, acknowledgement.sent_ms)
 
     def _renewed(self, acknowledgement: Acknowledgement, sent: Iterable[int]) -> None:
-        """What was given anew meanwhile has its own lock."""
+        """Apply a renewal; records acquired again meanwhile have their own lock."""
         seen = self._seen[acknowledgement.member_id, acknowledgement.place]
         over_ms = self._clock.now_ms + self._longest_lock_ms(acknowledgement.place.group_id)
         for offset in sent:
@@ -124,7 +124,7 @@ class Witness:
                 seen[offset] = seen[offset]._replace(over_ms=over_ms)
 
     def let_go(self, member_id: str, places: Sequence[Place], why: str) -> None:
-        """What it holds there, it may hold no more."""
+        """Release the records that the member holds there."""
         for place in places:
             key = self._key(place)
             self._trace.add(member_id, lambda key=key: f"may hold nothing of {key}: {why}", str(key))  # type: ignore[misc]
@@ -132,16 +132,16 @@ class Witness:
             self._drop(member_id, place)
 
     def heartbeat_sent(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
-        """The gateway may know topics by any id that they have had a moment ago."""
+        """Report a heartbeat; the gateway may use any id that the topics have had recently."""
         known = [self._kafka.topics[name].topic_id for name in topics if name in self._kafka.topics]
         self._judge.wants(group_id, known)
 
     def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int) -> None:
-        """It was appended after it was sent."""
+        """Report a heartbeat, which was appended after it was sent."""
         self._judge.heartbeat_appended(group_id, member_id, sent_ms, self._session_ms(group_id))
 
     def left(self, member_id: str, group_id: str) -> None:
-        """It leaves, or is told that it is no member."""
+        """Report that the member leaves, or is unknown."""
         self._judge.session_over(group_id, member_id)
 
     def _drop(self, member_id: str, place: Place) -> None:
@@ -155,7 +155,7 @@ class Witness:
 
 
 def _there(delivery: Delivery) -> Iterator[AcquiredRange]:
-    """The acquired ranges without offsets that no record came for: a client never sees those."""
+    """Yield the acquired ranges without offsets that have no record, which a client never receives."""
     there = set(delivery.records)
     for first, last, count in delivery.acquired:
         start: int | None = None

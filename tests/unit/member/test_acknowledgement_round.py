@@ -1,4 +1,4 @@
-"""Acknowledgement rows: sent once, again when unanswered, in parts when refused."""
+"""Acknowledgement rows: sent once, again without a response, in parts if rejected."""
 
 import itertools
 import json
@@ -51,17 +51,17 @@ def test_a_row_for_each_share_partition() -> None:
     }
 
 
-def test_a_long_row_is_cut() -> None:
+def test_a_long_row_is_split() -> None:
     sent = a_round(*((P0, n, n) for n in range(MAX_RANGES_PER_ROW + 1))).due(EPOCH, 0)
     assert [len(r.batches) for r in sent] == [MAX_RANGES_PER_ROW, 1]
 
 
-def test_a_row_names_the_grants_that_it_answers() -> None:
+def test_a_row_contains_its_acquired_ranges() -> None:
     acks = round_of(held(P0, 0, 9), held(P0, 10, 19), held(P0, 30, 39, 3), held(P1, 5, 5, 2))
     assert [r.acquired for r in acks.due(EPOCH, 0)] == [((0, 19, 1), (30, 39, 3)), ((5, 5, 2),)]
 
 
-def test_a_part_of_a_row_names_its_part_of_the_grants() -> None:
+def test_a_part_of_a_row_contains_its_acquired_ranges() -> None:
     ranges = (held(P0, 0, 9), held(P0, 10, 19, 2))
     batches = {
         P0: [AcknowledgementBatch(0, 4, (1,)), AcknowledgementBatch(5, 9, (2,)), AcknowledgementBatch(10, 19, (1,))]
@@ -73,23 +73,23 @@ def test_a_part_of_a_row_names_its_part_of_the_grants() -> None:
     assert [r.acquired for r in acks.due(EPOCH, 0)] == [((0, 4, 1),), ((5, 9, 1),), ((10, 19, 2),)]
 
 
-def test_a_renewal_without_grants_is_of_what_is_held_now() -> None:
+def test_a_renewal_without_acquired_ranges_covers_held_ones() -> None:
     batches = uniform([held(P0, 0, 9)], AcknowledgeType.RENEW)
     [request] = AcknowledgementRound("g", "m", batches, (), map(str, itertools.count()), is_renewal=True).due(EPOCH, 0)
     assert "acquired" not in json.loads(request.encode())
 
 
 def test_the_longest_row_fits_into_a_message() -> None:
-    """A megabyte is what brokers and producers take, if they are not told otherwise."""
+    """Brokers and producers accept a megabyte by default."""
     first = MAX_OFFSET - 3 * MAX_RANGES_PER_ROW
-    counts = itertools.cycle([MAX_DELIVERY_COUNT, MAX_DELIVERY_COUNT - 1])  # so that no two grants become one
+    counts = itertools.cycle([MAX_DELIVERY_COUNT, MAX_DELIVERY_COUNT - 1])  # so that no two ranges are joined
     offsets = range(first, first + 2 * MAX_RANGES_PER_ROW, 2)
     [request] = round_of(*(held(P0, o, o + 1, next(counts)) for o in offsets)).due(EPOCH, 0)
     assert (len(request.batches), len(request.acquired)) == (MAX_RANGES_PER_ROW, MAX_RANGES_PER_ROW)
     assert len(request.encode()) < 1_000_000
 
 
-def test_what_is_of_a_deleted_topic_is_neither_tried_again_nor_delivered_again() -> None:
+def test_rows_of_a_deleted_topic_are_not_retried() -> None:
     acks = a_round((P0, 0, 9), (P1, 0, 9))
     one, two = acks.due(EPOCH, 0)
     acks.take(answer(one, ErrorCode.UNKNOWN_TOPIC_ID), 0)
@@ -97,7 +97,7 @@ def test_what_is_of_a_deleted_topic_is_neither_tried_again_nor_delivered_again()
     assert (acks.is_done, acks.refused) == (True, [])
 
 
-def test_an_unanswered_row_is_sent_again_with_its_id_and_the_first_answer_counts() -> None:
+def test_a_row_without_response_is_sent_again_with_its_id() -> None:
     acks = a_round((P0, 0, 9))
     [first] = acks.due(EPOCH, 0)
     assert acks.due(EPOCH, RESPONSE_TIMEOUT_MS - 1) == []
@@ -109,7 +109,7 @@ def test_an_unanswered_row_is_sent_again_with_its_id_and_the_first_answer_counts
     assert acks.refused == []
 
 
-def test_a_refused_row_is_sent_in_parts_until_only_what_is_lost_is_refused() -> None:
+def test_a_rejected_row_is_split_down_to_the_lost_ranges() -> None:
     ranges = [(P0, 10 * n, 10 * n + 9) for n in range(PARTS * 2)]
     acks = a_round(*ranges)
     lost = AcknowledgementBatch(500, 509, (1,))
@@ -122,7 +122,7 @@ def test_a_refused_row_is_sent_in_parts_until_only_what_is_lost_is_refused() -> 
     assert rounds == 3  # all, 64 parts of two, one by one
 
 
-def test_what_may_succeed_later_is_tried_later() -> None:
+def test_a_retriable_error_is_retried_later() -> None:
     acks = a_round((P0, 0, 9))
     [first] = acks.due(EPOCH, 0)
     acks.take(answer(first, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 10)
@@ -140,14 +140,14 @@ def test_the_earliest_renewed_lock_counts() -> None:
     assert (renewal.is_done, renewal.lock_deadline_ms) == (True, 1_000)
 
 
-def test_renewals_that_the_group_does_not_allow() -> None:
+def test_a_group_without_renewals_is_reported() -> None:
     renewal = a_round((P0, 0, 9), (P0, 20, 29), is_renewal=True)
     [request] = renewal.due(EPOCH, 0)
     renewal.take(replace(answer(request, ErrorCode.INVALID_RECORD_STATE), renewals_off=True), 0)
     assert (renewal.is_done, renewal.not_allowed, renewal.refused) == (True, True, [])
 
 
-def test_only_what_an_answer_lists_was_renewed() -> None:
+def test_only_ranges_listed_in_a_response_are_renewed() -> None:
     ranges = [held(where, first, first + 9) for where in (P0, P1) for first in (0, 10, 20)]
     renewal = round_of(*ranges, is_renewal=True)
     one, two = renewal.due(EPOCH, 0)

@@ -1,4 +1,4 @@
-"""The next batch out of the queue, and the Kafka reads for it."""
+"""The next batch from the queue, and the Kafka reads for it."""
 
 from collections import Counter
 
@@ -32,12 +32,12 @@ def test_one_read_for_all_partitions_when_ranges_are_dense() -> None:
     assert reads_of(ranges) == [{P0: OffsetRange(0, 19), P0._replace(partition=1): OffsetRange(5, 6)}]
 
 
-def test_a_gap_of_twice_what_is_wanted_is_read_and_a_larger_one_is_not() -> None:
+def test_a_gap_up_to_twice_the_needed_records_is_read() -> None:
     assert len(reads_of([held(0, 0), held(5, 5)])) == 1
     assert len(reads_of([held(0, 0), held(6, 6)])) == 2
 
 
-def test_what_lies_far_apart_waits_and_the_oldest_goes_first() -> None:
+def test_distant_ranges_wait_and_the_oldest_is_first() -> None:
     far = tuple(held(1000 * n, 1000 * n) for n in (9, 1, 7, 3, 5, 2))
     plan = plan_batch(far, 100)
     assert plan.batch == far[:MAX_READS]
@@ -63,7 +63,7 @@ def test_a_record_at_its_last_attempt_is_a_batch_of_its_own() -> None:
     assert batches == [(held(0, 9, count=4),), (held(10, 10, count=5),), (held(11, 11, count=5),), (held(0, 9, 1),)]
 
 
-def test_last_attempts_come_together_with_a_limit_of_two_or_none_known() -> None:
+def test_last_attempts_share_a_batch_with_limit_two_or_unknown() -> None:
     queued = (held(0, 9, count=2), held(10, 19, count=1))
     assert plan_batch(queued, 100, delivery_count_limit=2).batch == queued
     assert plan_batch(queued, 100).batch == queued
@@ -78,7 +78,7 @@ def test_topics_of_one_name_are_not_in_one_batch() -> None:
 
 @st.composite
 def queues(draw: st.DrawFn) -> tuple[HeldRange, ...]:
-    """Disjoint ranges of three partitions, in any order."""
+    """Return disjoint ranges of three partitions, in any order."""
     found: list[HeldRange] = []
     for partition in range(3):
         next_offset = 0
@@ -110,7 +110,7 @@ def test_nothing_is_lost_and_every_bound_holds(queued: tuple[HeldRange, ...], ma
 
 @settings(deadline=None)
 @given(queues(), st.integers(1, 50))
-def test_planning_on_and_on_empties_the_queue(queued: tuple[HeldRange, ...], max_records: int) -> None:
+def test_repeated_planning_empties_the_queue(queued: tuple[HeldRange, ...], max_records: int) -> None:
     rest, seen = queued, Counter[tuple[str, int, int]]()
     while rest:
         plan = plan_batch(rest, max_records)

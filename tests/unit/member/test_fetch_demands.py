@@ -1,4 +1,4 @@
-"""Standing demands: one for each share-partition, and how much they ask for."""
+"""A member's fetches: one for each share-partition, and the number of records that they request."""
 
 import itertools
 from dataclasses import replace
@@ -33,21 +33,21 @@ def asked(requests: list[FetchRequest]) -> dict[int, int]:
     return {request.partition: request.max_records for request in requests}
 
 
-def test_at_first_each_share_partition_is_asked_for_an_even_share(demands: FetchDemands) -> None:
+def test_first_fetches_request_an_even_share(demands: FetchDemands) -> None:
     requests = demands.due(ASSIGNMENT, 0, EPOCH, 0)
     assert asked(requests) == dict.fromkeys(range(4), 250)
     assert {(r.type, r.member_epoch, r.max_wait_ms, r.reply_to) for r in requests} == {("fetch", EPOCH, WAIT_MS, "m")}
     assert demands.due(ASSIGNMENT, 0, EPOCH, 1) == []
 
 
-def test_what_was_granted_is_told_once(demands: FetchDemands) -> None:
+def test_acquired_ranges_are_returned_once(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     response = answer(request, (0, 9), (20, 29))
     assert demands.take(response, 1) == (HeldRange("t", "id", 0, 0, 9, 1, 99), HeldRange("t", "id", 0, 20, 29, 1, 99))
     assert demands.take(response, 2) == ()
 
 
-def test_a_grant_is_to_be_read_as_the_group_reads(demands: FetchDemands) -> None:
+def test_acquired_ranges_have_the_groups_isolation_level(demands: FetchDemands) -> None:
     one, two, *_ = demands.due(ASSIGNMENT, 0, EPOCH, 0)
     assert [held.read_committed for held in demands.take(answer(one, (0, 9)), 1)] == [False]
     committed = replace(answer(two, (0, 9)), read_committed=True)
@@ -61,21 +61,21 @@ def test_the_busy_share_partition_gets_all_the_room(demands: FetchDemands) -> No
     assert asked(demands.due(ASSIGNMENT, 250, EPOCH, 2)) == {2: 750}
 
 
-def test_nothing_is_asked_for_while_enough_is_held(demands: FetchDemands) -> None:
+def test_no_fetch_while_enough_is_held(demands: FetchDemands) -> None:
     for request in demands.due(ASSIGNMENT, 0, EPOCH, 0):
         demands.take(answer(request, (0, 249)), 1)
     assert demands.due(ASSIGNMENT, TARGET, EPOCH, 2) == []
-    assert demands.due(ASSIGNMENT, 900, EPOCH, 3) == []  # too little room to be worth a request
+    assert demands.due(ASSIGNMENT, 900, EPOCH, 3) == []  # too little room for a request
     assert asked(demands.due(ASSIGNMENT, 500, EPOCH, 4)) == dict.fromkeys(range(4), 125)
 
 
-def test_an_answer_with_nothing_makes_it_ask_again(demands: FetchDemands) -> None:
+def test_an_empty_response_is_followed_by_a_fetch(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     demands.take(answer(request), WAIT_MS)
     assert asked(demands.due(ASSIGNMENT, 0, EPOCH, WAIT_MS)) == {0: 250}
 
 
-def test_a_lost_demand_is_replaced_and_its_late_answer_still_counts(demands: FetchDemands) -> None:
+def test_a_lost_fetch_is_replaced_and_its_late_response_counts(demands: FetchDemands) -> None:
     first = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     assert demands.due(ASSIGNMENT, 0, EPOCH, WAIT_MS + GRACE_MS - 1) == []
     again = demands.due(ASSIGNMENT, 0, EPOCH, WAIT_MS + GRACE_MS)
@@ -84,14 +84,14 @@ def test_a_lost_demand_is_replaced_and_its_late_answer_still_counts(demands: Fet
     assert demands.take(answer(again[0], (10, 19)), 40_001)
 
 
-def test_a_refused_demand_is_repeated_after_a_pause(demands: FetchDemands) -> None:
+def test_a_rejected_fetch_is_repeated_after_a_pause(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     demands.take(answer(request, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 5)
     assert demands.due(ASSIGNMENT, 0, EPOCH, 5 + RETRY_MS - 1) == []
     assert asked(demands.due(ASSIGNMENT, 0, EPOCH, 5 + RETRY_MS)) == {0: 250}
 
 
-def test_a_share_partition_that_is_taken_away_is_not_asked_again_but_its_answer_is_taken(demands: FetchDemands) -> None:
+def test_response_of_a_revoked_share_partition_still_counts(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     fewer = ASSIGNMENT - {AssignedPartition("t", "id", 0)}
     assert demands.due(fewer, 0, EPOCH, 1) == []
@@ -99,7 +99,7 @@ def test_a_share_partition_that_is_taken_away_is_not_asked_again_but_its_answer_
     assert demands.due(fewer, 0, EPOCH, 3) == []
 
 
-def test_after_a_fence_late_answers_grant_nothing(demands: FetchDemands) -> None:
+def test_late_responses_acquire_nothing_after_a_fence(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     demands.forget()
     assert demands.take(answer(request, (0, 9)), 1) == ()

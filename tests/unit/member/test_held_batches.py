@@ -1,4 +1,4 @@
-"""What a member holds: queued, on offer, running, given back."""
+"""The ranges of a member: queued, on offer, running, returned."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def held(first: int, last: int, now_ms: int = 0, partition: int = 0) -> HeldRang
     return HeldRange("t", "id", partition, first, last, 1, now_ms + LOCK_MS)
 
 
-def test_a_grant_is_offered_up_to_max_records(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_acquired_ranges_are_offered_up_to_max_records(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 149)], 0)
     assert holdings.step(0) == []
     assert offers.offer == OfferedBatch(1, "i", (held(0, 99),))
@@ -71,7 +71,7 @@ def test_the_next_batch_is_on_offer_as_soon_as_one_is_claimed(holdings: HeldBatc
     assert holdings.running is None
 
 
-def test_a_renewal_that_was_in_time_may_be_answered_late() -> None:
+def test_a_renewal_in_time_can_have_a_late_response() -> None:
     batch = RunningBatch(1, (held(0, 9), held(10, 19)), 0)
     assert (batch.is_held(LOCK_MS - 1), batch.is_held(LOCK_MS)) == (True, False)
     batch.renewal_appended(LOCK_MS)
@@ -80,23 +80,21 @@ def test_a_renewal_that_was_in_time_may_be_answered_late() -> None:
     assert batch.is_held(2 * LOCK_MS)
     renewed = held(0, 9, now_ms=LOCK_MS)
     assert batch.take_renewal([renewed], is_refused=False, now_ms=LOCK_MS) == 10
-    assert not batch.is_held(LOCK_MS)  # the others are finished, and it was not the log's start that went past them
+    assert not batch.is_held(LOCK_MS)  # the others are finished, and not because of the log's start
     assert (batch.renewable, batch.lock_deadline_ms) == ({renewed}, 2 * LOCK_MS)
 
 
-def test_a_small_offer_grows_while_nobody_takes_it(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_an_unclaimed_small_offer_grows(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     holdings.step(0)
     holdings.add([held(10, 19, partition=1)], 5)
     holdings.step(5)
     assert offers.offer == OfferedBatch(2, "i", (held(0, 9), held(10, 19, partition=1)))
     holdings.step(10)
-    assert offers.offer.seq == 2  # nothing new: it stays
+    assert offers.offer.seq == 2  # nothing new, so it remains
 
 
-def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(
-    holdings: HeldBatches, offers: FakeOffers
-) -> None:
+def test_split_ranges_are_rejoined_when_an_offer_is_withdrawn(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 149)], 0)
     holdings.step(0)
     holdings.stop_offering(1)
@@ -105,9 +103,7 @@ def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(
     assert holdings.waiting_records == 0
 
 
-def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(
-    holdings: HeldBatches, offers: FakeOffers
-) -> None:
+def test_waiting_ranges_are_returned_at_half_of_their_lock(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 249)], 0)
     holdings.step(0)
     offers.claim()
@@ -118,7 +114,7 @@ def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(
     assert holdings.running is not None
 
 
-def test_a_stalled_member_holds_nothing_until_its_batch_is_through(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_a_stalled_member_holds_nothing_until_its_batch_ends(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 249)], 0)
     holdings.step(0)
     seq = offers.claim().seq
@@ -136,13 +132,13 @@ def test_a_stalled_member_holds_nothing_until_its_batch_is_through(holdings: Hel
     assert offers.claim().ranges == (late,)
 
 
-def test_what_is_past_its_lock_need_not_be_given_back(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_ranges_with_expired_locks_are_not_returned(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     assert holdings.step(LOCK_MS) == []
     assert (offers.offer, holdings.waiting_records) == (None, 0)
 
 
-def test_an_offer_that_was_claimed_in_that_moment_is_not_given_back(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_an_offer_claimed_meanwhile_is_not_returned(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     holdings.step(0)
     offers.claim()
@@ -158,13 +154,13 @@ def test_no_batch_is_offered_after_the_stop(holdings: HeldBatches, offers: FakeO
     assert offers.offer is None
 
 
-def test_a_range_past_its_lock_is_not_taken(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_a_range_with_an_expired_lock_is_not_queued(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], LOCK_MS)
     holdings.step(LOCK_MS)
     assert (offers.offer, holdings.waiting_records) == (None, 0)
 
 
-def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_a_fenced_member_holds_only_its_running_batch(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 149)], 0)
     holdings.step(0)
     offers.claim()
@@ -174,7 +170,7 @@ def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: HeldBatches
     assert holdings.running is not None
 
 
-def test_what_is_queued_or_offered_of_a_deleted_topic_is_forgotten(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_waiting_ranges_of_a_deleted_topic_are_discarded(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 49), held(0, 49, partition=1), held(50, 99, partition=1)], 0)
     holdings.step(0)
     assert offers.offer is not None
@@ -183,7 +179,7 @@ def test_what_is_queued_or_offered_of_a_deleted_topic_is_forgotten(holdings: Hel
     holdings.step(1)
     assert offers.offer == OfferedBatch(2, "i", (held(0, 49),))
     holdings.forget_gone(P1.__eq__, 2)
-    assert offers.offer.seq == 2  # nothing of it was in there: it stays
+    assert offers.offer.seq == 2  # it had no such range, so it remains
     holdings.step(LOCK_MS)
     assert holdings.waiting_records == 0
 
@@ -200,7 +196,7 @@ def test_a_running_batch_that_has_lost_a_topic_is_not_held(holdings: HeldBatches
     assert holdings.running.renewable == {held(0, 9)}
 
 
-def test_what_went_before_its_batch_began_is_left_out(holdings: HeldBatches, offers: FakeOffers) -> None:
+def test_ranges_deleted_before_the_begin_are_left_out(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9), held(0, 9, partition=1)], 0)
     holdings.step(0)
     offers.claim()
@@ -212,7 +208,7 @@ def test_what_went_before_its_batch_began_is_left_out(holdings: HeldBatches, off
 
 
 @pytest.mark.parametrize("ahead_ms", [-86_400_000, 86_400_000])
-def test_locks_go_by_the_brokers_time(offers: FakeOffers, holdings: HeldBatches, ahead_ms: int) -> None:
+def test_locks_end_by_the_brokers_clock(offers: FakeOffers, holdings: HeldBatches, ahead_ms: int) -> None:
     holdings.ahead_ms = ahead_ms
     holdings.add([held(0, 149, now_ms=ahead_ms)], 0)
     assert holdings.step(0) == []
@@ -228,7 +224,7 @@ def test_locks_go_by_the_brokers_time(offers: FakeOffers, holdings: HeldBatches,
     assert given_back == [held(100, 149, now_ms=ahead_ms)]
 
 
-def test_a_brokers_clock_that_is_known_better_counts_at_once(offers: FakeOffers, holdings: HeldBatches) -> None:
+def test_a_corrected_broker_clock_applies_immediately(offers: FakeOffers, holdings: HeldBatches) -> None:
     holdings.add([held(0, 99)], 0)
     holdings.step(0)
     holdings.ahead_ms = LOCK_MS

@@ -1,4 +1,4 @@
-"""The member's thread against the engine itself; Kafka's side of it is a list, the source's a variable."""
+"""The member's thread with the in-memory job; Kafka is a list, the offer file a variable."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,10 +19,10 @@ from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delive
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
+from .in_memory_job import PATIENCE_S, TOPIC_ID, InMemoryJob, MemberChannel, Offers
 
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
-#: After it a member's locks are over, and the engine takes its standing demand for abandoned.
+#: After this time a member's locks have expired, and its pending fetch counts as abandoned.
 STANDSTILL_MS = 3 * LOCK_MS
 DAY_MS = 86_400_000
 Start = Callable[..., tuple[Member, Offers]]
@@ -33,7 +33,7 @@ def start() -> Iterator[Start]:
     started: list[Member] = []
     failed = threading.Event()
 
-    def make(job: EngineJob, **settings: Any) -> tuple[Member, Offers]:
+    def make(job: InMemoryJob, **settings: Any) -> tuple[Member, Offers]:
         offers = Offers()
         wanted = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000} | settings
         ahead_ms = wanted.pop("ahead_ms", 0)
@@ -63,17 +63,17 @@ def of_an_earlier_process(*ranges: HeldRange) -> OfferedBatch:
 
 
 def offsets(ranges: tuple[HeldRange, ...]) -> list[tuple[int, int, int]]:
-    """(first offset, last offset, delivery count)."""
+    """Return (first offset, last offset, delivery count)."""
     return [(r.first_offset, r.last_offset, r.delivery_count) for r in ranges]
 
 
 def is_looked_up(ranges: tuple[HeldRange, ...]) -> bool:
-    """Whether `DeltaSink` looks for all of a batch that is run again."""
+    """Return whether `DeltaSink` checks all of a repeated batch."""
     return delivered_before(AcquiredBatch("q", 1, ranges, is_rerun=True)) == list(ranges)
 
 
-def test_it_joins_asks_offers_acknowledges_and_leaves(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_a_member_joins_fetches_offers_acknowledges_and_leaves(start: Start) -> None:
+    job = InMemoryJob(records=100)
     member, offers = start(job)
     batch = offers.claim()
     assert offsets(batch.ranges) == [(0, 99, 1)]
@@ -90,15 +90,15 @@ def test_it_joins_asks_offers_acknowledges_and_leaves(start: Start) -> None:
 
 
 def test_the_next_batch_is_on_offer_while_one_runs(start: Start) -> None:
-    job = EngineJob(records=250)
+    job = InMemoryJob(records=250)
     member, offers = start(job)
     first = offers.claim()
     member.begin(first)
     assert offers.claim().ranges[0].first_offset == 100
 
 
-def test_it_holds_no_more_than_it_needs(start: Start) -> None:
-    job = EngineJob(records=2_000)
+def test_a_member_holds_at_most_twice_its_target(start: Start) -> None:
+    job = InMemoryJob(records=2_000)
     member, offers = start(job)
     member.begin(offers.claim())
     assert offers.claim()
@@ -107,8 +107,8 @@ def test_it_holds_no_more_than_it_needs(start: Start) -> None:
     assert len(job.sent(FetchRequest)) <= 4
 
 
-def test_last_attempts_that_were_read_ahead_come_in_batches_of_their_own(start: Start) -> None:
-    job = EngineJob(records=4, delivery_count_limit=3)
+def test_last_attempts_of_a_read_ahead_get_their_own_batches(start: Start) -> None:
+    job = InMemoryJob(records=4, delivery_count_limit=3)
     member, offers = start(job)
 
     def granted(count: int) -> int:
@@ -121,7 +121,7 @@ def test_last_attempts_that_were_read_ahead_come_in_batches_of_their_own(start: 
         return offsets(batch.ranges)
 
     for count in (1, 2):
-        job.wait_for(lambda: granted(count) == 4)  # noqa: B023 - called at once
+        job.wait_for(lambda: granted(count) == 4)  # noqa: B023 - called immediately
         left = 4
         while left:
             left -= sum(last - first + 1 for first, last, _ in through(RELEASE))
@@ -129,8 +129,8 @@ def test_last_attempts_that_were_read_ahead_come_in_batches_of_their_own(start: 
     assert [through(ACCEPT) for _ in range(4)] == [[(offset, offset, 3)] for offset in range(4)]
 
 
-def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
-    job = EngineJob(records=200)
+def test_unused_ranges_are_returned_at_the_end(start: Start) -> None:
+    job = InMemoryJob(records=200)
     member, offers = start(job)
     member.begin(batch := offers.claim())
     member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
@@ -138,9 +138,9 @@ def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
     assert job.log_of("unacquire") == [(100, 199, "m", 0)]
 
 
-def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_unacquire_row_is_split(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_logic, "MAX_RANGES_PER_ROW", 10)
-    job = EngineJob(records=22)
+    job = InMemoryJob(records=22)
     job.fetch("another")
     job.acknowledge("another", *((offset, offset, RELEASE) for offset in range(0, 22, 2)))
     member, offers = start(job)
@@ -151,7 +151,7 @@ def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("ahead_ms", [0, T0, -DAY_MS], ids=["one clock", "a clock since the boot", "a day behind"])
 def test_locks_are_renewed_while_a_batch_runs(start: Start, ahead_ms: int) -> None:
-    job = EngineJob(records=100)
+    job = InMemoryJob(records=100)
     member, offers = start(job, ahead_ms=ahead_ms)
     member.begin(offers.claim())
     for renewals in range(1, 4):
@@ -165,7 +165,7 @@ def test_locks_are_renewed_while_a_batch_runs(start: Start, ahead_ms: int) -> No
 def test_a_batch_that_takes_too_long_loses_its_records(
     start: Start, caplog: pytest.LogCaptureFixture, ahead_ms: int
 ) -> None:
-    job = EngineJob(records=100)
+    job = InMemoryJob(records=100)
     member, offers = start(job, max_processing_ms=LOCK_MS, ahead_ms=ahead_ms)
     batch = offers.claim()
     member.begin(batch)
@@ -173,7 +173,7 @@ def test_a_batch_that_takes_too_long_loses_its_records(
     job.wait_for(lambda: job.log_of("renew"))
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
-    job.wait_for(lambda: not member.holds_batch())  # told before the locks are over: nobody has the records yet
+    job.wait_for(lambda: not member.holds_batch())  # before the locks expire: no other member has the records yet
     assert "max_processing_ms" in caplog.text
     assert job.fetch("another") == []
     with job.changed:
@@ -186,8 +186,8 @@ def test_a_batch_that_takes_too_long_loses_its_records(
     assert (member.redelivered, job.log_of("accept")) == (1, [])
 
 
-def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_a_suspended_member_detects_its_lost_locks(start: Start) -> None:
+    job = InMemoryJob(records=100)
     member, offers = start(job)
     member.begin(offers.claim())
     with job.changed:
@@ -197,24 +197,24 @@ def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) 
         job.acknowledge("another", (0, 99, ACCEPT))
     job.wait_for(lambda: job.acknowledgements(is_renew_ack=True))
     job.wait_for(lambda: logic_of(member).renewal is None)
-    assert not member.holds_batch()  # its renewal was no error: the records are finished
+    assert not member.holds_batch()  # its renewal was no error, because the records are finished
 
 
 def test_a_renewal_that_cannot_be_appended_keeps_no_lock(start: Start) -> None:
-    job = EngineJob(records=100)
+    job = InMemoryJob(records=100)
     member, offers = start(job)
     member.begin(offers.claim())
     job.is_reachable = False
     job.advance(LOCK_MS // 2)
     job.wait_for(lambda: job.given_up)
     assert member.holds_batch()
-    job.advance(LOCK_MS // 2 - COMMIT_MS)  # a sink that looks now, and commits then, would be too late
+    job.advance(LOCK_MS // 2 - COMMIT_MS)  # a sink that checks now and commits after that would be too late
     assert not member.holds_batch()
     job.is_reachable = True
 
 
-def test_what_the_log_has_lost_is_no_lost_lock(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_records_before_the_log_start_are_no_lost_locks(start: Start) -> None:
+    job = InMemoryJob(records=100)
     member, offers = start(job)
     member.begin(offers.claim())
     job.delete_records(below=50)
@@ -225,21 +225,21 @@ def test_what_the_log_has_lost_is_no_lost_lock(start: Start) -> None:
     assert member.holds_batch()
 
 
-def test_lost_records_that_come_back_while_they_are_worked_on_are_not_taken(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_lost_records_acquired_again_during_their_batch_are_returned(start: Start) -> None:
+    job = InMemoryJob(records=100)
     member, offers = start(job)
     member.begin(offers.claim())
     assert member.holds_batch()
-    job.release("m")  # as when its heartbeats did not come through
+    job.release("m")  # as if its heartbeats were lost
     job.wait_for(lambda: job.log_of("unacquire"))
     assert job.log_of("unacquire") == [(0, 99, "m", 1)]
     assert not member.holds_batch()
     job.produce(100)
-    assert job.fetch("another", 200) == [(0, 99, 2), (100, 199, 1)]  # nor does it ask for any
+    assert job.fetch("another", 200) == [(0, 99, 2), (100, 199, 1)]  # the member does not fetch any either
 
 
-def test_an_acknowledgement_that_comes_too_late_is_counted(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_late_acknowledgements_are_counted(start: Start) -> None:
+    job = InMemoryJob(records=100)
     member, offers = start(job)
     batch = offers.claim()
     with job.changed:
@@ -250,9 +250,9 @@ def test_an_acknowledgement_that_comes_too_late_is_counted(start: Start) -> None
     assert (member.redelivered, job.log_of("accept")) == (1, [])
 
 
-def test_a_batch_of_an_earlier_process_runs_with_what_is_still_held(start: Start) -> None:
-    """The rest was accepted before the crash, and did not get to Spark's commit: it is not handled again."""
-    job = EngineJob(records=40)
+def test_an_earlier_batch_runs_with_the_ranges_still_held(start: Start) -> None:
+    """The other records were accepted before the crash but not committed by Spark; they are not handled again."""
+    job = InMemoryJob(records=40)
     job.fetch("m")
     job.acknowledge("m", (0, 9, ACCEPT), (20, 29, ACCEPT))
     member, _ = start(job)
@@ -266,21 +266,21 @@ def test_a_batch_of_an_earlier_process_runs_with_what_is_still_held(start: Start
     assert job.log_of("accept")[2:] == [(10, 19, "m", 1), (30, 39, "m", 1)]
 
 
-def test_a_batch_run_again_leaves_out_what_others_have_done_meanwhile(start: Start) -> None:
-    job = EngineJob(records=10)
+def test_a_repeated_batch_skips_records_finished_by_others(start: Start) -> None:
+    job = InMemoryJob(records=10)
     job.fetch("m")
     job.advance(LOCK_MS + 1)
     assert job.fetch("another", 5) == [(0, 4, 2)]
     job.acknowledge("another", (0, 4, ACCEPT))
     member, offers = start(job)
     assert offsets(offers.wait_for_offer().ranges) == [(5, 9, 2)]
-    found = member.begin(of_an_earlier_process(held(0, 9)))  # finished in part: its renewal is no error
+    found = member.begin(of_an_earlier_process(held(0, 9)))  # partly finished, so its renewal is no error
     assert offsets(found) == [(5, 9, 2)]
     assert is_looked_up(found)
 
 
-def test_nothing_is_left_of_a_batch_that_others_have_finished(start: Start) -> None:
-    job = EngineJob(records=10)
+def test_a_repeated_batch_finished_by_others_is_empty(start: Start) -> None:
+    job = InMemoryJob(records=10)
     job.fetch("m")
     job.advance(LOCK_MS + 1)
     job.fetch("another")
@@ -289,9 +289,9 @@ def test_nothing_is_left_of_a_batch_that_others_have_finished(start: Start) -> N
     assert member.begin(of_an_earlier_process(held(0, 9))) == ()
 
 
-def test_a_batch_run_again_has_todays_delivery_counts_and_takes_its_ranges_from_the_queue(start: Start) -> None:
-    """Another member had the records, released them, and they are back before Spark's query begins."""
-    job = EngineJob(records=20)
+def test_a_repeated_batch_has_current_delivery_counts(start: Start) -> None:
+    """Another member acquired and released the records, and they are back before Spark's query begins."""
+    job = InMemoryJob(records=20)
     assert job.fetch("m", 10) == [(0, 9, 1)]
     job.advance(LOCK_MS + 1)
     assert job.fetch("another", 10) == [(0, 9, 2)]
@@ -303,15 +303,15 @@ def test_a_batch_run_again_has_todays_delivery_counts_and_takes_its_ranges_from_
     assert offsets(offers.claim().ranges) == [(10, 19, 1)]
 
 
-def test_all_of_a_batch_run_again_is_looked_up_and_else_what_comes_back() -> None:
+def test_sink_checks_repeated_batches_and_redelivered_records() -> None:
     ranges = (held(0, 9), held(10, 19, count=2))
     assert is_looked_up(ranges)
     assert delivered_before(AcquiredBatch("q", 1, ranges)) == [ranges[1]]
 
 
-def test_a_batch_run_again_without_renewals_is_left_out_as_nobody_can_be_asked(start: Start) -> None:
-    """What of it the earlier process has released may be with others, its lock's end or not."""
-    job = EngineJob(records=600, renew_acknowledge_enable=False)
+def test_a_repeated_batch_is_skipped_without_renewals(start: Start) -> None:
+    """Others may have records that the earlier process released, whatever the end of its lock."""
+    job = InMemoryJob(records=600, renew_acknowledge_enable=False)
     job.fetch("m", 600)
     member, _ = start(job)
     job.advance(LOCK_MS // 2)
@@ -320,8 +320,8 @@ def test_a_batch_run_again_without_renewals_is_left_out_as_nobody_can_be_asked(s
     assert len(job.acknowledgements(is_renew_ack=True)) == 1
 
 
-def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> None:
-    job = EngineJob(records=100, renew_acknowledge_enable=False)
+def test_without_renewals_a_batch_is_held_until_its_locks_end(start: Start) -> None:
+    job = InMemoryJob(records=100, renew_acknowledge_enable=False)
     member, offers = start(job)
     member.begin(first := offers.claim())
     job.advance(LOCK_MS // 2)
@@ -339,8 +339,8 @@ def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> 
     job.wait_for(lambda: job.log_of("renew"))
 
 
-def test_a_grant_to_an_earlier_process_is_released(start: Start) -> None:
-    job = EngineJob(records=60)
+def test_ranges_acquired_by_an_earlier_process_are_released(start: Start) -> None:
+    job = InMemoryJob(records=60)
     job.fetch("m", 60)
     start(job)
     job.respond(
@@ -360,9 +360,9 @@ def test_a_grant_to_an_earlier_process_is_released(start: Start) -> None:
     assert job.log_of("release") == [(50, 59, "m", 1)]
 
 
-def test_an_old_grant_of_what_is_held_again_is_not_released(start: Start) -> None:
-    """Responses may come twice: this one tells of a grant that has had its day."""
-    job = EngineJob(records=10)
+def test_an_old_response_does_not_release_ranges_held_again(start: Start) -> None:
+    """A response may arrive twice; this one contains ranges of an earlier delivery."""
+    job = InMemoryJob(records=10)
     _, offers = start(job)
     offers.wait_for_offer()
     old = FetchResponse(
@@ -383,8 +383,8 @@ def test_an_old_grant_of_what_is_held_again_is_not_released(start: Start) -> Non
     assert job.log_of("release") == []
 
 
-def test_a_demand_stands_until_there_are_records(start: Start) -> None:
-    job = EngineJob()
+def test_a_fetch_waits_until_there_are_records(start: Start) -> None:
+    job = InMemoryJob()
     _, offers = start(job)
     job.wait_for(lambda: job.sent(FetchRequest))
     job.produce(10)
@@ -392,8 +392,8 @@ def test_a_demand_stands_until_there_are_records(start: Start) -> None:
     job.wait_for(lambda: len(job.sent(FetchRequest)) == 2)
 
 
-def test_a_refusal_for_good_is_told(start: Start) -> None:
-    job = EngineJob()
+def test_a_permanent_rejection_is_reported(start: Start) -> None:
+    job = InMemoryJob()
     job.refuse_joins_with = ErrorCode.INVALID_REQUEST
     member, _ = start(job)
     member.close()

@@ -1,4 +1,4 @@
-"""A member without threads: what drives it here is one loop, as in a simulation."""
+"""A member without threads, driven by one loop as in a simulation."""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,16 @@ from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delive
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-from .engine_job import HEARTBEAT_MS, TOPIC_ID, EngineJob, Offers
+from .in_memory_job import HEARTBEAT_MS, TOPIC_ID, InMemoryJob, Offers
 
 ANSWER_MS = 20_000
 
 
 class Drive:
-    """A process of member m and the job, in steps."""
+    """A process of member m and the job, advanced in steps."""
 
     def __init__(
-        self, job: EngineJob, incarnation: str = "now", max_records: int = 100, name: str | None = None
+        self, job: InMemoryJob, incarnation: str = "now", max_records: int = 100, name: str | None = None
     ) -> None:
         self.job, self.offers = job, Offers()
         settings = MemberSettings(
@@ -50,18 +50,18 @@ class Drive:
         self.logic.appended(requests, now_ms)
 
     def claim(self) -> OfferedBatch:
-        for _ in range(3):  # joined, granted, offered
+        for _ in range(3):  # joined, acquired, offered
             self.step()
         return self.offers.claim()
 
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
         beginning = self.logic.begin(batch, self.job.now_ms())
-        for _ in range(4):  # what is to be renewed goes out, and is answered; once more in parts, if it was refused
+        for _ in range(4):  # a renewal is sent and has a response; again in parts if it was rejected
             ranges = beginning.poll(self.job.now_ms())
             if ranges is not None:
                 return ranges
             self.step()
-        raise AssertionError("no answer")
+        raise AssertionError("no response")
 
     def accept(self, ranges: Sequence[HeldRange]) -> None:
         accepted = acknowledge_all(ranges, AcknowledgeType.ACCEPT)
@@ -74,8 +74,8 @@ class Drive:
 
 
 @pytest.fixture
-def job() -> EngineJob:
-    return EngineJob(records=100)
+def job() -> InMemoryJob:
+    return InMemoryJob(records=100)
 
 
 def held(first: int, last: int) -> HeldRange:
@@ -83,7 +83,7 @@ def held(first: int, last: int) -> HeldRange:
 
 
 def test_a_batch_from_its_offer_to_its_end() -> None:
-    drive = Drive(EngineJob(records=100))
+    drive = Drive(InMemoryJob(records=100))
     batch = drive.claim()
     assert drive.logic.begin(batch, drive.job.now_ms()).poll(drive.job.now_ms()) == batch.ranges
     acknowledging = drive.logic.acknowledge(
@@ -96,7 +96,7 @@ def test_a_batch_from_its_offer_to_its_end() -> None:
     drive.logic.finish(batch.seq)
     assert not drive.logic.holds_batch(drive.job.now_ms())
     drive.logic.close(drive.job.now_ms())
-    for _ in range(2):  # the answer and the leave, then its answer
+    for _ in range(2):  # the response and the leave, then its response
         assert not drive.logic.is_over(drive.job.now_ms())
         drive.step()
     assert drive.logic.is_over(drive.job.now_ms())
@@ -106,21 +106,21 @@ def test_a_batch_from_its_offer_to_its_end() -> None:
     assert last.member_epoch == -1
 
 
-def test_a_batch_of_an_earlier_process_is_known_when_its_renewal_is_answered() -> None:
-    drive = Drive(EngineJob(records=10))
+def test_an_earlier_batch_is_known_after_its_renewal() -> None:
+    drive = Drive(InMemoryJob(records=10))
     drive.job.fetch("m")
     beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), drive.job.now_ms())
     assert beginning.poll(drive.job.now_ms()) is None
     drive.job.advance(1_000)
-    drive.step()  # the renewal goes out
+    drive.step()  # sends the renewal
     assert beginning.poll(drive.job.now_ms()) is None
-    drive.step()  # and is answered
+    drive.step()  # handles its response
     assert beginning.poll(drive.job.now_ms()) == (held(0, 9)._replace(lock_deadline_ms=T0 + LOCK_MS + 1_000),)
     assert drive.logic.holds_batch(drive.job.now_ms())
-    assert [row.acquired for row in drive.job.acknowledgements(is_renew_ack=True)] == [()]  # whatever is held now
+    assert [row.acquired for row in drive.job.acknowledgements(is_renew_ack=True)] == [()]  # all ranges held now
 
 
-def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
+def test_a_renewal_names_the_acquired_ranges(job: InMemoryJob) -> None:
     drive = Drive(job)
     drive.begin(drive.claim())
     drive.step()
@@ -129,21 +129,19 @@ def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
     assert [row.acquired for row in job.acknowledgements(is_renew_ack=True)] == [((0, 99, 1),)]
 
 
-def test_answers_that_do_not_come_are_told() -> None:
-    drive = Drive(EngineJob(records=10))
+def test_missing_responses_are_reported() -> None:
+    drive = Drive(InMemoryJob(records=10))
     beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), 0)
     assert beginning.poll(ANSWER_MS) is None
-    with pytest.raises(NotAnsweredError, match="has not answered"):
+    with pytest.raises(NotAnsweredError, match="has not responded"):
         beginning.poll(ANSWER_MS + 1)
 
 
 @pytest.mark.parametrize(
     ("records", "is_stopping", "linger_ms"), [(300, False, LINGER_MS), (300, True, 0), (120, False, 0), (100, False, 0)]
 )
-def test_acknowledgements_wait_for_the_demand_that_follows_them(
-    records: int, is_stopping: bool, linger_ms: int
-) -> None:
-    drive = Drive(EngineJob(records=records))
+def test_acknowledgements_wait_for_the_fetch_that_follows(records: int, is_stopping: bool, linger_ms: int) -> None:
+    drive = Drive(InMemoryJob(records=records))
     batch = drive.claim()
     ranges = drive.begin(batch)
     drive.step()
@@ -159,8 +157,8 @@ def test_acknowledgements_wait_for_the_demand_that_follows_them(
         assert any(isinstance(request, FetchRequest) for request in drive.job.requests[len(asked) :])
 
 
-def test_acknowledgements_that_cannot_be_appended_are_due_again_and_then_told() -> None:
-    drive = Drive(EngineJob(records=100))
+def test_failed_appends_of_acknowledgements_are_retried_then_reported() -> None:
+    drive = Drive(InMemoryJob(records=100))
     batch = drive.claim()
     acknowledging = drive.logic.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT), batch.ranges, 0)
     [request] = acknowledging.due(0)
@@ -171,12 +169,12 @@ def test_acknowledgements_that_cannot_be_appended_are_due_again_and_then_told() 
         acknowledging.due(ANSWER_MS + 1)
 
 
-def test_an_acknowledgement_does_not_touch_what_was_granted_again(job: EngineJob) -> None:
-    """It comes after its locks' end, when the member's own standing demand has been granted the same records."""
+def test_an_acknowledgement_ignores_ranges_acquired_again(job: InMemoryJob) -> None:
+    """It arrives after the locks' end, when the member's own pending fetch has acquired the same records."""
     drive = Drive(job)
     batch = drive.claim()
     drive.begin(batch)
-    drive.step()  # a demand stands behind it
+    drive.step()  # a fetch waits behind it
     job.advance(LOCK_MS + 1)
     assert job.log_of("fetch") == [(0, 99, "m", 1), (0, 99, "m", 2)]
     drive.accept(batch.ranges)
@@ -186,8 +184,8 @@ def test_an_acknowledgement_does_not_touch_what_was_granted_again(job: EngineJob
     assert acknowledgement_errors(drive) == 100
 
 
-def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
-    """So that it does nothing to what was granted again in the meantime."""
+def test_an_unacquire_row_names_its_acquired_ranges(job: InMemoryJob) -> None:
+    """Therefore it does not affect ranges acquired again meanwhile."""
     drive = Drive(job, max_records=40)
     drive.claim()
     drive.step()
@@ -197,17 +195,17 @@ def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
     assert [row.ranges for row in job.sent(UnacquireRequest)] == [()]
 
 
-def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> None:
-    """So Delta must not skip the second re-run's append because of the first one's: each is its own transaction."""
+def test_a_second_rerun_can_hold_more_than_the_first(job: InMemoryJob) -> None:
+    """Delta must not skip the append of the second re-run because of the first one; each has its own transaction."""
     assert [job.fetch("m", 50), job.fetch("m", 50)] == [[(0, 49, 1)], [(50, 99, 1)]]
     offered = OfferedBatch(7, "process 0", (held(0, 49), held(50, 99)))
-    job.advance(LOCK_MS + 1)  # Spark takes longer than the locks last to come back
+    job.advance(LOCK_MS + 1)  # Spark restarts after the locks have expired
     assert job.fetch("another", 50) == [(0, 49, 2)]
     first = Drive(job, "process 1")
     first.claim()
     handed = [first.begin(offered)]
-    job.acknowledge("another", (0, 49, AcknowledgeType.RELEASE))  # its handler has failed
-    first.step()  # a read-ahead demand has them now; it dies after its append, before its acknowledgements
+    job.acknowledge("another", (0, 49, AcknowledgeType.RELEASE))  # its handler failed
+    first.step()  # a read-ahead fetch acquires them; the process dies after its append, before its acknowledgements
     handed.append(Drive(job, "process 2").begin(offered))
     assert [[tuple(r.grant) for r in ranges] for ranges in handed] == [[(50, 99, 2)], [(0, 49, 3), (50, 99, 2)]]
     reruns = [
@@ -219,27 +217,27 @@ def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> 
 
 
 def acknowledgement_errors(drive: Drive) -> float:
-    """Kafka counts records, whatever the error was."""
+    """Kafka counts records, whatever the error is."""
     return drive.logic.counts.values(drive.job.now_ms())[FETCH_MANAGER]["acknowledgements-error-total"]
 
 
-def busy_with_more_waiting(job: EngineJob) -> tuple[Drive, OfferedBatch]:
-    """A member that works on its first batch of 40, and holds 60 records more."""
+def busy_with_more_waiting(job: InMemoryJob) -> tuple[Drive, OfferedBatch]:
+    """Return a member that handles its first batch of 40 records and holds 60 more."""
     drive = Drive(job, max_records=40)
     batch = drive.claim()
     drive.begin(batch)
-    for _ in range(2):  # it asks for more, and is granted the rest
+    for _ in range(2):  # it fetches more and acquires the others
         drive.step()
     assert drive.logic.holdings.waiting_records == 60
     return drive, batch
 
 
-def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
+def test_a_recreated_topic_is_a_different_topic(job: InMemoryJob) -> None:
     drive, batch = busy_with_more_waiting(job)
     assert drive.logic.holds_batch(job.now_ms())
     job.make_topic_again("another", records=10)
     job.advance(MISSING_TOPIC_INTERVAL_MS)
-    for _ in range(4):  # the refused demand, the new assignment, its grant, its offer
+    for _ in range(4):  # the rejected fetch, the new assignment, its ranges, its offer
         drive.step()
     assert drive.logic.assignment == {AssignedPartition(TOPIC, "another", 0)}
     assert not drive.logic.holds_batch(job.now_ms())
@@ -250,16 +248,16 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
     assert job.acknowledgements(is_renew_ack=True) == []
     drive.accept(batch.ranges)
     drive.step()
-    assert drive.logic.acknowledgements is None  # refused for good: there is nothing to try again
+    assert drive.logic.acknowledgements is None  # rejected permanently, so there is nothing to retry
     assert (drive.logic.redelivered, drive.logic.failure) == (0, None)
     assert acknowledgement_errors(drive) == 40
     assert job.log_of("accept") == []
 
 
-def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
+def test_a_new_topic_id_in_the_assignment_discards_old_ranges(job: InMemoryJob) -> None:
     drive, _ = busy_with_more_waiting(job)
     job.make_topic_again("another")
-    job.take("m", 0)  # the demand's refusal is on its way
+    job.take("m", 0)  # the rejection of the fetch is on its way
     job.advance(HEARTBEAT_MS)
     for _ in range(2):
         drive.step()
@@ -268,8 +266,8 @@ def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
     assert not drive.logic.holds_batch(job.now_ms())
 
 
-def test_what_is_held_of_a_share_partition_that_another_member_reads_now_is_worked_on(job: EngineJob) -> None:
-    """Nothing is revoked: it is locked for the member, which asks for no more of it."""
+def test_held_ranges_of_a_revoked_share_partition_are_handled(job: InMemoryJob) -> None:
+    """Nothing is revoked: the records are locked for the member, which fetches no more of them."""
     drive, batch = busy_with_more_waiting(job)
     job.assigned_partitions = []
     job.advance(HEARTBEAT_MS)
@@ -292,7 +290,7 @@ def test_what_is_held_of_a_share_partition_that_another_member_reads_now_is_work
     assert len(job.sent(FetchRequest)) == asked
 
 
-def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: EngineJob) -> None:
+def test_an_unknown_topic_id_makes_metadata_due_soon(job: InMemoryJob) -> None:
     drive = Drive(job)
     drive.claim()
     job.advance(MISSING_TOPIC_INTERVAL_MS)
@@ -301,7 +299,7 @@ def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: Engi
     drive.step()
     assert (job.looks, len(drive.heartbeats())) == (looks, heartbeats)
     job.make_topic_again("another")
-    drive.step()  # the demand is refused
+    drive.step()  # the fetch is rejected
     assert job.looks == looks
     job.advance(MISSING_TOPIC_INTERVAL_MS)
     drive.step()
@@ -309,12 +307,12 @@ def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: Engi
     assert [request.topics for request in drive.heartbeats()[heartbeats:]] == [{TOPIC: TopicMetadata("another", 1)}]
 
 
-def test_a_renewal_that_is_refused_with_its_topic_ends(job: EngineJob) -> None:
-    """The refusal comes before anybody has told the member of the new topic."""
+def test_a_renewal_ends_when_its_topic_is_deleted(job: InMemoryJob) -> None:
+    """The rejection arrives before the member learns of the new topic."""
     drive = Drive(job)
     drive.begin(drive.claim())
     job.make_topic_again("another")
-    job.take("m", 0)  # the demand's refusal is on its way
+    job.take("m", 0)  # the rejection of the fetch is on its way
     job.refuse_joins_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
     job.advance(LOCK_MS // 2)
     for _ in range(3):
@@ -325,14 +323,14 @@ def test_a_renewal_that_is_refused_with_its_topic_ends(job: EngineJob) -> None:
     assert drive.logic.failure is None
 
 
-def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
-    job = EngineJob()
+def test_a_late_response_of_a_deleted_topic_acquires_nothing() -> None:
+    job = InMemoryJob()
     drive = Drive(job)
     for _ in range(3):
         drive.step()
     [demand] = job.sent(FetchRequest)
     job.make_topic_again("another")
-    job.take("m", 0)  # its refusal is on its way
+    job.take("m", 0)  # its rejection is on its way
     job.advance(HEARTBEAT_MS)
     for _ in range(2):
         drive.step()
@@ -345,10 +343,10 @@ def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
     assert [row.topic_id for row in job.sent(FetchRequest)] == [TOPIC_ID, "another"]
 
 
-def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob) -> None:
+def test_a_batch_of_a_topic_deleted_before_it_is_skipped(job: InMemoryJob) -> None:
     drive = Drive(job)
     batch = drive.claim()
-    drive.step()  # sees the claim
+    drive.step()  # detects the claim
     job.make_topic_again("another")
     job.advance(MISSING_TOPIC_INTERVAL_MS)
     for _ in range(2):
@@ -356,8 +354,8 @@ def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob)
     assert drive.begin(batch) == ()
 
 
-def test_who_accepts_after_the_lock_is_told_so_whoever_has_finished_the_records(job: EngineJob) -> None:
-    """Another member has accepted them in the meantime, and the start offset is behind them."""
+def test_a_late_accept_is_rejected_even_for_finished_records(job: InMemoryJob) -> None:
+    """Another member has accepted them meanwhile, and the start offset is behind them."""
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     job.release("m")
@@ -369,7 +367,7 @@ def test_who_accepts_after_the_lock_is_told_so_whoever_has_finished_the_records(
     assert drive.logic.redelivered == 1
 
 
-def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(job: EngineJob) -> None:
+def test_acknowledgements_name_the_renewed_lock_deadline(job: InMemoryJob) -> None:
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     drive.step()
@@ -381,8 +379,8 @@ def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(jo
     assert sent.lock_deadline_ms == T0 + LOCK_MS // 2 + LOCK_MS
 
 
-def test_who_accepts_after_a_lock_whose_renewal_came_late_is_told_so(job: EngineJob) -> None:
-    """The renewal's answer is not there when the acknowledgement goes out."""
+def test_an_accept_after_a_late_renewal_is_rejected(job: InMemoryJob) -> None:
+    """The renewal has no response yet when the acknowledgement is sent."""
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     drive.step()
@@ -390,18 +388,18 @@ def test_who_accepts_after_a_lock_whose_renewal_came_late_is_told_so(job: Engine
     assert job.fetch("other") == [(0, 99, 2)]
     job.acknowledge("other", (0, 99, AcknowledgeType.ACCEPT))
     job.advance(LOCK_MS + 1)
-    drive.step()  # the renewal goes out, and its answer is not looked at
+    drive.step()  # sends the renewal, whose response is not read
     drive.accept(ranges)
     drive.step()
     assert drive.logic.redelivered == 1
 
 
-def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJob) -> None:
+def test_renewed_ranges_are_held_whatever_deadline_is_named(job: InMemoryJob) -> None:
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     drive.step()
     job.advance(LOCK_MS // 2)
-    drive.step()  # the renewal goes out, and its answer is not looked at
+    drive.step()  # sends the renewal, whose response is not read
     job.advance(LOCK_MS // 2 + 1)
     drive.accept(ranges)
     [sent] = job.acknowledgements()
@@ -409,16 +407,16 @@ def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJ
     assert job.log_of("accept") == [(0, 99, "m", 1)]
 
 
-def test_what_a_batch_that_runs_again_waits_for_is_not_given_back(job: EngineJob) -> None:
-    """This process has been granted it once more, and half of that lock is gone when the renewal is answered."""
+def test_ranges_awaited_by_a_rerun_are_not_returned(job: InMemoryJob) -> None:
+    """This process has acquired the range again, and half of that lock has passed when the renewal has a response."""
     job.fetch("m", 100)
     offered = OfferedBatch(7, "process 0", (held(0, 99),))
     job.advance(LOCK_MS + 1)
     drive = Drive(job, "process 1")
-    for _ in range(3):  # joined, granted, offered, and nobody comes for it
+    for _ in range(3):  # joined, acquired, offered, and never claimed
         drive.step()
     beginning = drive.logic.begin(offered, job.now_ms())
-    drive.step()  # the renewal goes out, of the second delivery, and its answer is not looked at
+    drive.step()  # sends the renewal of the second delivery, whose response is not read
     job.advance(LOCK_MS // 2 + 1)
     drive.step()
     (ranges,) = (beginning.poll(job.now_ms()),)
@@ -428,7 +426,7 @@ def test_what_a_batch_that_runs_again_waits_for_is_not_given_back(job: EngineJob
     assert (job.log_of("accept"), job.sent(UnacquireRequest)) == ([(0, 99, "m", 2)], [])
 
 
-def test_a_grant_to_an_earlier_process_is_released_within_its_lock_only(job: EngineJob) -> None:
+def test_release_for_an_earlier_process_names_its_lock_deadline(job: InMemoryJob) -> None:
     drive = Drive(job)
     drive.step()
     who = "earlier-1", "m", GROUP, TOPIC, TOPIC_ID, 0, "m"

@@ -1,4 +1,4 @@
-"""What `Member` promises about its threads, against the engine and a channel that watches them."""
+"""The guarantees of `Member` for its threads, with an in-memory job and a channel that observes the threads."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,20 +19,20 @@ from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.types import AcknowledgeType
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
+from .in_memory_job import PATIENCE_S, TOPIC_ID, InMemoryJob, MemberChannel, Offers
 
 ACCEPT = AcknowledgeType.ACCEPT
 OWN_THREAD = "share-consumer-member"
 
 
 class DefectError(Exception):
-    """What no part of the member foresees."""
+    """An error that no part of the member expects."""
 
 
 class WatchedChannel:
-    """Notes which thread makes each call, and lets another thread look at the member during it."""
+    """A channel that records the thread of each call and lets another thread read the member's state during it."""
 
-    def __init__(self, job: EngineJob) -> None:
+    def __init__(self, job: InMemoryJob) -> None:
         self._channel = MemberChannel(job, "m")
         self.look: Callable[[], object] = lambda: None
         self.threads: dict[str, set[str]] = {}
@@ -78,9 +78,9 @@ class WatchedChannel:
 
 
 class Started:
-    """A member that has begun to work for a job, and what it told."""
+    """A started member and its reported failures."""
 
-    def __init__(self, job: EngineJob) -> None:
+    def __init__(self, job: InMemoryJob) -> None:
         self.channel, self.offers = WatchedChannel(job), Offers()
         self.failures = 0
         wanted: dict[str, Any] = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000}
@@ -93,14 +93,14 @@ class Started:
         self.failures += 1
 
 
-Start = Callable[[EngineJob], Started]
+Start = Callable[[InMemoryJob], Started]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     started: list[Started] = []
 
-    def make(job: EngineJob) -> Started:
+    def make(job: InMemoryJob) -> Started:
         started.append(Started(job))
         return started[-1]
 
@@ -110,15 +110,15 @@ def start() -> Iterator[Start]:
 
 
 def not_begun(member: Member) -> BaseException:
-    """What is raised in place of an answer about a batch of an earlier process."""
+    """Return the error raised instead of a response for a batch of an earlier process."""
     earlier = OfferedBatch(7, "earlier", (HeldRange(TOPIC, TOPIC_ID, 0, 0, 9, 1, T0 + LOCK_MS),))
     with pytest.raises(NotAnsweredError) as raised:
         member.begin(earlier)
     return raised.value
 
 
-def test_whoever_looks_never_waits_for_kafka_and_only_send_is_for_two_threads(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_reading_state_never_waits_for_kafka(start: Start) -> None:
+    job = InMemoryJob(records=100)
     started = start(job)
     batch = started.offers.claim()
     started.member.begin(batch)
@@ -134,18 +134,16 @@ def test_whoever_looks_never_waits_for_kafka_and_only_send_is_for_two_threads(st
     }  # fmt: skip
 
 
-def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_ends_the_thread_and_all_waits(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_loop, "PAUSE_S", 0)
-    job = EngineJob()
+    job = InMemoryJob()
     started = start(job)
     job.wait_for(lambda: job.sent(FetchRequest))
     job.is_reachable = False
     waited: list[BaseException] = []
     beginning = threading.Thread(target=lambda: waited.append(not_begun(started.member)))
     beginning.start()
-    job.wait_for(lambda: job.given_up)  # so it waits for an answer by now
+    job.wait_for(lambda: job.given_up)  # so it waits for a response by now
     started.channel.defect = DefectError()
     beginning.join(PATIENCE_S / 2)  # its deadline is later
     job.wait_for(lambda: job.closed)
@@ -154,21 +152,21 @@ def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
     assert started.failures == 1
 
 
-def test_who_acknowledges_after_the_thread_has_ended_is_told_at_once(start: Start) -> None:
-    job = EngineJob(records=100)
+def test_acknowledging_after_the_threads_end_fails_immediately(start: Start) -> None:
+    job = InMemoryJob(records=100)
     started = start(job)
     batch = started.offers.claim()
     started.member.begin(batch)
     started.channel.defect = DefectError()
     job.wait_for(lambda: job.closed)
-    with pytest.raises(NotAnsweredError, match="the member has failed") as raised:
+    with pytest.raises(NotAnsweredError, match="has failed") as raised:
         started.member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
     assert raised.value.__cause__ is started.channel.defect
     assert job.acknowledgements() == []
 
 
-def test_the_first_failure_is_the_one_that_is_told(start: Start) -> None:
-    job = EngineJob()
+def test_the_first_failure_is_reported(start: Start) -> None:
+    job = InMemoryJob()
     job.refuse_joins_with = ErrorCode.INVALID_REQUEST
     started = start(job)
     job.wait_for(lambda: started.failures)

@@ -1,4 +1,4 @@
-"""A member's heartbeats: when one is due, and what its answer changes."""
+"""A member's heartbeats: when one is due, and what its response changes."""
 
 import itertools
 
@@ -40,7 +40,7 @@ def joined(member: Membership) -> Membership:
     return member
 
 
-def test_it_joins_with_its_topics_and_is_told_its_assignment(member: Membership) -> None:
+def test_a_join_sends_topics_and_receives_the_assignment(member: Membership) -> None:
     join = beat(member, 0)
     assert (join.member_epoch, join.subscribed_topic_names, join.topics) == (0, ("t",), METADATA)
     assert (join.reply_to, join.client_id, join.client_host) == ("m", "client", "host")
@@ -49,16 +49,16 @@ def test_it_joins_with_its_topics_and_is_told_its_assignment(member: Membership)
     assert member.assignment == {AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)}
 
 
-def test_it_heartbeats_as_it_was_told(member: Membership) -> None:
+def test_heartbeats_follow_the_coordinators_interval(member: Membership) -> None:
     joined(member)
     assert member.heartbeat(METADATA, INTERVAL_MS - 1) is None
     request = beat(member, INTERVAL_MS)
     assert (request.member_epoch, request.subscribed_topic_names) == (3, None)
     member.take(answer(request, epoch=4), INTERVAL_MS)
-    assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the answer: it did not change
+    assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the response: it did not change
 
 
-def test_news_are_told_at_once(member: Membership) -> None:
+def test_a_change_is_sent_immediately(member: Membership) -> None:
     joined(member)
     assert member.heartbeat(METADATA, 1) is None
     member.hurry(1)
@@ -67,13 +67,13 @@ def test_news_are_told_at_once(member: Membership) -> None:
     assert member.heartbeat(METADATA, 2) is None
 
 
-def test_it_asks_sooner_while_nothing_is_assigned(member: Membership) -> None:
+def test_heartbeats_are_earlier_while_nothing_is_assigned(member: Membership) -> None:
     member.take(answer(beat(member, 0), partitions=[]), 0)
     assert member.heartbeat(METADATA, UNASSIGNED_INTERVAL_MS - 1) is None
     assert member.heartbeat(METADATA, UNASSIGNED_INTERVAL_MS) is not None
 
 
-def test_a_slow_coordinator_is_heard(member: Membership) -> None:
+def test_a_late_response_of_a_slow_coordinator_counts(member: Membership) -> None:
     first = beat(member, 0)
     second = beat(member, RESPONSE_TIMEOUT_MS)
     member.take(answer(first, partitions=[0]), RESPONSE_TIMEOUT_MS + 1)
@@ -93,7 +93,7 @@ def test_a_fenced_member_joins_again(member: Membership, code: ErrorCode) -> Non
     assert (again.member_epoch, again.subscribed_topic_names) == (0, ("t",))
 
 
-def test_a_fence_for_an_epoch_that_has_passed_means_nothing(member: Membership) -> None:
+def test_a_fence_of_an_earlier_epoch_is_ignored(member: Membership) -> None:
     joined(member)
     old = beat(member, INTERVAL_MS)
     new = beat(member, INTERVAL_MS + RESPONSE_TIMEOUT_MS)
@@ -102,7 +102,7 @@ def test_a_fence_for_an_epoch_that_has_passed_means_nothing(member: Membership) 
     assert (member.member_epoch, len(member.assignment)) == (4, 2)
 
 
-def test_what_may_pass_is_tried_again_and_what_may_not_is_fatal(member: Membership) -> None:
+def test_temporary_errors_are_retried_and_others_are_fatal(member: Membership) -> None:
     member.take(answer(beat(member, 0), code=ErrorCode.GROUP_MAX_SIZE_REACHED), 0)
     assert member.fatal is None
     request = beat(member, RETRY_MS)
@@ -112,7 +112,7 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_fatal(member: Membersh
     assert member.heartbeat(METADATA, 1_000_000) is None
 
 
-def test_it_leaves(member: Membership) -> None:
+def test_a_leave_ends_the_membership(member: Membership) -> None:
     joined(member)
     leaving = member.leave()
     assert leaving is not None
@@ -122,6 +122,6 @@ def test_it_leaves(member: Membership) -> None:
     assert member.left
 
 
-def test_one_who_never_asked_to_join_has_left_at_once(member: Membership) -> None:
+def test_a_member_that_never_joined_has_left_immediately(member: Membership) -> None:
     assert member.leave() is None
     assert member.left

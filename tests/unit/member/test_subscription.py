@@ -1,4 +1,4 @@
-"""What a member reads, by name and by pattern, and how the coordinator hears of a change."""
+"""A member's subscription by name and by pattern, and how a change reaches the coordinator."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 
-from .engine_job import Offers
+from .in_memory_job import Offers
 
 METADATA = {"a": TopicMetadata("id-a", 1)}
 
@@ -31,10 +31,10 @@ def answer(request: HeartbeatRequest, topics: tuple[str, ...], code: int = Error
         (["a"], "a.*", "either topics or a pattern must be given"),
         ([], None, "topics must be a list of at least one topic name"),
         ("orders", None, "topics must be a list of at least one topic name"),
-        (None, "orders-(", "is no regular expression"),
+        (None, "orders-(", "is not a regular expression"),
     ],
 )
-def test_what_is_no_subscription_is_told(topics: list[str] | None, pattern: str | None, problem: str) -> None:
+def test_an_invalid_subscription_is_rejected(topics: list[str] | None, pattern: str | None, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Subscription.of(topics, pattern)
 
@@ -46,7 +46,7 @@ def test_a_pattern_matches_whole_names_and_nothing_internal() -> None:
     assert Subscription.of(["b", "a", "b"], None).topics == ("a", "b")
 
 
-def test_a_change_is_told_until_the_coordinator_has_it() -> None:
+def test_a_change_is_sent_until_the_coordinator_has_it() -> None:
     member = Membership("g", "m", ("a",), "client", "host", map(str, itertools.count()), "p1")
 
     def beat(now_ms: int) -> HeartbeatRequest:
@@ -58,7 +58,7 @@ def test_a_change_is_told_until_the_coordinator_has_it() -> None:
     before = beat(5_000)
     assert before.subscribed_topic_names is None
     member.subscribe(("b", "c"), 5_001)
-    lost = beat(5_001)  # at once, and once more
+    lost = beat(5_001)  # immediately, and once more
     member.take(answer(before, ("a",)), 5_002)
     again = beat(5_002 + RESPONSE_TIMEOUT_MS)
     assert lost.subscribed_topic_names == again.subscribed_topic_names == ("b", "c")
@@ -69,18 +69,18 @@ def test_a_change_is_told_until_the_coordinator_has_it() -> None:
 
 
 class Member:
-    """A member's logic among these topics, whose heartbeats are answered at once."""
+    """A member's logic with these topics, whose heartbeats have immediate responses."""
 
     def __init__(self, topics: tuple[str, ...] = (), pattern: str | None = None) -> None:
         self.logic = MemberLogic(MemberSettings("g", "m", topics, 10, pattern=pattern), Offers(), "p1")
         self.logic.opened()
         self.exist: set[str] = set()
         self.now_ms = 1_000
-        self.told: tuple[str, ...] | None = None
+        self.sent: tuple[str, ...] | None = None
         self._responses: list[Response] = []
 
     def step(self, ms: int = METADATA_INTERVAL_MS) -> None:
-        """Some time later, a heartbeat and its answer."""
+        """Pass some time and exchange a heartbeat and its response."""
         self.now_ms += ms
         for _ in range(2):
             if self.logic.metadata_is_due(self.now_ms):
@@ -93,23 +93,23 @@ class Member:
             for request in requests:
                 assert isinstance(request, HeartbeatRequest)
                 if request.subscribed_topic_names is not None:
-                    self.told = request.subscribed_topic_names
-                self._responses.append(answer(request, self.told or ()))
+                    self.sent = request.subscribed_topic_names
+                self._responses.append(answer(request, self.sent or ()))
 
 
-def test_a_pattern_is_resolved_at_each_look() -> None:
+def test_a_pattern_is_resolved_at_each_metadata_refresh() -> None:
     member = Member(pattern="orders-.*")
     member.step()
-    assert member.told is None  # there is nothing to join for
+    assert member.sent is None  # there is nothing to join for
     member.exist = {"orders-1", "bills"}
     member.step()
-    assert member.told == ("orders-1",)
+    assert member.sent == ("orders-1",)
     member.exist |= {"orders-2"}
     member.step()
-    assert member.told == ("orders-1", "orders-2")
+    assert member.sent == ("orders-1", "orders-2")
     member.exist = set()
     member.step()
-    assert member.told == ()
+    assert member.sent == ()
     assert member.logic.failure is None
 
 
@@ -119,10 +119,10 @@ def test_a_subscription_is_changed_while_the_member_reads() -> None:
     member.step()
     member.logic.subscribe(Subscription.of(["b"], None))
     member.step(ms=1)
-    assert member.told == ("b",)
+    assert member.sent == ("b",)
     member.logic.subscribe(Subscription.of(None, "b.*"))
     member.step(ms=1)
-    assert member.told == ("b", "b-2")
+    assert member.sent == ("b", "b-2")
     member.logic.subscribe(Subscription.of(["not-there-yet"], None))
     member.step(ms=1)
-    assert member.told == ("not-there-yet",)
+    assert member.sent == ("not-there-yet",)

@@ -1,4 +1,4 @@
-"""The cache of JARs, with a fake Java in the place of the one that runs Ivy."""
+"""The cache of JARs, with a fake Java instead of the one that runs Ivy."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -9,7 +9,7 @@ import pytest
 from sharegroup.spark import jars as module
 from sharegroup.spark.jars import CONFS, IVY_XML, JarsError, jars, java
 
-# Answers -version; else is Ivy: makes two JARs where -retrieve says, its last argument, and notes that it ran.
+# Responds to -version. Otherwise it acts as Ivy: it creates two JARs at the path of -retrieve and logs its run.
 FAKE_JAVA = """#!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi
 for last; do :; done
@@ -42,7 +42,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """Has a line for each time that Ivy ran."""
+    """A file with a line for each run of Ivy."""
     return tmp_path / "runs"
 
 
@@ -104,7 +104,7 @@ def test_a_failed_resolution_leaves_nothing_that_looks_complete(
     assert list(cache.rglob("*.jar")) == []
 
 
-def test_the_command_line_says_in_a_sentence_what_is_wrong(
+def test_command_line_reports_the_error_in_one_sentence(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -117,7 +117,7 @@ def test_the_command_line_says_in_a_sentence_what_is_wrong(
 
 
 @pytest.mark.parametrize(("answer", "problem"), [('version "1.8.0_392"', "is 8"), ("hello", "of an unknown version")])
-def test_an_old_or_strange_java_is_refused(
+def test_an_old_or_unknown_java_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, problem: str
 ) -> None:
     install_java(tmp_path / "jdk", f"#!/bin/sh\necho '{answer}' >&2\n", monkeypatch)
@@ -137,7 +137,7 @@ def test_every_configuration_is_in_ivy_xml() -> None:
     assert declared == list(CONFS)
 
 
-def test_the_cache_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SHAREGROUP_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setattr(module, "_resolve", lambda conf, target: target.mkdir(parents=True))
@@ -146,7 +146,7 @@ def test_the_cache_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert [path.name for path in (tmp_path / "xdg" / "sharegroup" / "jars").glob("*/*")] == ["tools"]
 
 
-def test_help_is_help_and_a_list_is_what_spark_submit_takes(
+def test_help_and_the_list_for_spark_submit(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:

@@ -101,13 +101,15 @@ def test_an_empty_result_accepts_all() -> None:
         ([("t", 0, 1, "accept"), ("t", 0, 1, "reject")], None, "two acknowledge types"),
     ],
 )
-def test_what_is_wrong_is_told(rows: list[tuple[str, int, int, object]], type_: pa.DataType, problem: str) -> None:
+def test_an_invalid_result_is_reported(
+    rows: list[tuple[str, int, int, object]], type_: pa.DataType, problem: str
+) -> None:
     with pytest.raises(InvalidResultError, match=problem):
         runs_of(result(rows, type_))
 
 
 @pytest.mark.parametrize("offset", [4, 10, 15, 30])
-def test_an_offset_outside_of_the_batch_is_told(offset: int) -> None:
+def test_an_offset_outside_of_the_batch_is_reported(offset: int) -> None:
     runs = runs_of(result([("t", 0, offset, "reject"), ("t", 0, 7, "reject")]))
     with pytest.raises(InvalidResultError, match=f"offset {offset} "):
         acknowledge_with_exceptions([held(5, 9), held(20, 29)], runs)
@@ -123,7 +125,7 @@ def test_another_topic_is_outside_of_the_batch() -> None:
         acknowledge_with_exceptions([held(0, 9)], runs_of(result([("u", 0, 0, "reject")])))
 
 
-def test_the_same_row_twice_says_no_more_than_once() -> None:
+def test_a_repeated_row_counts_once() -> None:
     assert runs_of(result([("t", 0, 1, "reject"), ("t", 0, 1, "reject")])) == {P0: [Run(1, 1, X)]}
 
 

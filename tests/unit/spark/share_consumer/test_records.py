@@ -1,4 +1,4 @@
-"""How Spark's reader is told to read what was granted."""
+"""The reader options and pieces for acquired ranges."""
 
 from sharegroup.member.ranges import HeldRange
 from sharegroup.spark.share_consumer.records import as_granted, merged_pieces
@@ -6,7 +6,7 @@ from sharegroup.spark.share_consumer.records import as_granted, merged_pieces
 HELD = HeldRange("t", "id", 0, 0, 9, 1, 30_000)
 
 
-def test_the_isolation_level_is_that_of_the_grant_whatever_the_consumer_was_told() -> None:
+def test_isolation_level_is_that_of_the_acquired_ranges() -> None:
     told = {"kafka.isolation.level": "read_committed", "kafka.client.id": "c"}
     assert as_granted(told, [HELD]) == {"kafka.isolation.level": "read_uncommitted", "kafka.client.id": "c"}
     assert as_granted({}, [HELD._replace(read_committed=True)]) == {"kafka.isolation.level": "read_committed"}

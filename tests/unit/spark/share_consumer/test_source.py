@@ -18,13 +18,13 @@ def reader_of(offers: str) -> AcquiredRangesReader:
 
 
 def planned_reader(offers: str) -> AcquiredRangesReader:
-    """One that has had its first, empty batch."""
+    """A source after its first, empty batch."""
     reader = reader_of(offers)
     reader.read(reader.initialOffset())
     return reader
 
 
-def test_an_offer_has_one_taker(tmp_path: Path) -> None:
+def test_an_offer_is_claimed_once(tmp_path: Path) -> None:
     offers, reader = OfferFile(str(tmp_path)), OfferReader(str(tmp_path))
     assert reader.claim() is None
     offers.put(BATCH)
@@ -42,12 +42,12 @@ def test_a_withdrawn_offer_cannot_be_claimed(tmp_path: Path) -> None:
     assert reader.claim() is None
 
 
-def test_nobody_waits_when_no_offer_will_come(tmp_path: Path) -> None:
+def test_a_claim_does_not_wait_after_close(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).close()
     assert OfferReader(str(tmp_path)).claim(wait_s=3_600) is None
 
 
-def test_a_batch_is_its_offset_and_runs_again_from_it(tmp_path: Path) -> None:
+def test_a_batch_can_be_repeated_from_its_offset(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).put(BATCH)
     reader = planned_reader(str(tmp_path))
     start = reader.initialOffset()
@@ -59,7 +59,7 @@ def test_a_batch_is_its_offset_and_runs_again_from_it(tmp_path: Path) -> None:
     assert OfferedBatch.of_rows(first) == BATCH
 
 
-def test_nothing_on_offer_is_no_rows_and_the_same_offset(tmp_path: Path) -> None:
+def test_without_an_offer_there_are_no_rows_and_the_same_offset(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).close()
     reader = planned_reader(str(tmp_path))
     rows, end = reader.read(BATCH.to_json())
@@ -67,9 +67,9 @@ def test_nothing_on_offer_is_no_rows_and_the_same_offset(tmp_path: Path) -> None
     assert list(reader.readBetweenOffsets(end, end)) == []
 
 
-def test_the_first_batch_is_empty_and_there_at_once_each_time_with_an_offset_of_its_own(tmp_path: Path) -> None:
+def test_first_batch_of_each_start_is_empty_and_immediate(tmp_path: Path) -> None:
     start = NOTHING.to_json()
-    for _ in range(2):  # started anew, from the checkpoint
+    for _ in range(2):  # restarted from the checkpoint
         rows, end = reader_of(str(tmp_path)).read(start)
         assert list(rows) == []
         assert end != start
@@ -77,5 +77,5 @@ def test_the_first_batch_is_empty_and_there_at_once_each_time_with_an_offset_of_
         start = end
 
 
-def test_no_rows_is_no_batch() -> None:
+def test_no_rows_are_an_empty_batch() -> None:
     assert OfferedBatch.of_rows([]) == NOTHING

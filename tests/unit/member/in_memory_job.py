@@ -1,7 +1,7 @@
-"""A share-group job in memory for members of `orders`-0: the engine's own shard, a clock by hand, and Kafka as a list.
+"""A share-group job in memory for members of `orders`-0: the real shard, a clock set by the test, and Kafka as a list.
 
-Times are milliseconds after `T0`; they pass by `advance` alone. The topic can be deleted and made again under its name;
-the one shard then stands for the new one, whose id is in the rows.
+Times are milliseconds after `T0` and pass only with `advance`. The topic can be deleted and created again under its
+name; the one shard then stands for the new topic, whose id is in the rows.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ from tests.unit.core.operators.shard_driver import (
 R = TypeVar("R", bound=ShareGroupRequest | SharePartitionRequest)
 PATIENCE_S = 10
 HEARTBEAT_MS = 5_000
-#: The id that the shard's driver gives the topic.
+#: The topic id of the shard's driver.
 TOPIC_ID = fetch("any").topic_id
 
 
-class EngineJob:
-    """The job; `values` are of the group's configuration. Members wait for `changed`, so a test that holds it
-    stops them at their next request."""
+class InMemoryJob:
+    """The job; `values` are of the group's configuration.
+
+    Members wait for `changed`, so a test that holds it stops them at their next request.
+    """
 
     def __init__(self, records: int = 0, **values: object) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -68,14 +70,14 @@ class EngineJob:
         self._values = values
         self._run(config(**values), load(0, (0, records)))
 
-    # -- what a test does ------------------------------------------------------------------------------------------
+    # -- actions of a test -----------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The clock of the job and its members."""
+        """Return the time of the job and its members."""
         return T0 + self._at
 
     def advance(self, ms: int) -> None:
-        """Time passes: locks run out."""
+        """Let time pass, so that locks expire."""
         with self.changed:
             self._at += ms
             self._run(tick(self._at))
@@ -86,7 +88,7 @@ class EngineJob:
             self._run(log(self._end))
 
     def make_topic_again(self, topic_id: str, records: int = 0) -> None:
-        """The topic is deleted, and one of its name made; demands that stood are refused."""
+        """Delete the topic and create one with the same name; pending fetches are rejected."""
         with self.changed:
             old, self.topic_id, self._end = self.topic_id, topic_id, records
             for request in self.sent(FetchRequest):
@@ -96,14 +98,14 @@ class EngineJob:
             self._run(config(**self._values), load(0, (0, records)))
 
     def delete_records(self, below: int) -> None:
-        """The log starts there now."""
+        """Move the log's start offset."""
         self._run(log(self._end, start=below))
 
     def configure(self, **values: object) -> None:
         self._run(config(**values))
 
     def fetch(self, member: str, max_records: int = 100) -> list[tuple[int, int, int]]:
-        """What another member, or an earlier process of this one, is granted at once."""
+        """Acquire records for another member, or an earlier process of this one."""
         with self.changed:
             request = replace(fetch("f", member, max_records, max_wait_ms=0), reply_to="test")
             self._run(self._shard.line(request, self._at))
@@ -112,7 +114,7 @@ class EngineJob:
             return [tuple(acquired) for acquired in response.acquired]
 
     def acknowledge(self, member: str, *batches: tuple[int, int, int]) -> None:
-        """(first offset, last offset, acknowledge type)."""
+        """Acknowledge (first offset, last offset, acknowledge type)."""
         with self.changed:
             request = replace(acknowledge("a", *batches, member=member), reply_to="test")
             self._run(self._shard.line(request, self._at))
@@ -121,7 +123,7 @@ class EngineJob:
             assert response.error_code == 0, response
 
     def release(self, member: str) -> None:
-        """The group coordinator takes the member for gone."""
+        """Remove the member in the group coordinator."""
         self._run(self._shard.line(replace(release("r", member), reply_to=""), self._at))
 
     def respond(self, response: Response) -> None:
@@ -130,22 +132,22 @@ class EngineJob:
             self._responses[response.reply_to].append(response)
             self.changed.notify_all()
 
-    # -- what became of it -----------------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------------------------
 
     def wait_for(self, condition: Callable[[], object]) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, PATIENCE_S)
 
     def log_of(self, cause: str) -> list[tuple[int, int, str, int]]:
-        """(first offset, last offset, member, delivery count) of the transitions with this cause."""
+        """Return (first offset, last offset, member, delivery count) of the transitions with this cause."""
         return [(first, last, member, count) for first, last, why, member, count in self._transitions if why == cause]
 
     def sent(self, kind: type[R]) -> list[R]:
-        """Members' rows of this kind."""
+        """Return members' rows of this type."""
         return [request for request in self.requests if isinstance(request, kind)]
 
     def acknowledgements(self, is_renew_ack: bool = False) -> list[AcknowledgeRequest]:
-        """Those of members' rows, or their renewals."""
+        """Return members' acknowledgement rows, or their renewals."""
         return [row for row in self.sent(AcknowledgeRequest) if row.is_renew_ack == is_renew_ack]
 
     # -- a member's channel ----------------------------------------------------------------------------------------
@@ -216,9 +218,9 @@ class EngineJob:
 
 
 class MemberChannel:
-    """One member's way to the job. `ahead_ms` is how far the job's clock is ahead of the member's."""
+    """One member's channel to the job. `ahead_ms` is how far the job's clock is ahead of the member's."""
 
-    def __init__(self, job: EngineJob, member_id: str, ahead_ms: int = 0) -> None:
+    def __init__(self, job: InMemoryJob, member_id: str, ahead_ms: int = 0) -> None:
         self._job, self._member_id, self._ahead_ms = job, member_id, ahead_ms
         self.open, self.topics_metadata, self.send = job.open, job.topics_metadata, job.send
         self.topic_names = job.topic_names
