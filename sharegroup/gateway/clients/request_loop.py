@@ -1,8 +1,8 @@
-"""One client's requests: each is decoded, answered by who answers it, and the answers go out in the same order.
+"""Request loop of one client connection: decodes each request, has it handled and sends the responses in order.
 
-As in Kafka, a connection has one request of the gateway's own at work at a time; those that pass through to the
-upstream broker may follow each other before their answers are there. What is no request, or one that the client may
-not send, ends the connection, since Kafka has no answer for it.
+As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
+forwarded to the upstream broker may be pipelined. Bytes that are not a Kafka request, or a request that the client must
+not send, close the connection, because Kafka has no response for them.
 """
 
 from __future__ import annotations
@@ -32,32 +32,35 @@ from sharegroup.monitoring.metrics.client_counts import PASSED_THROUGH, ClientCo
 from sharegroup.security import audit
 from sharegroup.security.caller import Caller
 
-#: Answers that may be on their way to the client, and from upstream.
+#: Most responses that may be in progress or waiting to be sent.
 MAX_WAITING_ANSWERS = 16
-#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: administrators ask for much at once.
+#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: their responses may be large.
 MANY_ENTRIES = frozenset({16, 32, 77, 90})
-#: The one request whose response has records, and those that come before a client is known.
+#: The only request whose response has records, and the requests that are allowed before authentication.
 SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
-#: How long a connection stays after a refused login.
+#: How long a connection stays open after a failed login, in seconds.
 REFUSED_LOGIN_S = 0.5
 
 
 class _Coming(NamedTuple):
-    """A frame that is to come from upstream, and what is made of it for the client, framed; None: it stays as it is."""
+    """A frame expected from upstream; `finish` makes the framed response of it, None forwards it unchanged."""
 
     frame: asyncio.Future[memoryview]
     finish: Callable[[memoryview], bytearray] | None
 
 
-#: What is sent: encoded already, or to come.
+#: A response to send: already encoded, or expected from upstream.
 _Answer = list[Piece] | _Coming
 
 
 @dataclass(frozen=True)
 class Service:
-    """What clients are served with, all alike. `routes`: {api key: who answers it here}; the rest passes through, but
-    for requests of `share_group_routes` whose group is a share group."""
+    """What all connections share.
+
+    `routes` maps an API key to its handler here. Other requests are forwarded, except those in `share_group_routes`
+    whose group is a share group.
+    """
 
     config: GatewayConfig
     routes: Mapping[int, Route]
@@ -70,8 +73,10 @@ class Service:
 
 
 class RequestLoop:
-    """Handles one client's requests, and sends their answers. `link` carries the bytes; `failed` is told, once, why the
-    connection cannot go on."""
+    """Handles the requests of one client and sends the responses.
+
+    `link` sends and receives the bytes. `failed` is called once, with the reason, if the connection cannot continue.
+    """
 
     def __init__(
         self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
@@ -85,19 +90,19 @@ class RequestLoop:
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = self._is_handling = False
         self._may_go: Callable[[], bool] | None = None
-        #: How long no request is handled after the present one: its client has used more than its quota.
+        #: How long to wait after the current request because its client has exceeded its quota, in milliseconds.
         self._throttle_ms = 0
         self._limit_requests()
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in, if it has to."""
+        """Whether the client has logged in or does not have to."""
         return self._login.is_authenticated
 
     def start(self, host: str, certificate_principal: str | None) -> None:
-        """Serve the client, who is there now; its certificate says who it is where it need not log in."""
+        """Serve the connected client; without SASL, its certificate authenticates it."""
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
@@ -106,32 +111,32 @@ class RequestLoop:
 
     @property
     def has_share(self) -> bool:
-        """Whether the request that is being read, or handled, has a share of the budget."""
+        """Whether the request that is being read or handled has a share of the budget."""
         return self._frames.has_share
 
     def refusal(self, size: int, head: memoryview) -> str | None:
-        """Why a request that begins so is too long; before the login all have one limit, and some no header."""
+        """Return why a request with this size and head is too long; before the login one limit applies to all."""
         return too_long(size, head) if self.is_authenticated else None
 
     def begun(self, size: int) -> None:
-        """A request has begun to come."""
+        """Note that a request has started to arrive."""
         self._frames.begun(size)
 
     def received(self, frame: memoryview) -> None:
-        """Have a request handled when its turn comes."""
+        """Queue a request that has arrived."""
         self._frames.put(frame)
 
     def drain(self, may_go: Callable[[], bool]) -> None:
-        """The gateway ends: close the connection when all is answered, now or behind the request by which `may_go`."""
+        """Close the connection when all requests are answered and `may_go` returns True: now or after a later one."""
         self._may_go = may_go
         self._tasks.append(asyncio.ensure_future(self._until_over(self._go_if_done())))
 
     def stop(self) -> None:
-        """Handle no more requests: the connection is being closed."""
+        """Handle no further requests, because the connection is being closed."""
         self._is_over = True
 
     def close(self) -> None:
-        """Drop what is under way: the client is gone."""
+        """Cancel everything in progress after the client has disconnected."""
         self._is_over = True
         self._frames.clear()
         self._login.close()
@@ -141,12 +146,12 @@ class RequestLoop:
             self._passthrough.close()
 
     async def _until_over(self, work: Coroutine[None, None, None]) -> None:
-        """Run one of the two tasks; what goes wrong in it ends the connection."""
+        """Run a task; an exception closes the connection."""
         try:
             await work
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - each has its line in the log, and no other connection suffers
+        except Exception as error:  # noqa: BLE001 - logged for this connection, no other connection is affected
             if not self._is_over:
                 self._failed(error)
 
@@ -155,7 +160,7 @@ class RequestLoop:
     async def _handle_all(self) -> None:
         """Handle the requests in order.
 
-        It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
+        The loop ends by cancellation, or by `_is_over`: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
             frame = await self._frames.next(self.caller.host)
@@ -169,7 +174,7 @@ class RequestLoop:
                 await asyncio.sleep(throttle_ms / 1000)
 
     async def _go_if_done(self) -> None:
-        """Close the connection of a gateway that ends, unless it is needed still."""
+        """Close the connection of a gateway that shuts down, unless it is still needed."""
         await self._answers.join()
         if self._may_go is not None and not self._is_handling and self._may_go():
             self._is_over = True
@@ -190,13 +195,13 @@ class RequestLoop:
             return
         message, _ = route
         self._service.counts.received(message.name, len(frame))
-        await self._answers.join()  # one of our own at a time, and in order with what passes through
+        await self._answers.join()  # one own request at a time, in order with forwarded ones
         await self._answers.put(await self._answer(route, header, frame))
         if self._login.has_failed:
             await self._end_when_answered()
 
     async def _share_group_route(self, header: RequestHeader, frame: memoryview) -> Route | None:
-        """Who answers a request here because of its group; None: it passes through."""
+        """Return the handler of a request whose group is a share group; None: the request is forwarded."""
         route = self._service.share_group_routes.get(header.api_key)
         if route is None:
             return None
@@ -237,7 +242,7 @@ class RequestLoop:
         return answer
 
     async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
+        """Return the encoded response, with the throttle time of its client; requests before the login have none."""
         answer = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
             return answer
@@ -250,12 +255,12 @@ class RequestLoop:
         if isinstance(response, EncodedResponse):
             response.throttle(self._throttle_ms)
         else:
-            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # all of the gateway's own have it
+            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # in all of our responses
         return await self._encoded(header, response)
 
     @staticmethod
     async def _encoded(header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """What may have thousands of entries is encoded on a thread, behind the others that are served."""
+        """Encode the response; on a thread if it may have thousands of entries, so that other clients are served."""
         if header.api_key in MANY_ENTRIES:
             return await asyncio.to_thread(wire.encode_pieces, response, header.api_version, header.correlation_id)
         return wire.encode_pieces(response, header.api_version, header.correlation_id)
@@ -263,7 +268,7 @@ class RequestLoop:
     # -- the login ---------------------------------------------------------------------------------------------------
 
     async def _answer_bare(self, message: memoryview) -> None:
-        """A step of the login without a request around it."""
+        """Handle a SASL message that is not wrapped in a request."""
         await self._answers.join()
         answer = await self._login.answer_bare(bytes(message), self.caller)
         await self._see_login()
@@ -273,7 +278,7 @@ class RequestLoop:
             await self._answers.put([framed(answer)])
 
     async def _see_login(self) -> None:
-        """A step of the login is done, which may have been the last one, or that of a later login."""
+        """Apply the result of a login step, which may have completed this login or a reauthentication."""
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
             settings = self._login.upstream_settings
@@ -289,10 +294,10 @@ class RequestLoop:
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
     async def _end_when_answered(self) -> None:
-        """The client has a moment to end the connection itself.
+        """Close the connection after a failed login, once the client had time to close it itself.
 
-        Who reads the refusal of a login and the end at once may take it for a lost connection, and log in again and
-        again, as kafka-python does.
+        kafka-python takes a failed login that is followed immediately by the end of the connection for a lost
+        connection, and retries without end.
         """
         await self._answers.join()
         self._is_over = True
@@ -300,10 +305,10 @@ class RequestLoop:
         if self._link.transport is not None:
             self._link.transport.close()
 
-    # -- answers -----------------------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
-        """Send the answers in order, as fast as the client reads them."""
+        """Send the responses in order, as fast as the client reads them."""
         while True:
             answer = await self._answers.get()
             try:
@@ -334,6 +339,6 @@ def _size(pieces: list[Piece]) -> int:
 
 
 def _error_of(response: AnyResponse) -> str:
-    """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
+    """Return the name of the top-level error; "" if there is none or the response has one per entry."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""
