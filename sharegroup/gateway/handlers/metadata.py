@@ -1,12 +1,12 @@
-"""Metadata: from a snapshot of the upstream's where it can be, which costs no more than to send it.
+"""Metadata: from a snapshot of the upstream's response where possible, which costs no more than sending it.
 
-    all topics, or large ones       a snapshot that is fresh, with those left out that the caller may not see
-    topics by name or id            the same, while a snapshot is fresh; else they are asked for by themselves
-    topics that it does not have    asked for by themselves, and made there if that is wanted
-    authorized operations           asked for: no snapshot has them
-    older brokers than clients      asked for: the response is made of theirs, with topic ids if they have none
+    all topics, or large ones       from a fresh snapshot, without topics that the caller may not see
+    topics by name or id            from a snapshot that is fresh; otherwise requested from the upstream
+    topics missing in the snapshot  requested from the upstream, which may create them
+    authorized operations           requested from the upstream; snapshots do not have them
+    brokers older than the client   requested from the upstream and converted; topic ids are added if they have none
 
-The brokers' part is made anew in each response (`ClusterApis.with_our_brokers`).
+Each response has its own brokers part (`ClusterApis.with_our_brokers`).
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.authorization import Authorization
 
-#: The metadata of fewer bytes is asked for, and decoded, as quickly as it is found out.
+#: Smaller metadata is requested from the upstream, which takes no longer than refreshing a snapshot.
 LARGE_BYTES = 16_384
 #: The first version of the response with topic ids.
 TOPIC_IDS_VERSION = 10
-#: To see what a caller may see of more topics takes milliseconds, and is done on a thread.
+#: For more topics, checking what a caller may see takes milliseconds and is done on a thread.
 MANY_TOPICS = 1_000
 
 _Asked = MetadataRequest.MetadataRequestTopic
 
 
 class Metadata:
-    """The handler."""
+    """The handler of Metadata."""
 
     def __init__(self, cluster_apis: ClusterApis, snapshots: MetadataSnapshots, security: Authorization) -> None:
         self._cluster_apis, self._snapshots, self._security = cluster_apis, snapshots, security
 
     async def __call__(self, request: Request[MetadataRequest]) -> AnyResponse:
-        """In the client's version, whatever the upstream's is."""
+        """Return the response in the client's version."""
         snapshot = await self._snapshot(request)
         if snapshot is None:
             return await self._cluster_apis.metadata(request)
@@ -55,7 +55,7 @@ class Metadata:
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
-        """What the response can be made of; None: the upstream is to be asked for it."""
+        """Return the snapshot for the response; None if the upstream must be requested."""
         body, version = request.body, request.version
         if _asks_for_operations(request) or not (_asks_for_all(request) or body.topics):
             return None
@@ -68,7 +68,7 @@ class Metadata:
         return snapshot if snapshot.version == version and is_whole else None
 
     async def _visible(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
-        """What the caller may see of it, and that he may not see the rest where he asked for it."""
+        """Return the topics that the caller may see, and errors for the other requested ones."""
         if len(found) > MANY_TOPICS:
             return await asyncio.to_thread(self._seen, request, found)
         return self._seen(request, found)
@@ -85,7 +85,7 @@ class Metadata:
     async def _asked_for(
         self, request: Request[MetadataRequest], topics: list[_Asked]
     ) -> Iterable[MetadataResponse.MetadataResponseTopic]:
-        """The upstream's answer for these topics alone."""
+        """Request only these topics from the upstream."""
         may_create = request.body.allow_auto_topic_creation
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
         body.API_VERSION = request.version
@@ -94,7 +94,7 @@ class Metadata:
 
 
 def _asks_for_all(request: Request[MetadataRequest]) -> bool:
-    """By null; in version 0, which has none, by an empty list."""
+    """Return whether all topics are requested: by null, or by an empty list in version 0, which has no null."""
     topics = request.body.topics
     return topics is None or (request.version == 0 and not topics)
 
@@ -107,12 +107,12 @@ def _asks_for_operations(request: Request[MetadataRequest]) -> bool:
 
 
 def _piece(snapshot: MetadataBytes, asked: _Asked) -> TopicPiece | None:
-    """By name, or by id where there is no name."""
+    """Find a topic by name, or by id if it has no name."""
     return snapshot.topics.get(asked.name) if asked.name is not None else snapshot.by_id.get(asked.topic_id)
 
 
 def _found(snapshot: MetadataBytes, asked: Iterable[_Asked]) -> list[TopicPiece]:
-    """Each once, however often it is asked for."""
+    """Return the requested topics without duplicates."""
     found = {piece.name: piece for topic in asked if (piece := _piece(snapshot, topic)) is not None}
     return list(found.values())
 
@@ -122,7 +122,7 @@ def _bytes_of(pieces: Iterable[TopicPiece]) -> int:
 
 
 def _undecoded(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
-    """No more of a topic than which it is."""
+    """Return a topic with its name and id only."""
     return MetadataResponse.MetadataResponseTopic(
         error_code=0, name=piece.name, topic_id=piece.topic_id or NO_TOPIC_ID, partitions=[]
     )

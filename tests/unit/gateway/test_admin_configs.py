@@ -309,7 +309,7 @@ def test_the_jobs_configs_of_a_broker_are_not_altered_and_nothing_beside_them() 
         (BROKER, "1", [change("log.cleaner.threads", "2"), change("group." + LOCK, "40000")]),
         (BROKER, "2", [change("log.cleaner.threads", "2")]),
     )
-    message = f"group.{LOCK}: the share-group job has these from its configuration file, and takes no other value"
+    message = f"group.{LOCK}: cannot be altered; set it in the configuration file of the share-group job"
     assert found == {(BROKER, "1"): (40, message), (BROKER, "2"): (0, None)}
     assert alteration.upstream == [("2", ["log.cleaner.threads"], False)]
 

@@ -53,7 +53,7 @@ class Logins:
         self.mechanisms, self._acting = security.logins, acting
         self._max_reauth_ms, self.now_ms = max_reauth_ms, now_ms
         self.turns = LoginTurns(failed_delay_s, THREADS if acting is None else PASSED_ON_THREADS)
-        self._looking: asyncio.Task[None] | None = None
+        self._reading_keys: asyncio.Task[None] | None = None
 
     def begin(self, node_id: int) -> Login:
         """Return the login of a new connection to a broker's port."""
@@ -66,9 +66,9 @@ class Logins:
 
     async def look_for_keys(self) -> None:
         """Read the keys for tokens again; concurrent calls share one reading."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.look_for_keys))
-        await asyncio.shield(self._looking)
+        if self._reading_keys is None or self._reading_keys.done():
+            self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.look_for_keys))
+        await asyncio.shield(self._reading_keys)
 
     def close(self) -> None:
         """Start no further login steps, without waiting for those in progress."""

@@ -1,6 +1,6 @@
-"""DescribeConfigs: `share.*` of groups from the tables and the file, everything else from the upstream.
+"""DescribeConfigs: `share.*` of groups from the tables and the configuration file, all others from the upstream.
 
-Of a broker, `group.share.*` is what the job goes by, and not what the upstream has for share groups of its own.
+The `group.share.*` configs of a broker are the job's, not those that the upstream has for its own share groups.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DescribeConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-        """Each resource by itself, in the order of the request."""
+        """Describe each resource separately, in the order of the request."""
         body = request.body
         results: dict[int, _Result] = {}
         passed = []
@@ -68,7 +68,7 @@ class DescribeConfigs:
         resource: DescribeConfigsRequest.DescribeConfigsResource,
         found: _Result,
     ) -> _Result:
-        """The upstream's answer with the job's `group.share.*`; without a name it is about dynamic configs alone."""
+        """Replace `group.share.*` by the job's values; a resource without a name has only dynamic configs."""
         if found.error_code:
             return found
         found.configs = [entry for entry in found.configs if not is_the_jobs(entry.name)]
@@ -96,7 +96,7 @@ class DescribeConfigs:
     async def _others(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
     ) -> list[_Entry]:
-        """What the upstream has of a group; brokers before 3.8 know no such resource, and one may be away."""
+        """Return the upstream's configs of a group; none if it is unavailable or before 3.8."""
         names = resource.configuration_keys
         theirs = None if names is None else [name for name in names if is_upstreams(name)]
         if theirs is not None and not theirs:
@@ -107,7 +107,11 @@ class DescribeConfigs:
         try:
             answers = await self._upstream.describe(request.caller.node_id, [asked], request.body, request.version)
         except UpstreamUnavailableError as error:
-            logger.warning("group %s is described without the upstream's configs: %s", resource.resource_name, error)
+            logger.warning(
+                "describing group %s without the upstream's configs, because it is not available: %s",
+                resource.resource_name,
+                error,
+            )
             return []
         (result,) = answers.values()
         return [entry for entry in result.configs if is_upstreams(entry.name)]

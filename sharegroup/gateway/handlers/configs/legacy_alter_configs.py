@@ -1,7 +1,7 @@
-"""AlterConfigs, the form of IncrementalAlterConfigs before KIP-339: configs that a request does not name are reset.
+"""AlterConfigs, the form of IncrementalAlterConfigs before KIP-339, which resets configs that a request does not name.
 
-A group's resource becomes the incremental request that does the same. Other resources go to the upstream broker as
-they came, except for configs of brokers that the job has from its configuration file.
+A group's resource is converted to the equivalent incremental request. Other resources are forwarded to the upstream
+broker unchanged, except for configs of brokers that the job reads from its configuration file.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 class AlterConfigs:
-    """The handler. `incremental` handles the configs of groups, and says which other resources are refused."""
+    """The handler. `incremental` alters the configs of groups and decides which other resources are rejected."""
 
     def __init__(self, incremental: IncrementalAlterConfigs, stored: StoredGroups, cluster: UpstreamCluster) -> None:
         self._incremental, self._stored = incremental, stored
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-        """Alter each resource by itself: all of its configs, or none."""
+        """Alter each resource separately, with all of its configs or none."""
         body = request.body
         passed, outcomes = self._incremental.refused(request.caller, body.resources)
         outcomes |= await self._upstream.replace(request.caller.node_id, passed, body.validate_only)
@@ -69,7 +69,7 @@ class AlterConfigs:
         return results_of(answer)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
-        """{group: configs of the upstream's that are set}; none for an upstream that has no configs of groups."""
+        """Return {group: upstream configs that are set}; empty if the upstream has no configs of groups."""
         described = DescribeConfigsRequest.DescribeConfigsResource
         names = dict.fromkeys(item.resource_name for item in groups)
         asked = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
@@ -86,7 +86,7 @@ class AlterConfigs:
 
 
 def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
-    """The changes that leave exactly the configs of `resource`, where `is_set` are those that are set now."""
+    """Return the changes after which exactly the configs of `resource` are set; `is_set` are those set now."""
     change = _Incremental.AlterableConfig
     named = {config.name for config in resource.configs}
     changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]

@@ -1,4 +1,4 @@
-"""DeleteGroups: ours by a row to the group coordinator query, others by the upstream, whose share groups stay alone."""
+"""DeleteGroups: share groups by a request row, other groups by the upstream, whose own share groups are not deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeleteGroups:
         self._requests, self._stored, self._cluster, self._security = requests, stored, cluster, security
 
     async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-        """Delete each group by itself: the others do not suffer from one that is refused."""
+        """Delete each group separately; a rejected one does not affect the others."""
         group_ids = list(dict.fromkeys(request.body.groups_names))
         codes = {group_id: self._refusal(request, group_id) for group_id in group_ids}
         try:
@@ -61,7 +61,7 @@ class DeleteGroups:
         return 0
 
     async def _upstream(self, node_id: int, group_ids: list[str]) -> dict[str, int]:
-        """{group id: error code} of groups that are not ours."""
+        """Delete groups at the upstream and return {group id: error code}."""
         if not group_ids:
             return {}
         hidden = await self._share_groups(node_id)
@@ -73,7 +73,7 @@ class DeleteGroups:
         return codes
 
     async def _share_groups(self, node_id: int) -> set[str]:
-        """The share groups that the upstream has itself."""
+        """Return the ids of the upstream's own share groups."""
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
         if highest < TYPES_VERSION:
             return set()

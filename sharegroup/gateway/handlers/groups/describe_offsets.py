@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lags by the ends of the logs."""
+"""DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lag from the log end offsets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DescribeShareGroupOffsets:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
-        """Describe each group by itself: the others do not suffer from one that is refused."""
+        """Describe each group separately; a rejected one does not affect the others."""
         asked, with_lag = request.body.groups, request.version >= LAG_VERSION
         try:
             offsets = await self._stored.offsets(group.group_id for group in asked)
@@ -70,7 +70,7 @@ class DescribeShareGroupOffsets:
         known = await self._cluster.newest_topics(by_topic)
         hidden = {name for name in by_topic if not self._security.may_see(caller, name)}
         current = [row for row in offsets if row.topic not in hidden and _is_of(row, known.get(row.topic))]
-        if asked is None:  # what was not asked for by name is left out, not refused
+        if asked is None:  # hidden topics that were not requested by name are omitted, not rejected
             by_topic = wanted_partitions(None, current)
         found = {TopicPartition(row.topic, row.partition): row for row in current}
         counted = [
@@ -91,7 +91,7 @@ class DescribeShareGroupOffsets:
 def wanted_partitions(
     asked: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
-    """{topic: partitions} to describe: the ones asked for, or (None) all that the group has."""
+    """Return {topic: partitions} to describe: the requested ones, or all of the group (None)."""
     if asked is None:
         asked = [(row.topic, (row.partition,)) for row in offsets]
     wanted: dict[str, list[int]] = {}
@@ -101,17 +101,17 @@ def wanted_partitions(
 
 
 def _is_of(row: SharePartitionOffset, topic: Topic | None) -> bool:
-    """Whether the row is of the topic that has the name now, and not of one that had it before."""
+    """Return whether the row is of the current topic of this name, not of an earlier one."""
     return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
 
 
 def has_lag(row: SharePartitionOffset) -> bool:
-    """Whether it is known what is finished: not before a share-partition has a start offset."""
+    """Return whether the number of finished records is known; it is once the share-partition has a start offset."""
     return row.start_offset >= 0 and row.delivery_complete_count >= 0
 
 
 def lag(row: SharePartitionOffset, log_end_offset: int | None) -> int:
-    """Records from the start offset up that are not finished; -1 when that is not known (KIP-1226)."""
+    """Return the number of unfinished records from the start offset on; -1 if unknown (KIP-1226)."""
     if log_end_offset is None or not has_lag(row):
         return UNKNOWN
     return max(0, log_end_offset - row.start_offset - row.delivery_complete_count)
@@ -135,7 +135,7 @@ def _topic(
 
 
 def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int | None) -> DataContainer:
-    """No row is no error: the group has nothing there, which is what start offset -1 says."""
+    """Return a partition's entry. A missing row is no error: the group has no offset there, so it is -1."""
     return _Partition(
         partition_index=index,
         start_offset=row.start_offset if row is not None else UNKNOWN,

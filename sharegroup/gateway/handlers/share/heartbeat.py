@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a row to the group coordinator query, with the metadata of the topics, and its answer back."""
+"""ShareGroupHeartbeat: a request row with topic metadata to the group coordinator query, and its response."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
 
-#: Members whose subscription is remembered; one that was forgotten is told by the coordinator's next answer.
+#: Most members whose subscription is stored; the coordinator's next response restores a discarded one.
 MAX_REMEMBERED = 100_000
-#: The epoch of a heartbeat by which a dynamic member leaves.
+#: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
-#: How long descriptions of a group wait for a leave that the job has not run.
+#: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
 
 
@@ -54,8 +54,11 @@ class ShareGroupHeartbeat:
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
-        """Ask the job. While it is away or loads, the member is to try again (COORDINATOR_NOT_AVAILABLE,
-        COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Send the request to the job and return its response.
+
+        While the job is unavailable or loading, the member gets a retriable error: COORDINATOR_NOT_AVAILABLE or
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         body = request.body
         process = SessionKey(body.group_id, body.member_id)
         try:
@@ -72,7 +75,7 @@ class ShareGroupHeartbeat:
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            logger.warning("heartbeat of group %s: %s", body.group_id, error)
+            logger.warning("heartbeat of member %s in group %s failed: %s", body.member_id, body.group_id, error)
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             code = error.code if isinstance(error, JobUnavailableError) else unavailable
             return _refusal(body.member_id, int(code), str(error))
@@ -103,10 +106,10 @@ class ShareGroupHeartbeat:
         )
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
-        """The answer to a leave of a member that is certainly in its group, as soon as the row is durable.
+        """Return the response to a leave of a member that is certainly in its group, once the row is durable.
 
-        Whatever happens to the member until the job runs the row: after it, it is not in the group. Requests for the
-        group that come later are run later, and descriptions wait for the job. Raises JobUnavailableError.
+        The member is not in the group after the job has processed the row, whatever happens to it before. Later
+        requests for the group are processed later, and group descriptions wait for the job. Raises JobUnavailableError.
         """
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._job.subscribe(row.id, lambda _: None if answered.done() else answered.set_result(None))
@@ -121,16 +124,16 @@ class ShareGroupHeartbeat:
         )
 
     async def _until_run(self, request_id: str, answered: asyncio.Future[None]) -> None:
-        """Wait for the job's answer to a leave, for a while."""
+        """Wait up to `LEAVE_PATIENCE_S` for the job's response to a leave."""
         try:
             await asyncio.wait_for(answered, LEAVE_PATIENCE_S)
         except TimeoutError:
             self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
-        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once.
+        """Return the lease that the response extends. A leave ends it before its row is sent, as the job may act on it.
 
-        There is none for a static member: its next process may join through any gateway, at any time.
+        A static member has none: its next process may join through any gateway at any time.
         """
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)
@@ -155,7 +158,7 @@ class ShareGroupHeartbeat:
 
 
 def _response(member_id: str, answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
-    """Clients go on by the id that they have sent."""
+    """Convert the response; clients continue with the member id that they have sent."""
     message = ShareGroupHeartbeatResponse
     assignment = None
     if answer.assignment is not None:

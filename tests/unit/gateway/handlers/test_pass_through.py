@@ -92,7 +92,7 @@ def test_what_is_read_is_limited_but_for_records() -> None:
 def test_request_without_a_rule_is_refused() -> None:
     """With a list or without one: what brokers send to each other is not for clients."""
     for security in (Authorization(None), Authorization(listing("All cluster", "All topic *"))):
-        with pytest.raises(RequestError, match="request 6, sent by User:alice") as refused:
+        with pytest.raises(RequestError, match="User:alice sent request 6") as refused:
             admit(security, ANYTHING)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

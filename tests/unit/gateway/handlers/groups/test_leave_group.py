@@ -126,5 +126,5 @@ def test_only_a_share_groups_request_is_answered_here(version: int) -> None:
 
 
 def test_a_request_without_its_group_is_malformed() -> None:
-    with pytest.raises(MalformedRequestError, match="no LeaveGroupRequest of version 5"):
+    with pytest.raises(MalformedRequestError, match="malformed LeaveGroupRequest of version 5"):
         is_ours(leave(NAMED, group_id="share"), 5, length=20)
