@@ -1,4 +1,4 @@
-"""An upstream cluster whose metadata and logs a test sets; what the gateway knows of it is the real cluster's."""
+"""An upstream cluster whose metadata and logs a test sets, with the state of the real class."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 
 
 class KnownCluster(UpstreamCluster):
-    """`there`: {topic: (id, leader of its one partition)}; changes are seen when the gateway asks.
+    """A cluster with `there`: {topic: (id, leader of its only partition)}; a change is visible to the next request.
 
-    `answers` are the partition's data of the next Fetch responses; without one there is nothing to show.
+    `answers` are the partition data of the next Fetch responses; without any, responses have no records.
     """
 
     def __init__(self, **there: tuple[UUID | None, int]) -> None:
         super().__init__({"bootstrap_servers": ["127.0.0.1:1"]})
         self.there = dict(there)
         self.answers: list[Any] = []
-        #: What was asked: None for all topics.
+        #: The topics of each Metadata request; None for all.
         self.asked: list[list[str] | None] = []
         self.fetches: list[Any] = []
         self.is_away = False
@@ -53,7 +53,7 @@ class KnownCluster(UpstreamCluster):
 
 
 def partition_data(records: bytes = b"", *, high_watermark: int = 1_000, error: int = 0, start: int = 0) -> Any:
-    """What a Fetch response tells of a partition."""
+    """Return the data of a partition in a Fetch response."""
     return FetchResponse.FetchableTopicResponse.PartitionData(
         partition_index=0, error_code=error, high_watermark=high_watermark, last_stable_offset=high_watermark,
         log_start_offset=start, aborted_transactions=[], records=records,

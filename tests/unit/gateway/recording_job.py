@@ -1,4 +1,4 @@
-"""In place of `JobChannel`: the rows that were sent are kept, and a test plays the job."""
+"""A replacement of `JobChannel` that records the sent rows; a test plays the job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ KEY = SharePartitionKey("group", "orders", topic_id_text(TOPIC_ID), 0)
 
 
 class RecordingJob:
-    """The rows that were sent, and the demands to be answered."""
+    """The sent rows, and the demands to respond to."""
 
     reply_to = "gateway"
 
     def __init__(self) -> None:
         self.rows: list[SharePartitionRequest] = []
         self.time_ms = 0
-        #: When the next row is appended; None: it cannot be.
+        #: Append time of the next row; None: appending it fails.
         self.append_ms: int | None = 0
-        #: Whether it is not known what became of the next row.
+        #: Whether the outcome of the next append is unknown.
         self.fail_next = False
         self.broadcast: list[Callable[[Broadcast], None]] = []
         self.wanted: list[Callable[[SharePartitionKey], None]] = []
@@ -72,7 +72,7 @@ class RecordingJob:
         self._failed = failed
 
     def fail_last(self) -> None:
-        """The last row that nobody waits for could not be appended."""
+        """Fail the last row that was sent without waiting."""
         assert self._failed is not None
         self._failed()
 
@@ -83,22 +83,22 @@ class RecordingJob:
         self._subscribers.pop(request_id, None)
 
     def respond(self, response: Response) -> None:
-        """The job's answer to a row, for who has subscribed to it."""
+        """Deliver the job's response to the subscriber of its row."""
         self._subscribers.pop(response.id)(response)
 
     def tell(self, row: Broadcast) -> None:
-        """The job tells everybody."""
+        """Broadcast a row of the job."""
         for callback in self.broadcast:
             callback(row)
 
     def acquire(
         self, first: int, last: int, lock_deadline_ms: int, count: int = 1, read_committed: bool = False
     ) -> None:
-        """The job's answer to the last demand: this range."""
+        """Respond to the last demand with this range."""
         self.answer((AcquiredRange(first, last, count),), lock_deadline_ms, read_committed)
 
     def answer(self, acquired: tuple[AcquiredRange, ...], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """The job's answer to the last demand."""
+        """Respond to the last demand."""
         demand = next(row for row in reversed(self.rows) if isinstance(row, FetchRequest))
         answer = FetchResponse(
             demand.id, demand.reply_to, *KEY, demand.member_id,

@@ -1,4 +1,4 @@
-"""An upstream cluster whose answers are given, and the way of a request through a handler and back on the wire."""
+"""An upstream cluster with scripted responses, and the way of a request through a handler, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ T = uuid.UUID(int=7)
 
 
 class ScriptedUpstream:
-    """`answers` by request name: a function of the request. An API without an answer is one that it does not have.
+    """A cluster whose `answers` map a request name to a function of the request; other APIs are not supported.
 
-    Brokers that are `away` answer nothing.
+    Brokers in `away` do not respond.
     """
 
     def __init__(
@@ -99,18 +99,18 @@ class ScriptedUpstream:
 
 
 class NoOtherGroups:
-    """An upstream without groups: every name may be a share group's."""
+    """An upstream without groups, so that every group id may be a share group's."""
 
     async def check_joined(self, node_id: int, group_id: str) -> None:
-        """Nobody is refused."""
+        """Reject nobody."""
 
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
-        """No name is a share group's."""
+        """Return that no group id is only a share group's."""
         return False
 
 
 class FixedTables:
-    """What the tables hold; an `error` instead is raised by everything."""
+    """Tables with fixed contents; `error`, if set, is raised by every read."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class FixedTables:
 
 
 class RecordedRequests(GroupRequests):
-    """Rows to the group coordinator as they would be sent; `answers` by group, {} for what just succeeds."""
+    """Rows to the group coordinator as they would be sent; `answers` by group, {} for success."""
 
     def __init__(self, answers: Mapping[str, Mapping[str, Any] | RequestError] | None = None) -> None:
         super().__init__(cast(JobChannel, SimpleNamespace(new_id=lambda: "1", reply_to="gateway", ask=self._answer)))
@@ -170,7 +170,7 @@ _RESPONSES: dict[type[Any], type[Any]] = {
 def answer(
     handler: Callable[[Request], Awaitable[Any]], message: Any, response: Any, version: int, caller: Caller = ALICE
 ) -> Any:
-    """The response to `message`; both are encoded and decoded in `version` on their way."""
+    """Return the response to `message`; both are encoded and decoded in `version`."""
     body = type(message).decode(bytes(message.encode(version=version)), version=version)
     header = RequestHeader(message.API_KEY, version, 1, "client", 0)
 
