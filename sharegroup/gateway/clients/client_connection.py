@@ -44,7 +44,7 @@ class ClientConnection(FrameProtocol):
         self._loop = asyncio.get_running_loop()
         self.connection_id = connections.new_id()
         caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
-        self._requests = RequestLoop(service, self, caller, self._give_up)
+        self._requests = RequestLoop(service, self, caller, self._disconnect)
         self._connected_at = self._last_request = self._loop.time()
         #: (bytes, time) when the large request that is arriving last made progress.
         self._progress: tuple[int, float] | None = None
@@ -72,7 +72,7 @@ class ClientConnection(FrameProtocol):
             principal = certificate_principal(transport.get_extra_info("ssl_object"))
             self._requests.start(_address_of(transport), principal)
         except Exception as error:  # noqa: BLE001 - asyncio would keep the connection open, unserved
-            self._give_up(error)
+            self._disconnect(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the client's requests and, through `Connections`, its share sessions."""
@@ -97,7 +97,7 @@ class ClientConnection(FrameProtocol):
 
     def frame_error(self, problem: str) -> None:
         """Disconnect a client that sent something other than a Kafka request."""
-        self._give_up(MalformedRequestError(problem))
+        self._disconnect(MalformedRequestError(problem))
 
     def pause_writing(self) -> None:
         """Start the timer for unread responses; asyncio calls this when the write buffer is full."""
@@ -112,9 +112,9 @@ class ClientConnection(FrameProtocol):
 
     # -- closing -----------------------------------------------------------------------------------------------------
 
-    def drain(self, may_go: Callable[[int], bool]) -> None:
+    def drain(self, may_close: Callable[[int], bool]) -> None:
         """Close the connection when all requests are answered and `may_go(connection_id)` returns True."""
-        self._requests.drain(partial(may_go, self.connection_id))
+        self._requests.drain(partial(may_close, self.connection_id))
 
     def close(self) -> None:
         """Close the connection without handling or sending anything further."""
@@ -136,7 +136,7 @@ class ClientConnection(FrameProtocol):
             self._progress = received, now
         return self._progress is not None and now - self._progress[1] > self._config.request_stall_timeout_ms / 1000
 
-    def _give_up(self, problem: Exception) -> None:
+    def _disconnect(self, problem: Exception) -> None:
         """Close the connection and log why: a client's fault at INFO, the upstream's at WARNING, ours at ERROR."""
         self.close()
         client = self._requests.caller.host

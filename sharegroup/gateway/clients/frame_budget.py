@@ -60,7 +60,7 @@ class FrameBudget:
         """Wait for a share of `size` bytes, which must be given back; a cancelled call holds none."""
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
-        self._grant()
+        self._assign_shares()
         try:
             await waiter.granted
         except asyncio.CancelledError:
@@ -68,7 +68,7 @@ class FrameBudget:
             if waiter.granted.done() and not waiter.granted.cancelled():
                 self.give_back(size)
             else:
-                self._grant()  # it may have blocked others
+                self._assign_shares()  # it may have blocked others
             raise
 
     def give_back(self, size: int) -> None:
@@ -77,11 +77,11 @@ class FrameBudget:
             self._huge_used -= size
         else:
             self._ordinary_used -= size
-        self._grant()
+        self._assign_shares()
 
-    def _grant(self) -> None:
+    def _assign_shares(self) -> None:
         """Assign shares to the waiting requests that fit, in turn."""
-        while (waiter := self._next()) is not None:
+        while (waiter := self._pop_next()) is not None:
             if waiter.granted.cancelled():
                 continue
             if waiter.is_huge:
@@ -90,7 +90,7 @@ class FrameBudget:
                 self._ordinary_used += waiter.size
             waiter.granted.set_result(None)
 
-    def _next(self) -> _Waiter | None:
+    def _pop_next(self) -> _Waiter | None:
         first_huge = next((waiter for _, waiter in self._waiting.heads() if waiter.is_huge), None)
         return self._waiting.take(lambda _, waiter: self._fits(waiter) and (not waiter.is_huge or waiter is first_huge))
 

@@ -126,9 +126,11 @@ def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
 def load_quotas(path: str) -> list[QuotaEntry]:
     """Read the file. Raises InvalidConfigError if it cannot be read or is not valid."""
     parsed, problems = read_entries(path, QuotaEntry)
-    named = [(entry.user, entry.client_id) for entry in parsed]
+    entities = [(entry.user, entry.client_id) for entry in parsed]
     problems += [
-        f"{_described(*entity)} has more than one entry" for entity in dict.fromkeys(named) if named.count(entity) > 1
+        f"{_described(*entity)} has more than one entry"
+        for entity in dict.fromkeys(entities)
+        if entities.count(entity) > 1
     ]
     if problems:
         raise InvalidConfigError(path, problems)
@@ -136,5 +138,5 @@ def load_quotas(path: str) -> list[QuotaEntry]:
 
 
 def _described(user: str | None, client_id: str | None) -> str:
-    named = {"user": user, "client-id": client_id}
-    return ", ".join(f"{kind} {name}" for kind, name in named.items() if name is not None)
+    parts = {"user": user, "client-id": client_id}
+    return ", ".join(f"{kind} {name}" for kind, name in parts.items() if name is not None)

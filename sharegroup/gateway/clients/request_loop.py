@@ -43,7 +43,7 @@ SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHE
 REFUSED_LOGIN_S = 0.5
 
 
-class _Coming(NamedTuple):
+class _ForwardedResponse(NamedTuple):
     """A frame expected from upstream; `finish` makes the framed response of it, None forwards it unchanged."""
 
     frame: asyncio.Future[memoryview]
@@ -51,7 +51,7 @@ class _Coming(NamedTuple):
 
 
 #: A response to send: already encoded, or expected from upstream.
-_Answer = list[Piece] | _Coming
+_Response = list[Piece] | _ForwardedResponse
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ class RequestLoop:
     """
 
     def __init__(
-        self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
+        self, service: Service, link: FrameProtocol, caller: Caller, on_failure: Callable[[Exception], None]
     ) -> None:
-        self._service, self._link, self.caller, self._failed = service, link, caller, failed
+        self._service, self._link, self.caller, self._on_failure = service, link, caller, on_failure
         self._login = service.logins.begin(caller.node_id)
         self._frames = WaitingFrames(link, service.budget)
-        self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
+        self._responses: asyncio.Queue[_Response] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = self._is_handling = False
-        self._may_go: Callable[[], bool] | None = None
+        self._may_close: Callable[[], bool] | None = None
         #: How long to wait after the current request because its client has exceeded its quota, in milliseconds.
         self._throttle_ms = 0
         self._limit_requests()
@@ -107,7 +107,7 @@ class RequestLoop:
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
             audit.login_accepted(self.caller, "TLS")
-        self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
+        self._tasks = [asyncio.ensure_future(self._run(work)) for work in (self._handle_all(), self._send_all())]
 
     @property
     def has_share(self) -> bool:
@@ -126,10 +126,10 @@ class RequestLoop:
         """Queue a request that has arrived."""
         self._frames.put(frame)
 
-    def drain(self, may_go: Callable[[], bool]) -> None:
+    def drain(self, may_close: Callable[[], bool]) -> None:
         """Close the connection when all requests are answered and `may_go` returns True: now or after a later one."""
-        self._may_go = may_go
-        self._tasks.append(asyncio.ensure_future(self._until_over(self._go_if_done())))
+        self._may_close = may_close
+        self._tasks.append(asyncio.ensure_future(self._run(self._close_if_done())))
 
     def stop(self) -> None:
         """Handle no further requests, because the connection is being closed."""
@@ -145,7 +145,7 @@ class RequestLoop:
         if self._passthrough is not None:
             self._passthrough.close()
 
-    async def _until_over(self, work: Coroutine[None, None, None]) -> None:
+    async def _run(self, work: Coroutine[None, None, None]) -> None:
         """Run a task; an exception closes the connection."""
         try:
             await work
@@ -153,7 +153,7 @@ class RequestLoop:
             raise
         except Exception as error:  # noqa: BLE001 - logged for this connection, no other connection is affected
             if not self._is_over:
-                self._failed(error)
+                self._on_failure(error)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -167,16 +167,16 @@ class RequestLoop:
             self._is_handling = True
             await self._handle(frame)
             self._is_handling = False
-            if self._may_go is not None:
-                await self._go_if_done()
+            if self._may_close is not None:
+                await self._close_if_done()
             if self._throttle_ms:
                 throttle_ms, self._throttle_ms = self._throttle_ms, 0
                 await asyncio.sleep(throttle_ms / 1000)
 
-    async def _go_if_done(self) -> None:
+    async def _close_if_done(self) -> None:
         """Close the connection of a gateway that shuts down, unless it is still needed."""
-        await self._answers.join()
-        if self._may_go is not None and not self._is_handling and self._may_go():
+        await self._responses.join()
+        if self._may_close is not None and not self._is_handling and self._may_close():
             self._is_over = True
             if self._link.transport is not None:
                 self._link.transport.close()
@@ -184,21 +184,21 @@ class RequestLoop:
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
         if self._login.takes_bare_messages:
-            await self._answer_bare(frame)
+            await self._handle_bare_message(frame)
             return
         header = wire.read_header(frame)
         self._login.check_allowed(header.api_key)
         self.caller = replace(self.caller, api=api_name(header.api_key))
         route = self._service.routes.get(header.api_key) or await self._share_group_route(header, frame)
         if route is None:
-            await self._pass_on(header, frame)
+            await self._forward(header, frame)
             return
         message, _ = route
         self._service.counts.received(message.name, len(frame))
-        await self._answers.join()  # one own request at a time, in order with forwarded ones
-        await self._answers.put(await self._answer(route, header, frame))
+        await self._responses.join()  # one own request at a time, in order with forwarded ones
+        await self._responses.put(await self._respond(route, header, frame))
         if self._login.has_failed:
-            await self._end_when_answered()
+            await self._close_when_answered()
 
     async def _share_group_route(self, header: RequestHeader, frame: memoryview) -> Route | None:
         """Return the handler of a request whose group is a share group; None: the request is forwarded."""
@@ -208,21 +208,21 @@ class RequestLoop:
         is_ours = await self._service.pass_through.is_for_share_group(self.caller.node_id, header, frame)
         return route if is_ours else None
 
-    async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
+    async def _forward(self, header: RequestHeader, frame: memoryview) -> None:
         self._service.counts.received(PASSED_THROUGH, len(frame))
         with audit.one_request():
-            passage = await self._service.pass_through.admit(self.caller, header, frame)
-        if passage.answer is not None:
-            await self._answers.put([passage.answer])
-        if passage.frame is None:
+            decision = await self._service.pass_through.admit(self.caller, header, frame)
+        if decision.answer is not None:
+            await self._responses.put([decision.answer])
+        if decision.frame is None:
             return
         if self._passthrough is None:
             self._passthrough = self._service.pass_through.link(self.caller.node_id, self._login.upstream_settings)
-        answer = await self._passthrough.forward(header, passage.frame)
-        if answer is not None:
-            await self._answers.put(_Coming(answer, passage.finish))
+        response = await self._passthrough.forward(header, decision.frame)
+        if response is not None:
+            await self._responses.put(_ForwardedResponse(response, decision.finish))
 
-    async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> list[Piece]:
+    async def _respond(self, route: Route, header: RequestHeader, frame: memoryview) -> list[Piece]:
         message, handler = route
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
@@ -232,25 +232,25 @@ class RequestLoop:
         response: AnyResponse
         if self._login.has_part_in(header.api_key):
             response = await self._login.answer(request)
-            await self._see_login()
+            await self._apply_login()
         else:
             with audit.one_request():
                 response = await handler(await self._login.with_rights(request))
-        answer = await self._within_quota(header, response)
+        encoded = await self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
-        self._service.counts.sent(message.name, _size(answer))
-        return answer
+        self._service.counts.sent(message.name, _size(encoded))
+        return encoded
 
     async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
         """Return the encoded response, with the throttle time of its client; requests before the login have none."""
-        answer = await self._encoded(header, response)
+        encoded = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
-            return answer
-        fetched = _size(answer) if header.api_key == SHARE_FETCH else 0
+            return encoded
+        fetched = _size(encoded) if header.api_key == SHARE_FETCH else 0
         now_ms = self._loop.time() * 1000
         self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
         if not self._throttle_ms:
-            return answer
+            return encoded
         self._service.counts.throttled(self._throttle_ms / 1000)
         if isinstance(response, EncodedResponse):
             response.throttle(self._throttle_ms)
@@ -267,17 +267,17 @@ class RequestLoop:
 
     # -- the login ---------------------------------------------------------------------------------------------------
 
-    async def _answer_bare(self, message: memoryview) -> None:
+    async def _handle_bare_message(self, message: memoryview) -> None:
         """Handle a SASL message that is not wrapped in a request."""
-        await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message), self.caller)
-        await self._see_login()
+        await self._responses.join()
+        encoded = await self._login.answer_bare(bytes(message), self.caller)
+        await self._apply_login()
         if self._login.has_failed:
-            await self._end_when_answered()
+            await self._close_when_answered()
         else:
-            await self._answers.put([framed(answer)])
+            await self._responses.put([framed(encoded)])
 
-    async def _see_login(self) -> None:
+    async def _apply_login(self) -> None:
         """Apply the result of a login step, which may have completed this login or a reauthentication."""
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
@@ -293,13 +293,13 @@ class RequestLoop:
         most = self._service.config.request_max_bytes
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
-    async def _end_when_answered(self) -> None:
+    async def _close_when_answered(self) -> None:
         """Close the connection after a failed login, once the client had time to close it itself.
 
         kafka-python takes a failed login that is followed immediately by the end of the connection for a lost
         connection, and retries without end.
         """
-        await self._answers.join()
+        await self._responses.join()
         self._is_over = True
         await asyncio.sleep(REFUSED_LOGIN_S)
         if self._link.transport is not None:
@@ -310,27 +310,27 @@ class RequestLoop:
     async def _send_all(self) -> None:
         """Send the responses in order, as fast as the client reads them."""
         while True:
-            answer = await self._answers.get()
+            response = await self._responses.get()
             try:
-                await self._send(answer)
+                await self._send(response)
             finally:
-                self._answers.task_done()
+                self._responses.task_done()
 
-    async def _send(self, answer: _Answer) -> None:
-        if isinstance(answer, _Coming):
-            frame = await answer.frame
-            if answer.finish is None:
+    async def _send(self, response: _Response) -> None:
+        if isinstance(response, _ForwardedResponse):
+            frame = await response.frame
+            if response.finish is None:
                 self._service.counts.sent(PASSED_THROUGH, len(frame))
                 self._link.write_frame(frame)
             elif self._link.transport is not None:
-                finished = answer.finish(frame)
+                finished = response.finish(frame)
                 self._service.counts.sent(PASSED_THROUGH, len(finished))
                 self._link.transport.write(finished)
             await self._link.drained()
             if self._passthrough is not None:
                 self._passthrough.taken(len(frame))
         else:
-            self._link.write_pieces(answer)
+            self._link.write_pieces(response)
             await self._link.drained()
 
 

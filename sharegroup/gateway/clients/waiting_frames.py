@@ -24,7 +24,7 @@ class WaitingFrames:
         self._link, self._budget = link, budget
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
-        self._wanted = 0
+        self._body_size = 0
         self._share = 0
         self._arrived = asyncio.Event()
 
@@ -39,7 +39,7 @@ class WaitingFrames:
     def begun(self, size: int) -> None:
         """Note that a request has started to arrive; the body of a large one is held until it has a share."""
         if size > SMALL_BYTES:
-            self._wanted = size
+            self._body_size = size
             self._link.hold_body()
             self._arrived.set()
 
@@ -53,11 +53,11 @@ class WaitingFrames:
 
     async def next(self, address: str) -> memoryview:
         """Wait for the oldest request; the previous one counts as handled. `address` is the client's."""
-        self._give_back()
+        self._release_share()
         while not self._frames:
             self._arrived.clear()
-            if self._wanted:
-                await self._take_share(address)
+            if self._body_size:
+                await self._acquire_share(address)
             else:
                 await self._arrived.wait()
         frame = self._frames.popleft()
@@ -66,13 +66,13 @@ class WaitingFrames:
             self._link.release_frames()
         return frame
 
-    async def _take_share(self, address: str) -> None:
-        size, self._wanted = self._wanted, 0
+    async def _acquire_share(self, address: str) -> None:
+        size, self._body_size = self._body_size, 0
         await self._budget.take(address, size)
         self._share = size
         self._link.release_body()
 
-    def _give_back(self) -> None:
+    def _release_share(self) -> None:
         if self._share:
             share, self._share = self._share, 0
             self._budget.give_back(share)
@@ -84,4 +84,4 @@ class WaitingFrames:
     def clear(self) -> None:
         """Discard all queued requests; nobody will handle them."""
         self._frames.clear()
-        self._give_back()
+        self._release_share()

@@ -56,13 +56,13 @@ class ApiVersions:
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         """Return the offered versions; the connection itself answers an unknown version, in version 0."""
         offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
-        passed = passed_through(offered)
+        forwarded = passed_through(offered)
         response = ApiVersionsResponse
         return response(
             error_code=0,
             api_keys=[
                 response.ApiVersion(api_key=key, min_version=low, max_version=high)
-                for key, (low, high) in sorted((passed | OWN).items())
+                for key, (low, high) in sorted((forwarded | OWN).items())
             ],
             throttle_time_ms=0,
             supported_features=supported_features(offered.response),

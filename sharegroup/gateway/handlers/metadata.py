@@ -32,7 +32,7 @@ TOPIC_IDS_VERSION = 10
 #: For more topics, checking what a caller may see takes milliseconds and is done on a thread.
 MANY_TOPICS = 1_000
 
-_Asked = MetadataRequest.MetadataRequestTopic
+_RequestTopic = MetadataRequest.MetadataRequestTopic
 
 
 class Metadata:
@@ -46,22 +46,22 @@ class Metadata:
         snapshot = await self._snapshot(request)
         if snapshot is None:
             return await self._cluster_apis.metadata(request)
-        asked = None if _asks_for_all(request) else list(request.body.topics or ())
-        found = list(snapshot.topics.values()) if asked is None else _found(snapshot, asked)
+        requested = None if _requests_all(request) else list(request.body.topics or ())
+        found = list(snapshot.topics.values()) if requested is None else _found(snapshot, requested)
         pieces = await self._visible(request, found)
-        if asked is not None and (missing := [topic for topic in asked if _piece(snapshot, topic) is None]):
-            pieces += pieces_of(await self._asked_for(request, missing), request.version)
+        if requested is not None and (missing := [topic for topic in requested if _piece(snapshot, topic) is None]):
+            pieces += pieces_of(await self._request(request, missing), request.version)
         response = await self._cluster_apis.with_our_brokers(request, snapshot.without_topics, [])
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
         """Return the snapshot for the response; None if the upstream must be requested."""
         body, version = request.body, request.version
-        if _asks_for_operations(request) or not (_asks_for_all(request) or body.topics):
+        if _requests_operations(request) or not (_requests_all(request) or body.topics):
             return None
-        if not _asks_for_all(request) and not self._snapshots.is_fresh(version):
+        if not _requests_all(request) and not self._snapshots.is_fresh(version):
             newest = self._snapshots.newest(version)
-            if newest is not None and _bytes_of(_found(newest, body.topics or ())) <= LARGE_BYTES:
+            if newest is not None and _size(_found(newest, body.topics or ())) <= LARGE_BYTES:
                 return None
         snapshot = await self._snapshots.fresh(version)
         is_whole = snapshot.has_ids or version < TOPIC_IDS_VERSION
@@ -70,58 +70,58 @@ class Metadata:
     async def _visible(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
         """Return the topics that the caller may see, and errors for the other requested ones."""
         if len(found) > MANY_TOPICS:
-            return await asyncio.to_thread(self._seen, request, found)
-        return self._seen(request, found)
+            return await asyncio.to_thread(self._filter, request, found)
+        return self._filter(request, found)
 
-    def _seen(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
+    def _filter(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
         caller, may_see = request.caller, self._security.may_see
-        seen = [piece for piece in found if may_see(caller, piece.name)]
-        if len(seen) == len(found) or _asks_for_all(request):
-            return seen
-        names = {piece.name for piece in seen}
-        hidden = [_undecoded(piece) for piece in found if piece.name not in names]
-        return seen + pieces_of(self._cluster_apis.visible(request, hidden), request.version)
+        visible = [piece for piece in found if may_see(caller, piece.name)]
+        if len(visible) == len(found) or _requests_all(request):
+            return visible
+        names = {piece.name for piece in visible}
+        hidden = [_name_and_id(piece) for piece in found if piece.name not in names]
+        return visible + pieces_of(self._cluster_apis.visible(request, hidden), request.version)
 
-    async def _asked_for(
-        self, request: Request[MetadataRequest], topics: list[_Asked]
+    async def _request(
+        self, request: Request[MetadataRequest], topics: list[_RequestTopic]
     ) -> Iterable[MetadataResponse.MetadataResponseTopic]:
         """Request only these topics from the upstream."""
         may_create = request.body.allow_auto_topic_creation
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
         body.API_VERSION = request.version
-        answer = await self._cluster_apis.metadata(replace(request, body=body))
-        return list(answer.topics)
+        response = await self._cluster_apis.metadata(replace(request, body=body))
+        return list(response.topics)
 
 
-def _asks_for_all(request: Request[MetadataRequest]) -> bool:
+def _requests_all(request: Request[MetadataRequest]) -> bool:
     """Return whether all topics are requested: by null, or by an empty list in version 0, which has no null."""
     topics = request.body.topics
     return topics is None or (request.version == 0 and not topics)
 
 
-def _asks_for_operations(request: Request[MetadataRequest]) -> bool:
+def _requests_operations(request: Request[MetadataRequest]) -> bool:
     body = request.body
     return request.version >= 8 and bool(
         body.include_topic_authorized_operations or body.include_cluster_authorized_operations
     )
 
 
-def _piece(snapshot: MetadataBytes, asked: _Asked) -> TopicPiece | None:
+def _piece(snapshot: MetadataBytes, topic: _RequestTopic) -> TopicPiece | None:
     """Find a topic by name, or by id if it has no name."""
-    return snapshot.topics.get(asked.name) if asked.name is not None else snapshot.by_id.get(asked.topic_id)
+    return snapshot.by_id.get(topic.topic_id) if topic.name is None else snapshot.topics.get(topic.name)
 
 
-def _found(snapshot: MetadataBytes, asked: Iterable[_Asked]) -> list[TopicPiece]:
+def _found(snapshot: MetadataBytes, requested: Iterable[_RequestTopic]) -> list[TopicPiece]:
     """Return the requested topics without duplicates."""
-    found = {piece.name: piece for topic in asked if (piece := _piece(snapshot, topic)) is not None}
+    found = {piece.name: piece for topic in requested if (piece := _piece(snapshot, topic)) is not None}
     return list(found.values())
 
 
-def _bytes_of(pieces: Iterable[TopicPiece]) -> int:
+def _size(pieces: Iterable[TopicPiece]) -> int:
     return sum(len(piece.data) for piece in pieces)
 
 
-def _undecoded(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
+def _name_and_id(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
     """Return a topic with its name and id only."""
     return MetadataResponse.MetadataResponseTopic(
         error_code=0, name=piece.name, topic_id=piece.topic_id or NO_TOPIC_ID, partitions=[]

@@ -61,8 +61,8 @@ class PassThrough:
         if not low <= header.api_version <= high:
             raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
         caller = replace(caller, api=rule.name)
-        passage = await self._passage(rule, caller, header, frame) if self._is_authorized(rule) else Passage(frame)
-        return await self._of_one_kind(passage, caller, header)
+        decision = await self._apply_acl(rule, caller, header, frame) if self._needs_acl(rule) else Passage(frame)
+        return await self._reject_group_creation(decision, caller, header)
 
     async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
         """Return whether a request, whose first field is a group id, is for a share group.
@@ -77,23 +77,23 @@ class PassThrough:
         ((group_id,), _) = leading_strings(request, header, frame, 1)
         return await self._groups.is_share_group(node_id, group_id)
 
-    async def _of_one_kind(self, passage: Passage, caller: Caller, header: RequestHeader) -> Passage:
+    async def _reject_group_creation(self, decision: Passage, caller: Caller, header: RequestHeader) -> Passage:
         """Reject a request that would create a group of another type with the name of a share group."""
-        group_id = None if passage.frame is None else created_group(header, passage.frame)
+        group_id = None if decision.frame is None else created_group(header, decision.frame)
         if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
-            return passage
+            return decision
         logger.info("%s of %s rejected: group %s is a share group", caller.api, caller.principal, group_id)
-        return refused(passage, header, Rights(self._security, caller, self._names))
+        return refused(decision, header, Rights(self._security, caller, self._names))
 
-    async def _passage(self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
+    async def _apply_acl(self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
         """Apply access control to a request."""
         rights = Rights(self._security, caller, self._names)
-        passage = self._authorize(rule, header, frame, rights)
+        decision = self._authorize(rule, header, frame, rights)
         if rights.misses_ids and await self._cluster.try_refresh():
             rights = Rights(self._security, caller, self._names)
-            passage = self._authorize(rule, header, frame, rights)
+            decision = self._authorize(rule, header, frame, rights)
         rights.tell()
-        return passage
+        return decision
 
     def link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
         """Create a client's link to a broker, with the gateway's settings or the client's own."""
@@ -105,7 +105,7 @@ class PassThrough:
         if self._refreshing is not None:
             self._refreshing.cancel()
 
-    def _is_authorized(self, rule: Rule) -> bool:
+    def _needs_acl(self, rule: Rule) -> bool:
         return self._security.has_list or (self._security.hides_topics and rule.names_topics)
 
     @staticmethod

@@ -105,21 +105,21 @@ def decode_share_fetch(frame: memoryview, position: int, version: int, most_elem
     Raises MalformedRequestError, struct.error or UnicodeDecodeError.
     """
     body = _Body(frame, position, most_elements)
-    named = body.text(), body.text()
+    ids = body.text(), body.text()
     numbers = body.numbers(_FETCH_NUMBERS[version])
     topics, forgotten = body.topics(), body.forgotten()
     body.skip_tags()
-    return ShareFetch._make((*named, *numbers, *_FETCH_DEFAULTS[version], topics, forgotten))
+    return ShareFetch._make((*ids, *numbers, *_FETCH_DEFAULTS[version], topics, forgotten))
 
 
 def decode_share_acknowledge(frame: memoryview, position: int, version: int, most_elements: int) -> ShareAcknowledge:
     """Decode a body as `decode_share_fetch` does."""
     body = _Body(frame, position, most_elements)
-    named = body.text(), body.text()
+    ids = body.text(), body.text()
     numbers = body.numbers(_ACKNOWLEDGE_NUMBERS[version])
     topics = body.topics()
     body.skip_tags()
-    return ShareAcknowledge._make((*named, *numbers, *_ACKNOWLEDGE_DEFAULTS[version], topics))
+    return ShareAcknowledge._make((*ids, *numbers, *_ACKNOWLEDGE_DEFAULTS[version], topics))
 
 
 class _Body:

@@ -36,11 +36,11 @@ class Acceptor:
     def __init__(self, connect: Callable[[], asyncio.BaseProtocol], sockets: list[socket.socket]) -> None:
         self._connect, self.sockets = connect, sockets
         self._loop = asyncio.get_running_loop()
-        self._beginning: set[asyncio.Task[object]] = set()
+        self._connecting: set[asyncio.Task[object]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._exhausted = Seldom()
+        self._throttle = Seldom()
         self._spare: int | None = None
-        self._keep_spare()
+        self._open_spare()
         for listening in sockets:
             self._listen(listening)
 
@@ -69,9 +69,9 @@ class Acceptor:
             listening.close()
         for pause in self._pauses.values():
             pause.cancel()
-        for task in self._beginning:
+        for task in self._connecting:
             task.cancel()
-        self._drop_spare()
+        self._close_spare()
 
     def _listen(self, listening: socket.socket) -> None:
         self._pauses.pop(listening, None)
@@ -88,19 +88,19 @@ class Acceptor:
                 if error.errno not in _EXHAUSTED:
                     logger.warning("failed to accept a connection: %s", error)
                     return
-                self._refuse_some(listening, error)
+                self._reject_some(listening, error)
                 return
             accepted.setblocking(False)
             _disable_nagle(accepted)
-            self._begin(accepted)
+            self._connect_client(accepted)
 
-    def _begin(self, accepted: socket.socket) -> None:
+    def _connect_client(self, accepted: socket.socket) -> None:
         task: asyncio.Task[object] = asyncio.ensure_future(self._loop.connect_accepted_socket(self._connect, accepted))
-        self._beginning.add(task)
-        task.add_done_callback(partial(self._begun, accepted))
+        self._connecting.add(task)
+        task.add_done_callback(partial(self._connected, accepted))
 
-    def _begun(self, accepted: socket.socket, task: asyncio.Task[object]) -> None:
-        self._beginning.discard(task)
+    def _connected(self, accepted: socket.socket, task: asyncio.Task[object]) -> None:
+        self._connecting.discard(task)
         if task.cancelled():
             accepted.close()
         elif (error := task.exception()) is not None:
@@ -109,42 +109,42 @@ class Acceptor:
 
     # -- without descriptors ---------------------------------------------------------------------------------------
 
-    def _refuse_some(self, listening: socket.socket, error: OSError) -> None:
+    def _reject_some(self, listening: socket.socket, error: OSError) -> None:
         """Reject some of the waiting clients, then pause so that existing connections are served."""
-        refused = 0
+        rejected = 0
         if error.errno in _NO_DESCRIPTOR:
-            while refused < ACCEPTED_AT_ONCE and self._refuse(listening):
-                refused += 1
-        if (more := self._exhausted.due(self._loop.time())) is not None:
+            while rejected < ACCEPTED_AT_ONCE and self._reject(listening):
+                rejected += 1
+        if (suffix := self._throttle.due(self._loop.time())) is not None:
             logger.error(
                 "failed to accept connections: %s; %d rejected%s. Raise the limit of open files (ulimit -n)",
                 error,
-                refused,
-                more,
+                rejected,
+                suffix,
             )
         self._loop.remove_reader(listening)
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)
 
-    def _refuse(self, listening: socket.socket) -> bool:
+    def _reject(self, listening: socket.socket) -> bool:
         """Accept and close a waiting client with the spare descriptor; return False if that is not possible."""
-        self._keep_spare()
+        self._open_spare()
         if self._spare is None:
             return False
-        self._drop_spare()
+        self._close_spare()
         try:
             listening.accept()[0].close()
         except OSError:
             return False
         finally:
-            self._keep_spare()
+            self._open_spare()
         return True
 
-    def _keep_spare(self) -> None:
+    def _open_spare(self) -> None:
         if self._spare is None:
             with contextlib.suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY)
 
-    def _drop_spare(self) -> None:
+    def _close_spare(self) -> None:
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None

@@ -38,8 +38,8 @@ class Logins:
     """What the logins of all connections share: users, keys and the threads that check credentials.
 
     `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`, in seconds; it slows down password
-    guessing. `max_reauth_ms` is Kafka's `connections.max.reauth.ms`. With `acting`, the brokers check the logins, and
-    requests reach them under the client's own identity.
+    guessing. `max_reauth_ms` is Kafka's `connections.max.reauth.ms`. With `forwarded_logins`, the brokers check the
+    logins, and requests reach them under the client's own identity.
     """
 
     def __init__(
@@ -48,18 +48,18 @@ class Logins:
         failed_delay_s: float,
         max_reauth_ms: int = 0,
         now_ms: Callable[[], int] = time_ms,
-        acting: ActingLogins | None = None,
+        forwarded_logins: ActingLogins | None = None,
     ) -> None:
-        self.mechanisms, self._acting = security.logins, acting
+        self.mechanisms, self._forwarded_logins = security.logins, forwarded_logins
         self._max_reauth_ms, self.now_ms = max_reauth_ms, now_ms
-        self.turns = LoginTurns(failed_delay_s, THREADS if acting is None else PASSED_ON_THREADS)
+        self.turns = LoginTurns(failed_delay_s, THREADS if forwarded_logins is None else PASSED_ON_THREADS)
         self._reading_keys: asyncio.Task[None] | None = None
 
     def begin(self, node_id: int) -> Login:
         """Return the login of a new connection to a broker's port."""
-        if self._acting is not None:
-            acting = self._acting.begin(node_id)
-            return Login(self, SaslServer(acting.mechanisms, self._max_reauth_ms), acting)
+        if self._forwarded_logins is not None:
+            identity = self._forwarded_logins.begin(node_id)
+            return Login(self, SaslServer(identity.mechanisms, self._max_reauth_ms), identity)
         if not self.mechanisms:
             return Login(self, None)
         return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
@@ -78,32 +78,32 @@ class Logins:
 class Login:
     """Performs the login of one client and audits it.
 
-    Without `sasl` the client is authenticated from the start, as ANONYMOUS. `acting` is the client's own identity at
-    the brokers, if the gateway does not use its own.
+    Without `sasl` the client is authenticated from the start, as ANONYMOUS. `client_identity` is the client's own
+    identity at the brokers, if the gateway does not use its own.
     """
 
-    def __init__(self, shared: Logins, sasl: SaslServer | None, acting: ActingClient | None = None) -> None:
-        self._shared, self._sasl, self._acting = shared, sasl, acting
+    def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ActingClient | None = None) -> None:
+        self._shared, self._sasl, self._identity = shared, sasl, client_identity
 
     @property
     def upstream_settings(self) -> ClientSettings | None:
         """kafka-python settings for the client's own links to the brokers; None if the gateway's identity is used."""
-        return None if self._acting is None else self._acting.settings
+        return None if self._identity is None else self._identity.settings
 
     async def with_rights(self, request: Request[U]) -> Request[U]:
         """Return the request with its caller's rights as the brokers report them, if the client's identity is used.
 
         Raises UpstreamUnavailableError.
         """
-        if self._acting is None:
+        if self._identity is None:
             return request
-        rights = await self._acting.rights(request.body, request.version)
+        rights = await self._identity.rights(request.body, request.version)
         return replace(request, caller=replace(request.caller, rights=rights))
 
     def close(self) -> None:
         """Release what the login holds after the client has disconnected."""
-        if self._acting is not None:
-            self._acting.close()
+        if self._identity is not None:
+            self._identity.close()
 
     @property
     def is_asked_for(self) -> bool:
@@ -146,16 +146,16 @@ class Login:
         assert self._sasl is not None
         body = request.body
         if isinstance(body, SaslAuthenticateRequest):
-            await self._find_key(bytes(body.auth_bytes or b""))
+            await self._refresh_keys_for(bytes(body.auth_bytes or b""))
         return await self._step(self._sasl.handle, request, request.caller)
 
     async def answer_bare(self, message: bytes, caller: Caller) -> bytes:
         """Return the response to a bare SASL message, which is not sent if the login has failed."""
         assert self._sasl is not None
-        await self._find_key(message)
+        await self._refresh_keys_for(message)
         return await self._step(self._sasl.bare_message, message, caller)
 
-    async def _find_key(self, message: bytes) -> None:
+    async def _refresh_keys_for(self, message: bytes) -> None:
         """Read the keys again if a token is signed with a key that the issuer has created since the last reading."""
         assert self._sasl is not None
         if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.lacks_key(message):
@@ -167,9 +167,9 @@ class Login:
         assert sasl is not None
         before = sasl.state
         checked = partial(step, message, self._shared.now_ms())
-        answer = await self._shared.turns.run(caller.host, checked, lambda: sasl.has_failed)
+        response = await self._shared.turns.run(caller.host, checked, lambda: sasl.has_failed)
         if sasl.has_failed:
             audit.login_refused(caller.host, sasl.mechanism, sasl.claimed, sasl.refusal)
         elif sasl.state is SaslState.AUTHENTICATED and before is not SaslState.AUTHENTICATED:
             audit.login_accepted(replace(caller, principal=sasl.principal or ""), sasl.mechanism)
-        return answer
+        return response

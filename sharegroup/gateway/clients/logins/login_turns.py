@@ -46,14 +46,14 @@ class LoginTurns:
         """Run `step` on a thread when it is its turn and return its result; a failed login returns after the delay."""
         turn = _Turn(address, asyncio.get_running_loop().create_future())
         self._waiting.add(address, turn)
-        self._begin()
+        self._start_next()
         try:
             await turn.granted
         except asyncio.CancelledError:
             self._waiting.discard(address, turn)
             if turn.granted.done() and not turn.granted.cancelled():  # granted and cancelled at the same moment
-                self._worked()
-                self._rested(address)
+                self._free_thread()
+                self._free_address(address)
             raise
         # A client that disconnects during the step still keeps the thread and the address busy.
         return await asyncio.shield(asyncio.ensure_future(self._work(address, step, has_failed)))
@@ -65,16 +65,16 @@ class LoginTurns:
     async def _work(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:
         try:
             try:
-                answer = await asyncio.get_running_loop().run_in_executor(self._threads, step)
+                result = await asyncio.get_running_loop().run_in_executor(self._threads, step)
             finally:
-                self._worked()
+                self._free_thread()
             if has_failed():
                 await asyncio.sleep(self._failed_delay_s)
-            return answer
+            return result
         finally:
-            self._rested(address)
+            self._free_address(address)
 
-    def _begin(self) -> None:
+    def _start_next(self) -> None:
         while self._free:
             turn = self._waiting.take(lambda address, _: address not in self._busy)
             if turn is None:
@@ -84,10 +84,10 @@ class LoginTurns:
                 self._busy.add(turn.address)
                 turn.granted.set_result(None)
 
-    def _worked(self) -> None:
+    def _free_thread(self) -> None:
         self._free += 1
-        self._begin()
+        self._start_next()
 
-    def _rested(self, address: str) -> None:
+    def _free_address(self, address: str) -> None:
         self._busy.discard(address)
-        self._begin()
+        self._start_next()

@@ -84,7 +84,7 @@ class SaslServer:
         self._mechanisms, self._max_reauth_ms = mechanisms, max_reauth_ms
         self._exchange: Exchange | None = None
         self._is_bare = False
-        self._began_again_ms: int | None = None
+        self._reauthenticated_ms: int | None = None
         self.state = SaslState.START
         self.mechanism = ""
         self.principal: str | None = None
@@ -149,19 +149,19 @@ class SaslServer:
     def handshake(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
         """Choose the client's mechanism; return NONE or the error. After an unknown mechanism it may try another."""
         if self.state is SaslState.AUTHENTICATED:
-            return self._begin_again(mechanism, version, now_ms)
+            return self._reauthenticate(mechanism, version, now_ms)
         if self.state is not SaslState.START:
-            return self._out_of_order()
+            return self._fail_out_of_order()
         if mechanism not in self._mechanisms:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        self._begin(mechanism, version)
+        self._choose(mechanism, version)
         return ErrorCode.NONE
 
     def authenticate(self, message: bytes, now_ms: int) -> SaslStep:
         """Process the client's next SASL message and return the response. Checking a password takes milliseconds."""
         exchange = self._exchange
         if exchange is None or self.state not in (SaslState.CHOSEN, SaslState.CHALLENGED):
-            return SaslStep(self._out_of_order(), "SaslAuthenticate must follow a SaslHandshake")
+            return SaslStep(self._fail_out_of_order(), "SaslAuthenticate must follow a SaslHandshake")
         try:
             text = message.decode() if len(message) <= exchange.max_message_bytes else ""
         except UnicodeDecodeError:
@@ -176,19 +176,19 @@ class SaslServer:
             self.state, self.refusal = SaslState.FAILED, error.reason
             return SaslStep(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
 
-    def _begin(self, mechanism: str, version: int) -> None:
+    def _choose(self, mechanism: str, version: int) -> None:
         self.mechanism, self._is_bare = mechanism, version < REQUESTS_VERSION
         self._exchange = self._mechanisms[mechanism]()
         self.state = SaslState.CHOSEN
 
-    def _begin_again(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
-        began_ms = self._began_again_ms
+    def _reauthenticate(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
+        began_ms = self._reauthenticated_ms
         is_too_soon = began_ms is not None and now_ms - began_ms < LEAST_REAUTHENTICATION_MS
         is_bare = version < REQUESTS_VERSION  # such clients do not support sessions that end
         if self.session_ends_ms is None or is_too_soon or is_bare or mechanism != self.mechanism:
-            return self._out_of_order()
-        self._began_again_ms = now_ms
-        self._begin(mechanism, version)
+            return self._fail_out_of_order()
+        self._reauthenticated_ms = now_ms
+        self._choose(mechanism, version)
         return ErrorCode.NONE
 
     def _succeeded(self, principal: str, answer: Answer, now_ms: int) -> SaslStep:
@@ -204,7 +204,7 @@ class SaslServer:
         lifetime_ms = 0 if self.session_ends_ms is None else max(1, self.session_ends_ms - now_ms)
         return SaslStep(ErrorCode.NONE, None, answer.message, min(lifetime_ms, _LONGEST_LIFETIME_MS))
 
-    def _out_of_order(self) -> ErrorCode:
+    def _fail_out_of_order(self) -> ErrorCode:
         if self.state is not SaslState.AUTHENTICATED:
             self.state, self.refusal = SaslState.FAILED, "a SASL message was out of order"
         return ErrorCode.ILLEGAL_SASL_STATE

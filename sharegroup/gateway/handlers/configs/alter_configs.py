@@ -69,30 +69,30 @@ class IncrementalAlterConfigs:
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
         """Alter each resource separately, with all of its changes or none."""
         body = request.body
-        passed, outcomes = self.refused(request.caller, body.resources)
-        outcomes |= await self._upstream.alter(request.caller.node_id, passed, body.validate_only)
+        forwarded, outcomes = self.refused(request.caller, body.resources)
+        outcomes |= await self._upstream.alter(request.caller.node_id, forwarded, body.validate_only)
         times = Counter(resource_of(resource) for resource in body.resources)
         groups = [resource for resource in body.resources if resource.resource_type == GROUP]
         for resource in groups:
             outcomes[resource_of(resource)] = await self._group(request, resource, times[resource_of(resource)])
         if groups and not body.validate_only:
-            await self._see_the_change()
+            await self._refresh_configs()
         if not body.validate_only:
             audit_changes(request.caller, body.resources, outcomes)
         return answered(IncrementalAlterConfigsResponse, outcomes)
 
     def refused(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
         """Return (resources that the upstream is to alter, results of rejected ones), both without groups."""
-        passed: list[R] = []
+        forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
         for resource in resources:
             if resource.resource_type != GROUP:
-                refusal = config_refusal(self._security.alter_configs, caller, resource) or _of_the_job(resource)
-                if refusal is None:
-                    passed.append(resource)
+                error = config_refusal(self._security.alter_configs, caller, resource) or _reject_job_configs(resource)
+                if error is None:
+                    forwarded.append(resource)
                 else:
-                    outcomes[resource_of(resource)] = refusal
-        return passed, outcomes
+                    outcomes[resource_of(resource)] = error
+        return forwarded, outcomes
 
     async def _group(
         self, request: Request[IncrementalAlterConfigsRequest], resource: _Resource, times: int
@@ -122,12 +122,12 @@ class IncrementalAlterConfigs:
     ) -> None:
         """Alter the upstream's configs of a group. Raises RequestError with the upstream's error."""
         resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
-        answers = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
-        ((code, message),) = answers.values()
+        results = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
+        ((code, message),) = results.values()
         if code:
             raise RequestError(_code(code), message or "")
 
-    async def _see_the_change(self) -> None:
+    async def _refresh_configs(self) -> None:
         """Read the configs again, so that this gateway applies the change before it responds."""
         try:
             await self._configs.refresh()
@@ -155,7 +155,7 @@ def audit_changes(caller: Caller, resources: Iterable[Altered], outcomes: Mappin
         audit.changed(caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
 
 
-def _of_the_job(resource: Altered) -> ConfigResult | None:
+def _reject_job_configs(resource: Altered) -> ConfigResult | None:
     """Reject configs of a broker that the job reads from its file; the upstream's values would have no effect here."""
     ours = [config.name for config in resource.configs if is_the_jobs(config.name)]
     if resource.resource_type != BROKER or not ours:
@@ -171,9 +171,9 @@ def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Chan
     """
     if len({config.name for config in configs}) < len(configs):
         raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    without = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
-    if without:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without)}")
+    null_valued = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
+    if null_valued:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(null_valued)}")
     theirs = [config for config in configs if is_upstreams(config.name)]
     return {config.name: _new_value(config) for config in configs if not is_upstreams(config.name)}, theirs
 

@@ -44,8 +44,8 @@ class AlterConfigs:
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
         """Alter each resource separately, with all of its configs or none."""
         body = request.body
-        passed, outcomes = self._incremental.refused(request.caller, body.resources)
-        outcomes |= await self._upstream.replace(request.caller.node_id, passed, body.validate_only)
+        forwarded, outcomes = self._incremental.refused(request.caller, body.resources)
+        outcomes |= await self._upstream.replace(request.caller.node_id, forwarded, body.validate_only)
         if not body.validate_only:
             audit_changes(request.caller, [item for item in body.resources if item.resource_type != GROUP], outcomes)
         outcomes |= await self._alter_groups(request)
@@ -65,16 +65,16 @@ class AlterConfigs:
             for item in groups
         ]
         body = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.body.validate_only)
-        answer = await self._incremental(Request(request.header, body, request.caller))
-        return results_of(answer)
+        response = await self._incremental(Request(request.header, body, request.caller))
+        return results_of(response)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
         """Return {group: upstream configs that are set}; empty if the upstream has no configs of groups."""
         described = DescribeConfigsRequest.DescribeConfigsResource
         names = dict.fromkeys(item.resource_name for item in groups)
-        asked = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
+        resources = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
         options = DescribeConfigsRequest(include_synonyms=False, include_documentation=False)
-        found: Mapping[Resource, Any] = await self._upstream.describe(node_id, asked, options, 1)
+        found: Mapping[Resource, Any] = await self._upstream.describe(node_id, resources, options, 1)
         return {
             name: [
                 config.name
@@ -88,7 +88,7 @@ class AlterConfigs:
 def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
     """Return the changes after which exactly the configs of `resource` are set; `is_set` are those set now."""
     change = _Incremental.AlterableConfig
-    named = {config.name for config in resource.configs}
+    in_request = {config.name for config in resource.configs}
     changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]
-    changes += [change(name=name, config_operation=DELETE, value=None) for name in sorted({*is_set} - named)]
+    changes += [change(name=name, config_operation=DELETE, value=None) for name in sorted({*is_set} - in_request)]
     return _Incremental(resource_type=GROUP, resource_name=resource.resource_name, configs=changes)

@@ -59,8 +59,8 @@ class AlterShareGroupOffsets:
             return _response([], int(error.code), error.message)
         except UpstreamUnavailableError as error:
             return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
-        refused = [topic for topic in body.topics if topic not in readable]
-        return _response(topic_errors([*errors, *_refused(refused)], known), 0, None)
+        rejected = [topic for topic in body.topics if topic not in readable]
+        return _response(topic_errors([*errors, *_rejected(rejected)], known), 0, None)
 
     async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
         """Return the current topics; refresh the metadata if a partition is unknown, because it may be new."""
@@ -80,7 +80,7 @@ def _offsets(topics: Iterable[DataContainer]) -> tuple[StartOffset, ...]:
     )
 
 
-def _refused(topics: Iterable[DataContainer]) -> list[PartitionError]:
+def _rejected(topics: Iterable[DataContainer]) -> list[PartitionError]:
     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return [
         PartitionError(topic.topic_name, partition.partition_index, code, "Topic authorization failed.")

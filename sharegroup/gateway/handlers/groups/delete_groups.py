@@ -27,7 +27,7 @@ class DeleteGroups:
     async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
         """Delete each group separately; a rejected one does not affect the others."""
         group_ids = list(dict.fromkeys(request.body.groups_names))
-        codes = {group_id: self._refusal(request, group_id) for group_id in group_ids}
+        codes = {group_id: self._authorization_error(request, group_id) for group_id in group_ids}
         try:
             ours = {listing.group_id for listing in await self._stored.listings()}
         except RequestError as error:
@@ -46,7 +46,7 @@ class DeleteGroups:
             results=[result(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids],
         )
 
-    def _refusal(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
+    def _authorization_error(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
         try:
             self._security.delete_group(request.caller, group_id)
         except RequestError as error:
@@ -66,10 +66,10 @@ class DeleteGroups:
             return {}
         hidden = await self._share_groups(node_id)
         codes = {group_id: int(ErrorCode.GROUP_ID_NOT_FOUND) for group_id in group_ids}
-        asked = [group_id for group_id in group_ids if group_id not in hidden]
-        if asked:
-            answer = await self._cluster.ask(node_id, DeleteGroupsRequest(groups_names=asked), DeleteGroupsResponse)
-            codes |= {result.group_id: result.error_code for result in answer.results}
+        others = [group_id for group_id in group_ids if group_id not in hidden]
+        if others:
+            response = await self._cluster.ask(node_id, DeleteGroupsRequest(groups_names=others), DeleteGroupsResponse)
+            codes |= {result.group_id: result.error_code for result in response.results}
         return codes
 
     async def _share_groups(self, node_id: int) -> set[str]:
@@ -77,8 +77,8 @@ class DeleteGroups:
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
         if highest < TYPES_VERSION:
             return set()
-        asked = ListGroupsRequest(states_filter=[], types_filter=[SHARE])
-        return _ids((await self._cluster.ask(node_id, asked, ListGroupsResponse)).groups)
+        others = ListGroupsRequest(states_filter=[], types_filter=[SHARE])
+        return _ids((await self._cluster.ask(node_id, others, ListGroupsResponse)).groups)
 
 
 def _ids(rows: Iterable[ListGroupsResponse.ListedGroup]) -> set[str]:

@@ -57,8 +57,8 @@ class DeleteShareGroupOffsets:
         except UpstreamUnavailableError as error:
             return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        refused = [TopicError(name, code, "Topic authorization failed.") for name in names if name not in readable]
-        return _response([_topic(error, known) for error in (*errors, *refused)], 0, None)
+        rejected = [TopicError(name, code, "Topic authorization failed.") for name in names if name not in readable]
+        return _response([_topic(error, known) for error in (*errors, *rejected)], 0, None)
 
 
 def _topic(error: TopicError, known: Mapping[str, Topic]) -> DataContainer:

@@ -35,11 +35,11 @@ class LeaveGroup:
         try:
             self._security.leave_group(caller, body.group_id)
             if request.version < MEMBERS_VERSION:
-                left = await self._left(body.group_id, (MemberIdentity(body.member_id, None),))
-                response = _response(max((member.error_code for member in left), default=0))
+                removed = await self._remove(body.group_id, (MemberIdentity(body.member_id, None),))
+                response = _response(max((member.error_code for member in removed), default=0))
             else:
-                named = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in body.members)
-                response = _response(0, await self._left(body.group_id, named))
+                members = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in body.members)
+                response = _response(0, await self._remove(body.group_id, members))
         except RequestError as error:
             response = _response(int(error.code))
         if response.error_code or not response.members:
@@ -49,7 +49,7 @@ class LeaveGroup:
             audit.changed(caller, "group", body.group_id, member.error_code, name)
         return response
 
-    async def _left(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
+    async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
         """Remove the named members, or all that are away; return each with its error.
 
         Clients find the error of a member by the identity that they have sent.

@@ -70,16 +70,16 @@ class ListGroups:
         """Return all groups that this port lists."""
         if request.caller.is_standby:
             return _response(0, [])
-        wanted = GroupFilter.of(request)
+        group_filter = GroupFilter.of(request)
         rows: list[_Row] = []
-        if not wanted.is_only_share:
-            answer, version = await self._upstream(request)
-            if answer.error_code:
-                return _response(int(answer.error_code), [])
-            rows += upstream_rows(answer.groups, version, wanted)
-        if wanted.allows_type(SHARE):
+        if not group_filter.is_only_share:
+            response, version = await self._upstream(request)
+            if response.error_code:
+                return _response(int(response.error_code), [])
+            rows += upstream_rows(response.groups, version, group_filter)
+        if group_filter.allows_type(SHARE):
             try:
-                rows += await self._ours(request.caller.node_id, wanted)
+                rows += await self._ours(request.caller.node_id, group_filter)
             except RequestError as error:
                 return _response(int(error.code), [])
         return _response(0, [row for row in rows if self._security.may_see_group(request.caller, row.group_id)])
@@ -87,34 +87,34 @@ class ListGroups:
     async def _upstream(self, request: Request[ListGroupsRequest]) -> tuple[ListGroupsResponse, int]:
         """Return the broker's own response and its version."""
         body, node_id = request.body, request.caller.node_id
-        asked = ListGroupsRequest()
+        upstream_body = ListGroupsRequest()
         if request.version >= STATES_VERSION:
-            asked.states_filter = body.states_filter
+            upstream_body.states_filter = body.states_filter
         if request.version >= TYPES_VERSION:
-            asked.types_filter = [kind for kind in body.types_filter if kind.lower() != SHARE]
+            upstream_body.types_filter = [kind for kind in body.types_filter if kind.lower() != SHARE]
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
-        answer = await self._cluster.ask(node_id, asked, ListGroupsResponse)
-        return answer, highest
+        response = await self._cluster.ask(node_id, upstream_body, ListGroupsResponse)
+        return response, highest
 
-    async def _ours(self, node_id: int, wanted: GroupFilter) -> list[_Row]:
+    async def _ours(self, node_id: int, group_filter: GroupFilter) -> list[_Row]:
         listings = await self._stored.listings()
         brokers = await self._brokers(node_id) if listings else []
         return [
             _Row(group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE)
             for group_id, state in listings
-            if wanted.allows(state, SHARE) and place_of(group_id, brokers) == node_id
+            if group_filter.allows(state, SHARE) and place_of(group_id, brokers) == node_id
         ]
 
     async def _brokers(self, node_id: int) -> Collection[int]:
         """Return the active brokers, including this one."""
         try:
-            answer = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
+            response = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
         except UpstreamUnavailableError as error:
             logger.warning(
                 "listing share groups by the last known brokers, because broker %d is not available: %s", node_id, error
             )
             return self._cluster.node_ids
-        return {node_id, *(broker.node_id for broker in answer.brokers)}
+        return {node_id, *(broker.node_id for broker in response.brokers)}
 
 
 def place_of(group_id: str, node_ids: Iterable[int]) -> int:
@@ -122,7 +122,7 @@ def place_of(group_id: str, node_ids: Iterable[int]) -> int:
     return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
 
 
-def upstream_rows(rows: Iterable[_Row], version: int, wanted: GroupFilter) -> list[_Row]:
+def upstream_rows(rows: Iterable[_Row], version: int, group_filter: GroupFilter) -> list[_Row]:
     """Filter the upstream's groups, of a response in `version`, by what the upstream cannot filter.
 
     Before version 5 there are only classic groups; before version 4 responses have no states.
@@ -133,7 +133,7 @@ def upstream_rows(rows: Iterable[_Row], version: int, wanted: GroupFilter) -> li
             row.group_type = CLASSIC
         if version < STATES_VERSION:
             row.group_state = ""
-        if row.group_type.lower() != SHARE and wanted.allows(row.group_state, row.group_type):
+        if row.group_type.lower() != SHARE and group_filter.allows(row.group_state, row.group_type):
             kept.append(row)
     return kept
 

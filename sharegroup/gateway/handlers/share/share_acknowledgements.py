@@ -59,7 +59,7 @@ class ShareAcknowledgements:
                 part = self._sessions.holder(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
                 outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
-                outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
+                outcomes[key] = asyncio.ensure_future(self._fail_if_deleted(key, outcome))
         self.open.add(session.key, outcomes.values())
         return outcomes
 
@@ -67,7 +67,7 @@ class ShareAcknowledgements:
         """Return the lease for an early response; empty if another gateway may serve the partition's new leader."""
         return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
 
-    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
+    async def _fail_if_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
         """Replace a successful outcome by UNKNOWN_TOPIC_ID if the topic has been deleted."""
         found = await outcome
         if found[0] or await self._cluster.exists(key.topic_id):

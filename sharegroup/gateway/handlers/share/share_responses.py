@@ -30,7 +30,7 @@ class _Leaders:
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
         self._cluster, self._listeners, self._node_id = cluster, listeners, node_id
-        self._named: set[int] = set()
+        self._leader_ids: set[int] = set()
 
     def of(self, key: TopicIdPartition, error_code: int) -> tuple[int, int]:
         """Return (leader, epoch) for a partition with this error."""
@@ -40,7 +40,7 @@ class _Leaders:
         leader = topic.leaders.get(key.partition) if topic is not None else None
         if leader is None or not self._listeners.has(leader.node_id):
             return _NO_LEADER
-        self._named.add(leader.node_id)
+        self._leader_ids.add(leader.node_id)
         return leader.node_id, leader.epoch
 
     def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
@@ -48,7 +48,7 @@ class _Leaders:
         return [
             message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
             for node_id, (host, port) in (
-                (node_id, self._listeners.address(node_id)) for node_id in sorted(self._named)
+                (node_id, self._listeners.address(node_id)) for node_id in sorted(self._leader_ids)
             )
         ]
 
@@ -109,7 +109,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         super().__init__(cluster, listeners, node_id)
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
-        self._answered: list[TopicIdPartition] = []
+        self._requested: list[TopicIdPartition] = []
         self.record_count = self.byte_count = 0
 
     def has_records(self, key: TopicIdPartition) -> bool:
@@ -127,7 +127,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
 
     def answered(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Add an entry for each of these partitions, with or without records."""
-        self._answered += partitions
+        self._requested += partitions
 
     def records(self, key: TopicIdPartition, found: PartRecords) -> None:
         """Add records of a partition."""
@@ -145,7 +145,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
 
     def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
         """Return the response; its lock timeout is the remaining time of its shortest lock."""
-        keys = [*self._records, *self._faults, *self._outcomes, *self._answered]
+        keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
         deadlines_ms = [found.lock_deadline_ms for found in self._records.values()]
         left_ms = max(0, min(deadlines_ms) - now_ms) if deadlines_ms else lock_timeout_ms

@@ -149,7 +149,7 @@ class Gateway:
         return row.member_id, row.group_instance_id, row.incarnation_id
 
 
-#: The result of `answer`.
+#: The client id of requests that `answer` sends.
 CLIENT_ID = "client"
 PROCESS = SessionKey("g", "m")
 
