@@ -96,7 +96,7 @@ def test_what_is_no_request_closes_its_connection_and_no_other(
     line = [record for record in caplog.records if record.name == "sharegroup.gateway.clients.client_connection"]
     assert len(line) == 1
     assert line[0].levelno <= logging.WARNING
-    assert "client 127.0.0.1 is disconnected: " in line[0].message
+    assert "client 127.0.0.1 disconnected: " in line[0].message
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 

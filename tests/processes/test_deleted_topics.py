@@ -16,7 +16,7 @@ DEADLINE_S = 60.0
 
 
 def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_through, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(pass_through, "SECOND_REFRESH_S", 0.0)
     monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
 
     async def test() -> None:
@@ -32,8 +32,8 @@ def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) 
             passthrough = gateway.parts.pass_through.link(NODE_ID)
             passthrough._topics_changed(DELETE_TOPICS)
             passthrough._topics_changed(DELETE_TOPICS)  # the same look does for both
-            assert gateway.parts.pass_through._looking is not None
-            await gateway.parts.pass_through._looking
+            assert gateway.parts.pass_through._refreshing is not None
+            await gateway.parts.pass_through._refreshing
             assert asked == [None, None]
 
     asyncio.run(asyncio.wait_for(test(), DEADLINE_S))

@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_or_that_there_is_not(caplog: pytest.LogCaptureFixt
         first.cluster.node_ids = [1, 65_000]
         with caplog.at_level(logging.WARNING):
             await first.ports.open_new()
-        assert f"there is no port {first.base + 65_000}" in caplog.text
+        assert f"port {first.base + 65_000} (gateway.listener.port + 65000) is above 65535" in caplog.text
         assert set(first.listeners.addresses) == {1}
         first.ports.close()
 

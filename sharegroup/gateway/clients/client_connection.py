@@ -1,7 +1,7 @@
-"""One client's connection: its bytes, its place among the others, and its end.
+"""One client's connection: reading, writing, idle checks and closing.
 
-What the frames mean is `RequestLoop`'s to know. A client that does not read its answers is not read from, and after a
-while it is gone.
+`RequestLoop` interprets the frames. A client that does not read its responses is not read from, and is disconnected
+after `UNREAD_TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from sharegroup.security.tls import certificate_principal
 
 logger = logging.getLogger(__name__)
 
-#: A client that has not read any of its answers for so long is gone.
+#: A client that has read none of its responses for this long is disconnected.
 UNREAD_TIMEOUT_S = 60.0
 WRITE_BUFFER_BYTES = 1_048_576
-#: So much more of a large request is to come within `gateway.request.stall.timeout.ms`.
+#: A large request must progress by this many bytes within `gateway.request.stall.timeout.ms`.
 PROGRESS_BYTES = 65_536
 
 
 class ClientConnection(FrameProtocol):
-    """Reads a client's requests and writes their answers; `node_id` is the upstream broker whose port the client came
-    to, `is_standby` whether it came as another gateway's client."""
+    """Reads a client's requests and writes the responses.
+
+    `node_id` is the upstream broker whose port the client used. `is_standby`: the client uses the standby port, as a
+    client of another gateway.
+    """
 
     def __init__(self, service: Service, connections: Connections, node_id: int, is_standby: bool = False) -> None:
         super().__init__(0)
@@ -41,16 +44,16 @@ class ClientConnection(FrameProtocol):
         self._loop = asyncio.get_running_loop()
         self.connection_id = connections.new_id()
         caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
-        self._requests = RequestLoop(service, self, caller, self._give_up)
+        self._requests = RequestLoop(service, self, caller, self._disconnect)
         self._connected_at = self._last_request = self._loop.time()
-        #: (bytes, when) of the large request that is coming, as it was seen to get on last.
+        #: (bytes, time) when the large request that is arriving last made progress.
         self._progress: tuple[int, float] | None = None
         self._unread_timer: asyncio.Handle | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def accepted(self, transport: asyncio.Transport) -> bool:
-        """The client has a place from now on, before any TLS handshake; False when there is none, and it is closed."""
+        """Register the client before any TLS handshake; if a limit rejects it, close it and return False."""
         self.transport = transport
         if self._connections.add(self, _address_of(transport)):
             end_when_vanished(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
@@ -59,7 +62,7 @@ class ClientConnection(FrameProtocol):
         return False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's, after any TLS handshake."""
+        """Start serving the client; asyncio calls this after any TLS handshake."""
         transport = cast(asyncio.Transport, transport)
         if self.transport is None and not self.accepted(transport):
             return
@@ -68,64 +71,64 @@ class ClientConnection(FrameProtocol):
             transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
             principal = certificate_principal(transport.get_extra_info("ssl_object"))
             self._requests.start(_address_of(transport), principal)
-        except Exception as error:  # noqa: BLE001 - asyncio would keep the connection, with nobody to serve it
-            self._give_up(error)
+        except Exception as error:  # noqa: BLE001 - asyncio would keep the connection open, unserved
+            self._disconnect(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: the client is gone, and with it its share sessions."""
+        """Close the client's requests and, through `Connections`, its share sessions."""
         super().connection_lost(exc)
         self._stop_unread_timer()
         self._requests.close()
         self._connections.remove(self)
 
     def frame_received(self, frame: memoryview) -> None:
-        """Pass a request on to the loop."""
+        """Queue a request."""
         self._last_request = self._loop.time()
         self._requests.received(frame)
 
     def refusal(self, size: int, head: memoryview) -> str | None:
-        """Why a request that begins so is too long."""
+        """Return why a request with this size and head is too long."""
         return self._requests.refusal(size, head)
 
     def frame_begun(self, size: int) -> None:
-        """A request has begun to come."""
+        """Note that a request has started to arrive."""
         self._progress = None
         self._requests.begun(size)
 
     def frame_error(self, problem: str) -> None:
-        """What came is no Kafka request."""
-        self._give_up(MalformedRequestError(problem))
+        """Disconnect a client that sent something other than a Kafka request."""
+        self._disconnect(MalformedRequestError(problem))
 
     def pause_writing(self) -> None:
-        """asyncio's: the client is slow to read."""
+        """Start the timer for unread responses; asyncio calls this when the write buffer is full."""
         super().pause_writing()
         self._stop_unread_timer()
-        self._unread_timer = self._loop.call_soon(self._expect_reading)  # when the rest of the response is written
+        self._unread_timer = self._loop.call_soon(self._expect_reading)  # after the rest of the response is written
 
     def resume_writing(self) -> None:
-        """asyncio's: the client reads again."""
+        """Stop the timer for unread responses."""
         super().resume_writing()
         self._stop_unread_timer()
 
-    # -- its end -----------------------------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------------------------------
 
-    def drain(self, may_go: Callable[[int], bool]) -> None:
-        """The gateway ends: close the connection when all is answered and `may_go` says so of its id."""
-        self._requests.drain(partial(may_go, self.connection_id))
+    def drain(self, may_close: Callable[[int], bool]) -> None:
+        """Close the connection when all requests are answered and `may_go(connection_id)` returns True."""
+        self._requests.drain(partial(may_close, self.connection_id))
 
     def close(self) -> None:
-        """Handle no more requests, and close the connection without sending the rest."""
+        """Close the connection without handling or sending anything further."""
         self._requests.stop()
         self.abort()
 
     def is_idle(self, now: float) -> bool:
-        """Whether the client has been silent, or without a login, for too long (seconds of the loop's clock)."""
+        """Return whether the client is silent or unauthenticated for too long; `now` is the loop's time in seconds."""
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000
         return now - self._last_request > self._config.connections_max_idle_ms / 1000 or self._is_stalled(now)
 
     def _is_stalled(self, now: float) -> bool:
-        """Whether a request that has its share of the budget does not come on."""
+        """Return whether a request that holds a share of the budget makes no progress."""
         received = self.unfinished_bytes if self._requests.has_share else None
         if received is None:
             self._progress = None
@@ -133,16 +136,16 @@ class ClientConnection(FrameProtocol):
             self._progress = received, now
         return self._progress is not None and now - self._progress[1] > self._config.request_stall_timeout_ms / 1000
 
-    def _give_up(self, problem: Exception) -> None:
-        """Close the connection and say why; the line is at the level of whose fault it is."""
+    def _disconnect(self, problem: Exception) -> None:
+        """Close the connection and log why: a client's fault at INFO, the upstream's at WARNING, ours at ERROR."""
         self.close()
         client = self._requests.caller.host
         if isinstance(problem, (MalformedRequestError, UnknownVersionError, RequestError)):
-            logger.info("client %s is disconnected: %s", client, problem)
+            logger.info("client %s disconnected: %s", client, problem)
         elif isinstance(problem, UpstreamUnavailableError):
-            logger.warning("client %s is disconnected: %s", client, problem)
+            logger.warning("client %s disconnected: %s", client, problem)
         else:
-            logger.error("client %s is disconnected: its request failed", client, exc_info=problem)
+            logger.error("client %s disconnected: handling its request failed", client, exc_info=problem)
 
     def _expect_reading(self) -> None:
         if self.transport is not None:
@@ -155,7 +158,7 @@ class ClientConnection(FrameProtocol):
         if self.transport.get_write_buffer_size() < unread_bytes:
             self._expect_reading()
             return
-        logger.info("client %s is disconnected: it does not read its responses", self._requests.caller.host)
+        logger.info("client %s disconnected: it does not read its responses", self._requests.caller.host)
         self.close()
 
     def _stop_unread_timer(self) -> None:
@@ -165,6 +168,6 @@ class ClientConnection(FrameProtocol):
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:
-    """The client's address; "" for one that has gone already."""
+    """Return the client's address; "" if it has already disconnected."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""

@@ -1,6 +1,6 @@
-"""Turns by address: whoever waits is served in the order of coming, but one of each address after the other.
+"""Queue that serves addresses in turn (round robin), and the items of one address in order. PURE.
 
-PURE. A thousand who wait at one address put off somebody at another address by one turn, not by a thousand.
+A thousand items of one address delay an item of another address by one turn, not by a thousand.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class FairTurns(Generic[T]):
-    """What waits, by address. An address whose turn is over goes behind all others."""
+    """The waiting items by address. An address that had its turn moves to the end."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
@@ -22,11 +22,11 @@ class FairTurns(Generic[T]):
         return sum(map(len, self._waiting.values()))
 
     def add(self, address: str, item: T) -> None:
-        """It waits, behind those of its address."""
+        """Append an item to the queue of its address."""
         self._waiting.setdefault(address, deque()).append(item)
 
     def discard(self, address: str, item: T) -> None:
-        """It waits no more; nothing is done if it did not."""
+        """Remove an item if it is queued."""
         items = self._waiting.get(address)
         if items is None or item not in items:
             return
@@ -35,12 +35,12 @@ class FairTurns(Generic[T]):
             del self._waiting[address]
 
     def heads(self) -> Iterator[tuple[str, T]]:
-        """The first of each address, in the order of their turns."""
+        """Yield the first item of each address, in the order of their turns."""
         for address, items in self._waiting.items():
             yield address, items[0]
 
     def take(self, may: Callable[[str, T], bool]) -> T | None:
-        """The first in turn for whom `may` holds, who waits no more; None without one."""
+        """Remove and return the first item in turn that `may` accepts; None if there is none."""
         for address, item in self.heads():
             if may(address, item):
                 self.discard(address, item)

@@ -1,14 +1,15 @@
-"""One budget for the large requests of all connections (Kafka: `queued.max.request.bytes`, its MemoryPool).
+"""Memory budget for the large requests of all connections (Kafka: `queued.max.request.bytes` and its MemoryPool).
 
-A connection has to have a share as large as its request before the request's body is read, and gives it back when the
-request is handled. There is no deadlock:
+A connection acquires a share of the size of its request before it reads the request's body, and releases the share when
+the request is handled. This cannot deadlock:
 
-- A small request never waits: what it takes is bounded by the number of connections.
-- Who has a share waits for nobody here: it is sent its body, or the connection ends (`ClientConnection.is_idle`).
-- A request that is larger than the budget has room for is read when no other large one is.
+- A small request needs no share; the number of connections bounds the memory of small requests.
+- A connection that holds a share waits for no other: its body arrives, or `ClientConnection.is_idle` ends it.
+- A request that is larger than the budget is read when no other large request is.
 
-An eighth of the budget is for ordinary requests alone, so that some huge ones that come slowly, or never to their end,
-do not keep producers waiting. Huge requests wait in turns by address, and none passes another; ordinary ones pass.
+One eighth of the budget is reserved for ordinary requests, so that huge requests that arrive slowly or never complete
+do not block producers. Huge requests get their shares in turn by address, in order. Ordinary requests may overtake
+them.
 
     |<------------------------ total ------------------------>|
     |<------- huge or ordinary ------->|<-- ordinary only --->|
@@ -21,9 +22,9 @@ from typing import NamedTuple
 
 from sharegroup.gateway.clients.fair_turns import FairTurns
 
-#: Up to here a request is small. That much of any request is read in one go with its length, anyway.
+#: Up to this size a request is small: so much of any request is read together with its length.
 SMALL_BYTES = 65_536
-#: Up to here a request is an ordinary one: Kafka's `max.request.size`, or `batch.size` of some partitions.
+#: Up to this size a request is ordinary: Kafka's `max.request.size`, or `batch.size` of a few partitions.
 ORDINARY_BYTES = 1_048_576
 _RESERVED_PART = 8
 
@@ -38,7 +39,7 @@ class _Waiter(NamedTuple):
 
 
 class FrameBudget:
-    """`total_bytes` is shared by all connections. On one event loop."""
+    """A budget of `total_bytes` for all connections, used on one event loop."""
 
     def __init__(self, total_bytes: int) -> None:
         self._total, self._for_huge = total_bytes, total_bytes - total_bytes // _RESERVED_PART
@@ -47,19 +48,19 @@ class FrameBudget:
 
     @property
     def used_bytes(self) -> int:
-        """What shares there are add up to."""
+        """The sum of all shares."""
         return self._ordinary_used + self._huge_used
 
     @property
     def waiting(self) -> int:
-        """How many wait for a share."""
+        """The number of requests that wait for a share."""
         return len(self._waiting)
 
     async def take(self, address: str, size: int) -> None:
-        """Wait for a share of so many bytes; each is to be given back. Who is cancelled has none."""
+        """Wait for a share of `size` bytes, which must be given back; a cancelled call holds none."""
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
-        self._grant()
+        self._assign_shares()
         try:
             await waiter.granted
         except asyncio.CancelledError:
@@ -67,20 +68,20 @@ class FrameBudget:
             if waiter.granted.done() and not waiter.granted.cancelled():
                 self.give_back(size)
             else:
-                self._grant()  # it may have been in the way of others
+                self._assign_shares()  # it may have blocked others
             raise
 
     def give_back(self, size: int) -> None:
-        """A share is free again."""
+        """Release a share of `size` bytes."""
         if size > ORDINARY_BYTES:
             self._huge_used -= size
         else:
             self._ordinary_used -= size
-        self._grant()
+        self._assign_shares()
 
-    def _grant(self) -> None:
-        """Shares for those whose turn it is, as far as there is room."""
-        while (waiter := self._next()) is not None:
+    def _assign_shares(self) -> None:
+        """Assign shares to the waiting requests that fit, in turn."""
+        while (waiter := self._pop_next()) is not None:
             if waiter.granted.cancelled():
                 continue
             if waiter.is_huge:
@@ -89,7 +90,7 @@ class FrameBudget:
                 self._ordinary_used += waiter.size
             waiter.granted.set_result(None)
 
-    def _next(self) -> _Waiter | None:
+    def _pop_next(self) -> _Waiter | None:
         first_huge = next((waiter for _, waiter in self._waiting.heads() if waiter.is_huge), None)
         return self._waiting.take(lambda _, waiter: self._fits(waiter) and (not waiter.is_huge or waiter is first_huge))
 

@@ -1,19 +1,19 @@
-"""Quotas of clients, by Kafka's entities (KIP-13, KIP-55): a YAML file, and what is used of it.
+"""Client quotas by Kafka's entities (KIP-13, KIP-55): their YAML file, and their use.
 
     - {user: alice, client-id: billing, consumer_byte_rate: 1000000}
     - {user: alice, consumer_byte_rate: 5000000, request_rate: 200}
     - {user: <default>, request_rate: 50}
 
-For each of the two rates the first entry counts that says one, in Kafka's order:
+Each of the two rates comes from the first entry that sets it, in Kafka's order:
 
     user + client-id, user + <default>, user, <default> + client-id, <default> + <default>, <default>,
     client-id, default client-id
 
-An entry's rate is for all connections together that it names; one for `<default>` is each user's, or client's, own.
-What no entry says is the configuration's: for each user, or where nobody logs in for each client id.
+All connections of an entry's entity share its rate; with `<default>`, each user or client id has the rate for itself.
+If no entry sets a rate, the configured one applies to each user, or to each client id where clients do not log in.
 
-Who has used more than its rate is answered all the same, with `throttle_time_ms`, and its connection is not read from
-for that long, as Kafka does since KIP-219.
+A client that exceeds its rate still gets its response, with `throttle_time_ms`. Its connection is not read from for
+that time, as in Kafka since KIP-219.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ from sharegroup.gateway.wire.short_names import short
 from sharegroup.security.entry_file import read_entries
 
 DEFAULT = "<default>"
-#: As `Caller.principal` begins, and what it is without a login.
+#: The prefix of `Caller.principal`, and the principal of a client without a login.
 _USER, _NOBODY = "User:", "ANONYMOUS"
-#: The longest that a connection is not read from: heartbeats of a member may come by it. What is owed stays owed.
+#: The longest throttle time. A longer one could stop a member's heartbeats; the remaining debt is kept.
 MAX_THROTTLE_MS = 15_000
-#: Buckets that are kept, before those that are full again are forgotten.
+#: Number of buckets at which those that are full again are discarded.
 MAX_BUCKETS = 10_000
 
 Rate = Literal["consumer_byte_rate", "request_rate"]
 
 
 class QuotaEntry(BaseModel):
-    """One entry; `<default>` stands for any user, or any client id."""
+    """One entry of the file; `<default>` means any user or any client id."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     user: str | None = Field(default=None, min_length=1)
     client_id: str | None = Field(default=None, alias="client-id", min_length=1)
-    #: Bytes a second of ShareFetch responses.
+    #: Bytes per second of ShareFetch responses.
     consumer_byte_rate: float | None = Field(default=None, gt=0)
-    #: Requests a second that the gateway answers itself.
+    #: Requests per second that the gateway handles itself.
     request_rate: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
-    def _says_something(self) -> QuotaEntry:
+    def _is_complete(self) -> QuotaEntry:
         if self.user is None and self.client_id is None:
-            raise ValueError("an entry needs a user or a client-id")
+            raise ValueError("an entry must have user or client-id")
         if self.consumer_byte_rate is None and self.request_rate is None:
-            raise ValueError("an entry needs consumer_byte_rate or request_rate")
+            raise ValueError("an entry must have consumer_byte_rate or request_rate")
         return self
 
 
 class _Entity(NamedTuple):
-    """Who uses a quota together; None: whoever."""
+    """The clients that share a quota; None matches any."""
 
     user: str | None
     client_id: str | None
 
 
 class Quotas:
-    """What clients have used. A rate of 0 is none."""
+    """The quotas and their use. A rate of 0 means no limit."""
 
     def __init__(
         self, entries: Iterable[QuotaEntry] = (), *, consumer_byte_rate: float = 0.0, request_rate: float = 0.0
@@ -79,7 +79,7 @@ class Quotas:
         self._buckets: dict[tuple[Rate, _Entity], tuple[TokenBucket, float]] = {}
 
     def used(self, principal: str, client_id: str, fetched_bytes: int, now_ms: float) -> int:
-        """A request, and so many bytes of records for it; how long (milliseconds) its client is to send none, or 0."""
+        """Record a request with `fetched_bytes` of records; return how long to throttle its client, in milliseconds."""
         if self._is_off:
             return 0
         user, client_id = principal.removeprefix(_USER), short(client_id)
@@ -111,7 +111,7 @@ class Quotas:
 
 
 def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
-    """(the entry's, who uses it together), in Kafka's order."""
+    """Yield (entity of the entry, entity that shares the bucket) in Kafka's order."""
     both, of_user, of_client = _Entity(user, client_id), _Entity(user, None), _Entity(None, client_id)
     yield both, both
     yield _Entity(user, DEFAULT), both
@@ -124,15 +124,19 @@ def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
 
 
 def load_quotas(path: str) -> list[QuotaEntry]:
-    """Read the file. Raises InvalidConfigError, also when it cannot be read."""
+    """Read the file. Raises InvalidConfigError if it cannot be read or is not valid."""
     parsed, problems = read_entries(path, QuotaEntry)
-    named = [(entry.user, entry.client_id) for entry in parsed]
-    problems += [f"two entries are for {_told(*entity)}" for entity in dict.fromkeys(named) if named.count(entity) > 1]
+    entities = [(entry.user, entry.client_id) for entry in parsed]
+    problems += [
+        f"{_described(*entity)} has more than one entry"
+        for entity in dict.fromkeys(entities)
+        if entities.count(entity) > 1
+    ]
     if problems:
         raise InvalidConfigError(path, problems)
     return parsed
 
 
-def _told(user: str | None, client_id: str | None) -> str:
-    named = {"user": user, "client-id": client_id}
-    return ", ".join(f"{kind} {name}" for kind, name in named.items() if name is not None)
+def _described(user: str | None, client_id: str | None) -> str:
+    parts = {"user": user, "client-id": client_id}
+    return ", ".join(f"{kind} {name}" for kind, name in parts.items() if name is not None)

@@ -1,8 +1,8 @@
-"""One client's requests: each is decoded, answered by who answers it, and the answers go out in the same order.
+"""Request loop of one client connection: decodes each request, has it handled and sends the responses in order.
 
-As in Kafka, a connection has one request of the gateway's own at work at a time; those that pass through to the
-upstream broker may follow each other before their answers are there. What is no request, or one that the client may
-not send, ends the connection, since Kafka has no answer for it.
+As in Kafka, a connection has at most one request in progress that the gateway handles itself. Requests that are
+forwarded to the upstream broker may be pipelined. Bytes that are not a Kafka request, or a request that the client must
+not send, close the connection, because Kafka has no response for them.
 """
 
 from __future__ import annotations
@@ -32,32 +32,35 @@ from sharegroup.monitoring.metrics.client_counts import PASSED_THROUGH, ClientCo
 from sharegroup.security import audit
 from sharegroup.security.caller import Caller
 
-#: Answers that may be on their way to the client, and from upstream.
+#: Most responses that may be in progress or waiting to be sent.
 MAX_WAITING_ANSWERS = 16
-#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: administrators ask for much at once.
+#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: their responses may be large.
 MANY_ENTRIES = frozenset({16, 32, 77, 90})
-#: The one request whose response has records, and those that come before a client is known.
+#: The only request whose response has records, and the requests that are allowed before authentication.
 SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
-#: How long a connection stays after a refused login.
+#: How long a connection stays open after a failed login, in seconds.
 REFUSED_LOGIN_S = 0.5
 
 
-class _Coming(NamedTuple):
-    """A frame that is to come from upstream, and what is made of it for the client, framed; None: it stays as it is."""
+class _ForwardedResponse(NamedTuple):
+    """A frame expected from upstream; `finish` makes the framed response of it, None forwards it unchanged."""
 
     frame: asyncio.Future[memoryview]
     finish: Callable[[memoryview], bytearray] | None
 
 
-#: What is sent: encoded already, or to come.
-_Answer = list[Piece] | _Coming
+#: A response to send: already encoded, or expected from upstream.
+_Response = list[Piece] | _ForwardedResponse
 
 
 @dataclass(frozen=True)
 class Service:
-    """What clients are served with, all alike. `routes`: {api key: who answers it here}; the rest passes through, but
-    for requests of `share_group_routes` whose group is a share group."""
+    """What all connections share.
+
+    `routes` maps an API key to its handler here. Other requests are forwarded, except those in `share_group_routes`
+    whose group is a share group.
+    """
 
     config: GatewayConfig
     routes: Mapping[int, Route]
@@ -70,68 +73,70 @@ class Service:
 
 
 class RequestLoop:
-    """Handles one client's requests, and sends their answers. `link` carries the bytes; `failed` is told, once, why the
-    connection cannot go on."""
+    """Handles the requests of one client and sends the responses.
+
+    `link` sends and receives the bytes. `failed` is called once, with the reason, if the connection cannot continue.
+    """
 
     def __init__(
-        self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
+        self, service: Service, link: FrameProtocol, caller: Caller, on_failure: Callable[[Exception], None]
     ) -> None:
-        self._service, self._link, self.caller, self._failed = service, link, caller, failed
+        self._service, self._link, self.caller, self._on_failure = service, link, caller, on_failure
         self._login = service.logins.begin(caller.node_id)
         self._frames = WaitingFrames(link, service.budget)
-        self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
+        self._responses: asyncio.Queue[_Response] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = self._is_handling = False
-        self._may_go: Callable[[], bool] | None = None
-        #: How long no request is handled after the present one: its client has used more than its quota.
+        self._may_close: Callable[[], bool] | None = None
+        #: How long to wait after the current request because its client has exceeded its quota, in milliseconds.
         self._throttle_ms = 0
         self._limit_requests()
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in, if it has to."""
+        """Whether the client has logged in or does not have to."""
         return self._login.is_authenticated
 
     def start(self, host: str, certificate_principal: str | None) -> None:
-        """Serve the client, who is there now; its certificate says who it is where it need not log in."""
+        """Serve the connected client; without SASL, its certificate authenticates it."""
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
             audit.login_accepted(self.caller, "TLS")
-        self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
+        self._tasks = [asyncio.ensure_future(self._run(work)) for work in (self._handle_all(), self._send_all())]
 
     @property
     def has_share(self) -> bool:
-        """Whether the request that is being read, or handled, has a share of the budget."""
+        """Whether the request that is being read or handled has a share of the budget."""
         return self._frames.has_share
 
     def refusal(self, size: int, head: memoryview) -> str | None:
-        """Why a request that begins so is too long; before the login all have one limit, and some no header."""
+        """Return why a request with this size and head is too long; before the login one limit applies to all."""
         return too_long(size, head) if self.is_authenticated else None
 
     def begun(self, size: int) -> None:
-        """A request has begun to come."""
+        """Note that a request has started to arrive."""
         self._frames.begun(size)
 
     def received(self, frame: memoryview) -> None:
-        """Have a request handled when its turn comes."""
+        """Queue a request that has arrived."""
         self._frames.put(frame)
 
-    def drain(self, may_go: Callable[[], bool]) -> None:
-        """The gateway ends: close the connection when all is answered, now or behind the request by which `may_go`."""
-        self._may_go = may_go
-        self._tasks.append(asyncio.ensure_future(self._until_over(self._go_if_done())))
+    def drain(self, may_close: Callable[[], bool]) -> None:
+        """Close the connection when all requests are answered and `may_go` returns True: now or after a later one."""
+        self._may_close = may_close
+        self._tasks.append(asyncio.ensure_future(self._run(self._close_if_done())))
 
     def stop(self) -> None:
-        """Handle no more requests: the connection is being closed."""
+        """Handle no further requests, because the connection is being closed."""
         self._is_over = True
 
     def close(self) -> None:
-        """Drop what is under way: the client is gone."""
+        """Cancel everything in progress after the client has disconnected."""
         self._is_over = True
         self._frames.clear()
         self._login.close()
@@ -140,38 +145,38 @@ class RequestLoop:
         if self._passthrough is not None:
             self._passthrough.close()
 
-    async def _until_over(self, work: Coroutine[None, None, None]) -> None:
-        """Run one of the two tasks; what goes wrong in it ends the connection."""
+    async def _run(self, work: Coroutine[None, None, None]) -> None:
+        """Run a task; an exception closes the connection."""
         try:
             await work
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - each has its line in the log, and no other connection suffers
+        except Exception as error:  # noqa: BLE001 - logged for this connection, no other connection is affected
             if not self._is_over:
-                self._failed(error)
+                self._on_failure(error)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def _handle_all(self) -> None:
         """Handle the requests in order.
 
-        It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
+        The loop ends by cancellation, or by `_is_over`: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
             frame = await self._frames.next(self.caller.host)
             self._is_handling = True
             await self._handle(frame)
             self._is_handling = False
-            if self._may_go is not None:
-                await self._go_if_done()
+            if self._may_close is not None:
+                await self._close_if_done()
             if self._throttle_ms:
                 throttle_ms, self._throttle_ms = self._throttle_ms, 0
                 await asyncio.sleep(throttle_ms / 1000)
 
-    async def _go_if_done(self) -> None:
-        """Close the connection of a gateway that ends, unless it is needed still."""
-        await self._answers.join()
-        if self._may_go is not None and not self._is_handling and self._may_go():
+    async def _close_if_done(self) -> None:
+        """Close the connection of a gateway that shuts down, unless it is still needed."""
+        await self._responses.join()
+        if self._may_close is not None and not self._is_handling and self._may_close():
             self._is_over = True
             if self._link.transport is not None:
                 self._link.transport.close()
@@ -179,45 +184,45 @@ class RequestLoop:
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
         if self._login.takes_bare_messages:
-            await self._answer_bare(frame)
+            await self._handle_bare_message(frame)
             return
         header = wire.read_header(frame)
         self._login.check_allowed(header.api_key)
         self.caller = replace(self.caller, api=api_name(header.api_key))
         route = self._service.routes.get(header.api_key) or await self._share_group_route(header, frame)
         if route is None:
-            await self._pass_on(header, frame)
+            await self._forward(header, frame)
             return
         message, _ = route
         self._service.counts.received(message.name, len(frame))
-        await self._answers.join()  # one of our own at a time, and in order with what passes through
-        await self._answers.put(await self._answer(route, header, frame))
+        await self._responses.join()  # one own request at a time, in order with forwarded ones
+        await self._responses.put(await self._respond(route, header, frame))
         if self._login.has_failed:
-            await self._end_when_answered()
+            await self._close_when_answered()
 
     async def _share_group_route(self, header: RequestHeader, frame: memoryview) -> Route | None:
-        """Who answers a request here because of its group; None: it passes through."""
+        """Return the handler of a request whose group is a share group; None: the request is forwarded."""
         route = self._service.share_group_routes.get(header.api_key)
         if route is None:
             return None
         is_ours = await self._service.pass_through.is_for_share_group(self.caller.node_id, header, frame)
         return route if is_ours else None
 
-    async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
+    async def _forward(self, header: RequestHeader, frame: memoryview) -> None:
         self._service.counts.received(PASSED_THROUGH, len(frame))
         with audit.one_request():
-            passage = await self._service.pass_through.admit(self.caller, header, frame)
-        if passage.answer is not None:
-            await self._answers.put([passage.answer])
-        if passage.frame is None:
+            decision = await self._service.pass_through.admit(self.caller, header, frame)
+        if decision.answer is not None:
+            await self._responses.put([decision.answer])
+        if decision.frame is None:
             return
         if self._passthrough is None:
             self._passthrough = self._service.pass_through.link(self.caller.node_id, self._login.upstream_settings)
-        answer = await self._passthrough.forward(header, passage.frame)
-        if answer is not None:
-            await self._answers.put(_Coming(answer, passage.finish))
+        response = await self._passthrough.forward(header, decision.frame)
+        if response is not None:
+            await self._responses.put(_ForwardedResponse(response, decision.finish))
 
-    async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> list[Piece]:
+    async def _respond(self, route: Route, header: RequestHeader, frame: memoryview) -> list[Piece]:
         message, handler = route
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
@@ -227,53 +232,53 @@ class RequestLoop:
         response: AnyResponse
         if self._login.has_part_in(header.api_key):
             response = await self._login.answer(request)
-            await self._see_login()
+            await self._apply_login()
         else:
             with audit.one_request():
                 response = await handler(await self._login.with_rights(request))
-        answer = await self._within_quota(header, response)
+        encoded = await self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
-        self._service.counts.sent(message.name, _size(answer))
-        return answer
+        self._service.counts.sent(message.name, _size(encoded))
+        return encoded
 
     async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
-        answer = await self._encoded(header, response)
+        """Return the encoded response, with the throttle time of its client; requests before the login have none."""
+        encoded = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
-            return answer
-        fetched = _size(answer) if header.api_key == SHARE_FETCH else 0
+            return encoded
+        fetched = _size(encoded) if header.api_key == SHARE_FETCH else 0
         now_ms = self._loop.time() * 1000
         self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
         if not self._throttle_ms:
-            return answer
+            return encoded
         self._service.counts.throttled(self._throttle_ms / 1000)
         if isinstance(response, EncodedResponse):
             response.throttle(self._throttle_ms)
         else:
-            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # all of the gateway's own have it
+            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # in all of our responses
         return await self._encoded(header, response)
 
     @staticmethod
     async def _encoded(header: RequestHeader, response: AnyResponse) -> list[Piece]:
-        """What may have thousands of entries is encoded on a thread, behind the others that are served."""
+        """Encode the response; on a thread if it may have thousands of entries, so that other clients are served."""
         if header.api_key in MANY_ENTRIES:
             return await asyncio.to_thread(wire.encode_pieces, response, header.api_version, header.correlation_id)
         return wire.encode_pieces(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------
 
-    async def _answer_bare(self, message: memoryview) -> None:
-        """A step of the login without a request around it."""
-        await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message), self.caller)
-        await self._see_login()
+    async def _handle_bare_message(self, message: memoryview) -> None:
+        """Handle a SASL message that is not wrapped in a request."""
+        await self._responses.join()
+        encoded = await self._login.answer_bare(bytes(message), self.caller)
+        await self._apply_login()
         if self._login.has_failed:
-            await self._end_when_answered()
+            await self._close_when_answered()
         else:
-            await self._answers.put([framed(answer)])
+            await self._responses.put([framed(encoded)])
 
-    async def _see_login(self) -> None:
-        """A step of the login is done, which may have been the last one, or that of a later login."""
+    async def _apply_login(self) -> None:
+        """Apply the result of a login step, which may have completed this login or a reauthentication."""
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
             settings = self._login.upstream_settings
@@ -288,44 +293,44 @@ class RequestLoop:
         most = self._service.config.request_max_bytes
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
-    async def _end_when_answered(self) -> None:
-        """The client has a moment to end the connection itself.
+    async def _close_when_answered(self) -> None:
+        """Close the connection after a failed login, once the client had time to close it itself.
 
-        Who reads the refusal of a login and the end at once may take it for a lost connection, and log in again and
-        again, as kafka-python does.
+        kafka-python takes a failed login that is followed immediately by the end of the connection for a lost
+        connection, and retries without end.
         """
-        await self._answers.join()
+        await self._responses.join()
         self._is_over = True
         await asyncio.sleep(REFUSED_LOGIN_S)
         if self._link.transport is not None:
             self._link.transport.close()
 
-    # -- answers -----------------------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
-        """Send the answers in order, as fast as the client reads them."""
+        """Send the responses in order, as fast as the client reads them."""
         while True:
-            answer = await self._answers.get()
+            response = await self._responses.get()
             try:
-                await self._send(answer)
+                await self._send(response)
             finally:
-                self._answers.task_done()
+                self._responses.task_done()
 
-    async def _send(self, answer: _Answer) -> None:
-        if isinstance(answer, _Coming):
-            frame = await answer.frame
-            if answer.finish is None:
+    async def _send(self, response: _Response) -> None:
+        if isinstance(response, _ForwardedResponse):
+            frame = await response.frame
+            if response.finish is None:
                 self._service.counts.sent(PASSED_THROUGH, len(frame))
                 self._link.write_frame(frame)
             elif self._link.transport is not None:
-                finished = answer.finish(frame)
+                finished = response.finish(frame)
                 self._service.counts.sent(PASSED_THROUGH, len(finished))
                 self._link.transport.write(finished)
             await self._link.drained()
             if self._passthrough is not None:
                 self._passthrough.taken(len(frame))
         else:
-            self._link.write_pieces(answer)
+            self._link.write_pieces(response)
             await self._link.drained()
 
 
@@ -334,6 +339,6 @@ def _size(pieces: list[Piece]) -> int:
 
 
 def _error_of(response: AnyResponse) -> str:
-    """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
+    """Return the name of the top-level error; "" if there is none or the response has one per entry."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""

@@ -1,7 +1,7 @@
-"""How long a request may be, by its API: known from its first bytes, before the rest of it is read.
+"""Maximum sizes of requests by API, checked with the first bytes of a request, before the rest is read.
 
-Kafka has one limit for all (`socket.request.max.bytes`), which is made for Produce. What the gateway answers itself is
-never nearly as long, and is decoded on the event loop.
+Kafka has one limit for all APIs (`socket.request.max.bytes`), which suits Produce. Requests that the gateway handles
+itself are never nearly as long, and they are decoded on the event loop.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES
 
 API_KEY = struct.Struct(">h")
 
-#: Largest request of a client that has not logged in: a token, and what is around it.
+#: Largest request of a client that has not logged in: a token and the request around it.
 MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
-#: Without lists, or with lists of a few words.
+#: For requests without lists, or with short lists.
 _FEW = 65_536
-#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
-#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
-#: 0.1 s at the worst.
+#: Largest request that the gateway decodes itself. 10,000 acknowledgement batches are 190 KB. One million records
+#: acknowledged one by one, or a subscription to 4,000 topics with the longest names, are 1 MB. Decoding takes at most
+#: 0.1 s.
 MAX_OWN_REQUEST_BYTES = 1_048_576
 
 #: {API key: largest sensible request}
@@ -47,9 +47,9 @@ OWN_REQUEST_BYTES = {
 
 
 def too_long(size: int, head: bytes | memoryview) -> str | None:
-    """Why a request of `size` bytes that begins with `head` (at least its API key) is refused; None: it may come."""
+    """Return why a request of `size` bytes that begins with `head` (at least its API key) is rejected, or None."""
     if len(head) < API_KEY.size:
-        return None  # no request at all, which its header will tell
+        return None  # not a request; decoding its header reports that
     (api_key,) = API_KEY.unpack_from(head)
     most = OWN_REQUEST_BYTES.get(api_key)
     if most is None or size <= most:

@@ -1,7 +1,7 @@
-"""TLS between a listener's port and a client's connection.
+"""TLS between a listening port and a client connection.
 
-As in asyncio's own TLS server, but for two things: a client counts as a connection from when it is accepted on and not
-only once its handshake is done, and what a connection is read into is small.
+This differs from asyncio's own TLS server in two ways: a client counts as a connection as soon as it is accepted,
+before its handshake, and read buffers are small.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import cast
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.security import audit
 
-#: As much as a TLS record holds. asyncio has 256 KiB for each connection.
+#: The size of a TLS record. asyncio uses 256 KiB per connection.
 READ_BUFFER_BYTES = 16_384
 
 
 class TlsConnection(asyncio.Protocol):
-    """Takes a client in and begins the handshake; a client for whom there is no place never gets as far as TLS."""
+    """Registers a client and starts the handshake; a client that exceeds a limit is closed before TLS."""
 
     def __init__(self, client: ClientConnection, context: ssl.SSLContext, handshake_timeout_s: float) -> None:
         self._client, self._context, self._handshake_timeout_s = client, context, handshake_timeout_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: begin the TLS handshake, if there is a place for the client."""
+        """Start the TLS handshake if the client is within the limits."""
         if self._client.accepted(cast(asyncio.Transport, transport)):
             tls = _ServerSide(self._client, self._context, self._handshake_timeout_s)
             transport.set_protocol(tls)
             tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: the client was not taken in."""
+        """Report the end of a client that was not registered."""
         self._client.connection_lost(exc)
 
 
 class _ServerSide(SSLProtocol):
-    """`client` has the accepted transport now, and is given that of TLS after the handshake."""
+    """The server's side of TLS. `client` has the accepted transport, and gets the TLS transport after the handshake."""
 
     max_size = READ_BUFFER_BYTES
 
@@ -46,14 +46,14 @@ class _ServerSide(SSLProtocol):
             asyncio.get_running_loop(),
             client,
             context,
-            None,  # type: ignore[arg-type]  # a future where somebody waits for the handshake
+            None,  # type: ignore[arg-type]  # a future, if something waits for the handshake
             server_side=True,
-            ssl_handshake_timeout=handshake_timeout_s,  # type: ignore[arg-type]  # seconds, of any number type
+            ssl_handshake_timeout=handshake_timeout_s,  # type: ignore[arg-type]  # seconds, any number type
         )
         self._client, self._accepted = client, client.transport
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """asyncio's, which tells the client only of a connection whose handshake was done."""
+        """Report the end of the connection to the client; asyncio does that only after a completed handshake."""
         if self._client.transport is self._accepted:
             if isinstance(exc, ssl.SSLError):
                 peer = self._client.transport.get_extra_info("peername") if self._client.transport else None

@@ -1,8 +1,8 @@
-"""The requests of one client that wait for their turn. What they can make the gateway hold is bounded.
+"""Queue of a client's requests, with bounded memory.
 
-A large request is no more than begun while others of its client wait: as in Kafka, where a connection is not read from
-while its request is handled. Once it is its turn it waits for its share of the budget, and its body is read then. The
-share is given back when it has been handled, which is when the next one is asked for.
+As in Kafka, a connection is not read from while a large request of it waits. The first bytes of a large request are
+read, and its body only when all earlier requests are handled and the request has a share of the budget. The share is
+released when the next request is fetched, which is after the large one has been handled.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections import deque
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 
-#: Requests that wait to be handled before the client is not read from any more, and their bytes.
+#: Most requests, and bytes, that wait to be handled before the gateway stops reading from the client.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES = 16, 1_048_576
 
 
 class WaitingFrames:
-    """First come, first served. `link` hands out no frame while too much waits."""
+    """A first-in, first-out queue. `link` delivers no frames while the queue is full."""
 
     def __init__(self, link: FrameProtocol, budget: FrameBudget) -> None:
         self._link, self._budget = link, budget
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
-        self._wanted = 0
+        self._body_size = 0
         self._share = 0
         self._arrived = asyncio.Event()
 
@@ -33,18 +33,18 @@ class WaitingFrames:
 
     @property
     def has_share(self) -> bool:
-        """Whether a part of the budget is this client's."""
+        """Whether this client holds a share of the budget."""
         return self._share > 0
 
     def begun(self, size: int) -> None:
-        """A request has begun to come; a large one is held until it has its share."""
+        """Note that a request has started to arrive; the body of a large one is held until it has a share."""
         if size > SMALL_BYTES:
-            self._wanted = size
+            self._body_size = size
             self._link.hold_body()
             self._arrived.set()
 
     def put(self, frame: memoryview) -> None:
-        """Add a request; when too much waits, the link is held."""
+        """Append a request; hold the link when the queue is full."""
         self._frames.append(frame)
         self._waiting_bytes += len(frame)
         self._arrived.set()
@@ -52,12 +52,12 @@ class WaitingFrames:
             self._link.hold_frames()
 
     async def next(self, address: str) -> memoryview:
-        """The oldest request, as soon as there is one; that of before is handled. `address` is the client's."""
-        self._give_back()
+        """Wait for the oldest request; the previous one counts as handled. `address` is the client's."""
+        self._release_share()
         while not self._frames:
             self._arrived.clear()
-            if self._wanted:
-                await self._take_share(address)
+            if self._body_size:
+                await self._acquire_share(address)
             else:
                 await self._arrived.wait()
         frame = self._frames.popleft()
@@ -66,13 +66,13 @@ class WaitingFrames:
             self._link.release_frames()
         return frame
 
-    async def _take_share(self, address: str) -> None:
-        size, self._wanted = self._wanted, 0
+    async def _acquire_share(self, address: str) -> None:
+        size, self._body_size = self._body_size, 0
         await self._budget.take(address, size)
         self._share = size
         self._link.release_body()
 
-    def _give_back(self) -> None:
+    def _release_share(self) -> None:
         if self._share:
             share, self._share = self._share, 0
             self._budget.give_back(share)
@@ -82,6 +82,6 @@ class WaitingFrames:
         return len(self._frames) < MAX_WAITING_FRAMES // 2 and self._waiting_bytes < MAX_WAITING_BYTES
 
     def clear(self) -> None:
-        """Forget all that waits, since nobody will handle it."""
+        """Discard all queued requests; nobody will handle them."""
         self._frames.clear()
-        self._give_back()
+        self._release_share()

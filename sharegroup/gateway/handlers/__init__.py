@@ -1,1 +1,1 @@
-"""What the gateway answers itself: one module for each family of APIs."""
+"""Handlers of the requests that the gateway answers itself, one module per family of APIs."""

@@ -1,4 +1,4 @@
-"""The APIs of administrators, and which handler answers which."""
+"""The handlers of administrators' APIs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def admin_routes(
     configs: GroupConfigs,
     security: Authorization,
 ) -> list[Route]:
-    """(request message, handler) of each. What is read comes from the tables, what is written goes by rows."""
+    """Return (request message, handler) pairs. Handlers read from the tables and write by request rows."""
     rows = GroupRequests(job)
     alter_configs = IncrementalAlterConfigs(rows, configs, cluster, security)
     return [

@@ -1,4 +1,4 @@
-"""ApiVersions: the upstream broker's offer with the share APIs in it, whatever the broker has."""
+"""ApiVersions: the versions that the upstream broker offers, with the share APIs added."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ API_VERSIONS = 18
 PRODUCE, FETCH = 0, 1
 SHARE_VERSION = "share.version"
 
-#: The gateway's own, whatever the broker has: {api key: (min, max)}.
+#: The APIs that the gateway handles itself, independent of the broker: {api key: (min, max)}.
 OWN = {
     3: (0, 13),  # Metadata: librdkafka aborts its process below 12
-    16: (0, 5),  # ListGroups: share groups are asked for by type
+    16: (0, 5),  # ListGroups: clients request share groups by type
     17: (0, 1),  # SaslHandshake
     API_VERSIONS: (0, 4),
     32: (1, 4),  # DescribeConfigs
@@ -35,34 +35,34 @@ OWN = {
     91: (0, 0),  # AlterShareGroupOffsets
     92: (0, 0),  # DeleteShareGroupOffsets
 }
-#: Highest versions of what passes through or is rewritten. Newer ones carry addresses of brokers in tagged fields, or
-#: are unknown to the classes that rewrite them.
+#: Highest versions of forwarded or rewritten APIs. Newer versions have broker addresses in tagged fields, or are not
+#: supported by the classes that rewrite them.
 CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
-#: Answered here, in the versions that the broker has: FindCoordinator and DescribeCluster.
+#: Handled here in the versions that the broker has: FindCoordinator and DescribeCluster.
 REWRITTEN = frozenset({10, 60})
-#: Highest levels of features. From transaction.version 2 on, clients leave out AddPartitionsToTxn and need a Produce
-#: that is beyond its cap.
+#: Highest feature levels. From transaction.version 2 on, clients omit AddPartitionsToTxn and need a Produce version
+#: above its cap.
 FEATURE_CAPS = {"transaction.version": 1}
-#: The range of what is not offered.
+#: The version range of an API that is not offered.
 NONE = (0, -1)
 
 
 class ApiVersions:
-    """Tells clients what they may send through this gateway."""
+    """The handler of ApiVersions."""
 
     def __init__(self, cluster: UpstreamCluster) -> None:
         self._cluster = cluster
 
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-        """The offer; an unknown version is answered in version 0 by the connection itself."""
+        """Return the offered versions; the connection itself answers an unknown version, in version 0."""
         offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
-        passed = passed_through(offered)
+        forwarded = passed_through(offered)
         response = ApiVersionsResponse
         return response(
             error_code=0,
             api_keys=[
                 response.ApiVersion(api_key=key, min_version=low, max_version=high)
-                for key, (low, high) in sorted((passed | OWN).items())
+                for key, (low, high) in sorted((forwarded | OWN).items())
             ],
             throttle_time_ms=0,
             supported_features=supported_features(offered.response),
@@ -72,17 +72,17 @@ class ApiVersions:
 
 
 def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
-    """What clients may use of a broker's offer: {api key: (min, max)}."""
+    """Return the APIs of a broker's offer that clients may use: {api key: (min, max)}."""
     ranges = {key: offered_range(offered, key) for key in offered.ranges}
     return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
 
 
 def offered_range(offered: Features, key: int) -> tuple[int, int]:
-    """The versions of an API that clients may use of a broker's offer: (min, max), where max is less if there are none.
+    """Return the versions of an API that clients may use, as (min, max); max is below min if there are none.
 
-    Only an API that has a rule is offered, up to the newest version that the rule can read. So requests between brokers
-    and the APIs of a later release are refused until somebody has written a rule for them. The oldest version is the
-    broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none before 3.
+    An API is offered only if it has a rule, up to the newest version that the rule supports. Requests between brokers
+    and the APIs of later releases are therefore rejected until they have a rule. The oldest version is the broker's:
+    Kafka 4 offers Produce from 0 on for old versions of librdkafka, but supports only 3 and later.
     """
     rule = RULES.get(key)
     if rule is None and key not in REWRITTEN:
@@ -93,9 +93,10 @@ def offered_range(offered: Features, key: int) -> tuple[int, int]:
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:
-    """The upstream's, up to their caps, and ours; one that begins beyond its cap is none for clients.
+    """Return the upstream's features up to their caps, and ours; features that begin above their cap are omitted.
 
-    None begins at 0 (the upstream is asked in a version that leaves those out): Java's clients before 3.8 end by it.
+    No feature begins at 0, which Java clients before 3.8 do not survive: the version of the upstream request omits
+    those.
     """
     feature = ApiVersionsResponse.SupportedFeatureKey
     capped = [
@@ -108,7 +109,7 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
 
 
 def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
-    """The upstream's, up to their caps, and ours. KRaft has a level's number in both ends of its range."""
+    """Return the upstream's features up to their caps, and ours. KRaft uses a level as both ends of its range."""
     feature = ApiVersionsResponse.FinalizedFeatureKey
     capped = [
         feature(
@@ -127,7 +128,7 @@ def _capped(feature: str, level: int) -> int:
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that is not known (KIP-511): the client asks again."""
+    """Return the response, in version 0, to an unknown version (KIP-511); the client then retries."""
     low, high = OWN[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
     return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

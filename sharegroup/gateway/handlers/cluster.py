@@ -1,6 +1,6 @@
-"""Metadata, FindCoordinator, DescribeCluster: the upstream's answers with the gateway's addresses in them.
+"""Metadata, FindCoordinator and DescribeCluster: the upstream's responses with the gateway's addresses.
 
-The upstream knows the gateway's rights and not the caller's: what the caller may not see is left out here.
+The upstream applies the gateway's rights, not the caller's. These handlers remove what the caller must not see.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ _Broker = DescribeClusterResponse.DescribeClusterBroker
 
 SHARE_COORDINATOR = 2
 _RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR: Resource.CLUSTER}
-#: Where a broker is that clients do not reach.
+#: The address of a broker that clients cannot reach.
 _NOWHERE = "", -1
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
-#: The first versions of DescribeCluster with these in the request.
+#: The first versions of DescribeCluster with these fields in the request.
 ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
-    """The handlers. `open_ports` opens a port for each broker that has none yet; `view_of` tells whose addresses a
-    client is to use (`Fleet`), which are `listeners` for all clients where there is one gateway."""
+    """The handlers.
+
+    `open_ports` opens a port for each broker that has none. `view_of` returns the addresses for a client (`Fleet`);
+    without it all clients use those of `listeners`, the only gateway.
+    """
 
     def __init__(
         self,
@@ -56,28 +59,28 @@ class ClusterApis:
         view_of: Callable[[Caller], Awaitable[View]] | None = None,
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
-        self._view_of = view_of or self._alone
+        self._view_of = view_of or self._single_view
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
-        """Asked of the upstream. In the client's version, whatever the upstream's is."""
-        ask = partial(self._upstream_metadata, request)
-        answer, unknown = await from_any_broker(self._cluster, request.caller.node_id, ask)
-        for topic in answer.topics:
+        """Return the upstream's metadata, in the client's version."""
+        send = partial(self._upstream_metadata, request)
+        response, unknown = await from_any_broker(self._cluster, request.caller.node_id, send)
+        for topic in response.topics:
             if topic.name and not topic.error_code:
                 topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
-        return await self.with_our_brokers(request, answer, [*self.visible(request, answer.topics), *unknown])
+        return await self.with_our_brokers(request, response, [*self.visible(request, response.topics), *unknown])
 
     async def with_our_brokers(
-        self, request: Request[MetadataRequest], answer: MetadataResponse, topics: list[_Topic]
+        self, request: Request[MetadataRequest], response: MetadataResponse, topics: list[_Topic]
     ) -> MetadataResponse:
-        """The upstream's answer with the gateways' addresses in it, and these topics."""
-        if self._listeners.missing(broker.node_id for broker in answer.brokers):
+        """Return the upstream's response with the gateways' addresses and with `topics`."""
+        if self._listeners.missing(broker.node_id for broker in response.brokers):
             await self._cluster.refresh()
             await self._open_ports()
         view = await self._view_of(request.caller)
         brokers = [
             _MetadataBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
-            for broker in answer.brokers
+            for broker in response.brokers
             if broker.node_id in view.brokers
             for host, port in (view.brokers[broker.node_id],)
         ]
@@ -87,29 +90,29 @@ class ClusterApis:
         return MetadataResponse(
             throttle_time_ms=0,
             brokers=brokers,
-            cluster_id=answer.cluster_id,
-            controller_id=answer.controller_id,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
             topics=topics,
         )
 
     async def _upstream_metadata(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataResponse, list[_Topic]]:
-        """A broker's answer, and the answers for ids that nobody knows."""
-        asked, unknown = await self._upstream_request(request, node_id)
-        return await self._cluster.ask(node_id, asked, MetadataResponse, request.version), unknown
+        """Return a broker's response, and entries for topic ids that are unknown."""
+        body, unknown = await self._upstream_request(request, node_id)
+        return await self._cluster.ask(node_id, body, MetadataResponse, request.version), unknown
 
     async def _upstream_request(
         self, request: Request[MetadataRequest], node_id: int
     ) -> tuple[MetadataRequest, list[_Topic]]:
-        """The request in names where the upstream has no ids, and the answers for ids that nobody knows."""
+        """Return the request, by name if the upstream does not support ids, and entries for unknown topic ids."""
         body = request.body
         names = body.topics
         unknown: list[_Topic] = []
         _, upstream_version = (await self._cluster.features(node_id)).ranges[MetadataRequest.API_KEY]
         if names and upstream_version < IDS_IN_METADATA_REQUEST:
-            asked_for, names = names, []
-            for topic in asked_for:
+            requested, names = names, []
+            for topic in requested:
                 if topic.name is None:
                     known = self._cluster.topic_by_id(topic.topic_id)
                     if known is None:
@@ -118,32 +121,32 @@ class ClusterApis:
                     topic = MetadataRequest.MetadataRequestTopic(name=known.name)
                 names.append(topic)
         if not names and request.version == 0:
-            names = None  # version 0 asks for all topics with an empty list
+            names = None  # an empty list requests all topics in version 0
         may_create = body.allow_auto_topic_creation and all(
             self._security.may_create(request.caller, topic.name) for topic in names or () if topic.name
         )
-        asked = MetadataRequest(topics=names, allow_auto_topic_creation=may_create)
+        upstream_body = MetadataRequest(topics=names, allow_auto_topic_creation=may_create)
         if request.version >= 8:
-            asked.include_topic_authorized_operations = body.include_topic_authorized_operations
-        return asked, unknown
+            upstream_body.include_topic_authorized_operations = body.include_topic_authorized_operations
+        return upstream_body, unknown
 
     def visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
-        """What the caller may see; of the rest only that he may not, and only where he named it himself."""
+        """Yield the topics that the caller may see, and an error for each other topic that the request names."""
         may_see = partial(self._security.may_see, request.caller)
-        named = {topic.name for topic in request.body.topics or () if topic.name}
+        requested = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
             if topic.name is None or may_see(topic.name):
                 if topic.name and topic.authorized_operations is not None and self._security.judges(request.caller):
                     topic.authorized_operations = self._security.operations(request.caller, Resource.TOPIC, topic.name)
                 yield topic
-            elif topic.name in named:
+            elif topic.name in requested:
                 self._security.denied(request.caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
                 yield _no_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name, NO_TOPIC_ID)
-            elif request.body.topics:  # by its id: he is not to learn its name
+            elif request.body.topics:  # requested by id: do not reveal the name
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
 
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-        """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
+        """Return the upstream's coordinators at our ports; the share coordinator is the gateway itself."""
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
         found = await self._find(request, dict.fromkeys(keys))
@@ -162,11 +165,11 @@ class ClusterApis:
         )
 
     async def _find(self, request: Request[FindCoordinatorRequest], keys: Iterable[str]) -> dict[str, Coordinator]:
-        """The upstream is asked once for all keys that the caller may ask for."""
+        """Find the coordinators of the keys that the caller may request, with one request to the upstream."""
         found: dict[str, Coordinator] = {}
         for key in keys:
             try:
-                self._may_find(request, key)
+                self._authorize_find(request, key)
             except RequestError as error:
                 found[key] = Coordinator(-1, int(error.code), error.message)
         key_type, allowed = request.body.key_type, [key for key in keys if key not in found]
@@ -175,43 +178,44 @@ class ClusterApis:
         if not allowed:
             return found
 
-        def ask(node_id: int) -> Awaitable[dict[str, Coordinator]]:
+        def send(node_id: int) -> Awaitable[dict[str, Coordinator]]:
             return find_coordinators(self._cluster, node_id, allowed, key_type)
 
-        found |= await from_any_broker(self._cluster, request.caller.node_id, ask)
+        found |= await from_any_broker(self._cluster, request.caller.node_id, send)
         if self._listeners.missing(each.node_id for each in found.values() if not each.error_code):
             await self._open_ports()
         return found
 
-    def _may_find(self, request: Request[FindCoordinatorRequest], key: str) -> None:
+    def _authorize_find(self, request: Request[FindCoordinatorRequest], key: str) -> None:
         resource = _RESOURCES.get(request.body.key_type)
-        if resource is not None:  # else the brokers say that there is no such type
+        if resource is not None:  # else the brokers reject the type
             self._security.find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-        """The brokers at our ports; controllers (endpoint type 2) have none. No standby: administrators mean brokers.
+        """Return the brokers at our ports; controllers (endpoint type 2) have none, and the standby is not listed.
 
-        A fenced broker that was never seen at work has no port: it is told with port -1 to who asks for fenced ones.
+        A fenced broker that has never been active has no port. It is returned with port -1 if the request includes
+        fenced brokers.
         """
-        answer = await self._describe(request)
+        response = await self._describe(request)
         view = await self._view_of(request.caller)
-        brokers = [broker for broker in answer.brokers if _at_address(broker, view) or broker.is_fenced]
+        brokers = [broker for broker in response.brokers if _set_address(broker, view) or broker.is_fenced]
         return DescribeClusterResponse(
             throttle_time_ms=0,
-            error_code=answer.error_code,
-            error_message=answer.error_message,
-            endpoint_type=getattr(answer, "endpoint_type", 1),
-            cluster_id=answer.cluster_id,
-            controller_id=answer.controller_id,
+            error_code=response.error_code,
+            error_message=response.error_message,
+            endpoint_type=getattr(response, "endpoint_type", 1),
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
             brokers=brokers,
-            authorized_operations=self._operations(request, answer.authorized_operations),
+            authorized_operations=self._operations(request, response.authorized_operations),
         )
 
-    async def _alone(self, caller: Caller) -> View:
+    async def _single_view(self, caller: Caller) -> View:
         return View(self._listeners.addresses)
 
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
-        """The caller's own and not those that the gateway has at the broker, where they are asked for."""
+        """Return the caller's operations instead of those that the gateway has at the broker, if requested."""
         if not request.body.include_cluster_authorized_operations or not self._security.judges(request.caller):
             return of_gateway
         is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
@@ -219,26 +223,26 @@ class ClusterApis:
 
     async def _describe(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         body = request.body
-        asked = DescribeClusterRequest(
+        upstream_body = DescribeClusterRequest(
             include_cluster_authorized_operations=body.include_cluster_authorized_operations,
             endpoint_type=body.endpoint_type if request.version >= ENDPOINT_TYPES_VERSION else 1,
             include_fenced_brokers=request.version >= FENCED_BROKERS_VERSION and body.include_fenced_brokers,
         )
 
-        def ask(node_id: int) -> Awaitable[DescribeClusterResponse]:
-            return self._cluster.ask(node_id, asked, DescribeClusterResponse, request.version)
+        def send(node_id: int) -> Awaitable[DescribeClusterResponse]:
+            return self._cluster.ask(node_id, upstream_body, DescribeClusterResponse, request.version)
 
-        return await from_any_broker(self._cluster, request.caller.node_id, ask)
+        return await from_any_broker(self._cluster, request.caller.node_id, send)
 
 
-def _at_address(broker: _Broker, view: View) -> bool:
-    """Put in where clients reach a broker; False for one that they do not reach."""
+def _set_address(broker: _Broker, view: View) -> bool:
+    """Set a broker's address for clients; return False if clients cannot reach it."""
     broker.host, broker.port = view.brokers.get(broker.broker_id, _NOWHERE)
     return broker.broker_id in view.brokers
 
 
 def _coordinator(key: str, found: Coordinator, view: View) -> FindCoordinatorResponse.Coordinator:
-    """A coordinator where clients reach it; it is not available where they do not."""
+    """Return a coordinator with its address for clients; it is not available if they cannot reach it."""
     is_known = not found.error_code and found.node_id in view.brokers
     host, port = view.brokers[found.node_id] if is_known else _NOWHERE
     return FindCoordinatorResponse.Coordinator(

@@ -1,12 +1,12 @@
-"""Metadata: from a snapshot of the upstream's where it can be, which costs no more than to send it.
+"""Metadata: from a snapshot of the upstream's response where possible, which costs no more than sending it.
 
-    all topics, or large ones       a snapshot that is fresh, with those left out that the caller may not see
-    topics by name or id            the same, while a snapshot is fresh; else they are asked for by themselves
-    topics that it does not have    asked for by themselves, and made there if that is wanted
-    authorized operations           asked for: no snapshot has them
-    older brokers than clients      asked for: the response is made of theirs, with topic ids if they have none
+    all topics, or large ones       from a fresh snapshot, without topics that the caller may not see
+    topics by name or id            from a snapshot that is fresh; otherwise requested from the upstream
+    topics missing in the snapshot  requested from the upstream, which may create them
+    authorized operations           requested from the upstream; snapshots do not have them
+    brokers older than the client   requested from the upstream and converted; topic ids are added if they have none
 
-The brokers' part is made anew in each response (`ClusterApis.with_our_brokers`).
+Each response has its own brokers part (`ClusterApis.with_our_brokers`).
 """
 
 from __future__ import annotations
@@ -25,104 +25,104 @@ from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.security.authorization import Authorization
 
-#: The metadata of fewer bytes is asked for, and decoded, as quickly as it is found out.
+#: Smaller metadata is requested from the upstream, which takes no longer than refreshing a snapshot.
 LARGE_BYTES = 16_384
 #: The first version of the response with topic ids.
 TOPIC_IDS_VERSION = 10
-#: To see what a caller may see of more topics takes milliseconds, and is done on a thread.
+#: For more topics, checking what a caller may see takes milliseconds and is done on a thread.
 MANY_TOPICS = 1_000
 
-_Asked = MetadataRequest.MetadataRequestTopic
+_RequestTopic = MetadataRequest.MetadataRequestTopic
 
 
 class Metadata:
-    """The handler."""
+    """The handler of Metadata."""
 
     def __init__(self, cluster_apis: ClusterApis, snapshots: MetadataSnapshots, security: Authorization) -> None:
         self._cluster_apis, self._snapshots, self._security = cluster_apis, snapshots, security
 
     async def __call__(self, request: Request[MetadataRequest]) -> AnyResponse:
-        """In the client's version, whatever the upstream's is."""
+        """Return the response in the client's version."""
         snapshot = await self._snapshot(request)
         if snapshot is None:
             return await self._cluster_apis.metadata(request)
-        asked = None if _asks_for_all(request) else list(request.body.topics or ())
-        found = list(snapshot.topics.values()) if asked is None else _found(snapshot, asked)
+        requested = None if _requests_all(request) else list(request.body.topics or ())
+        found = list(snapshot.topics.values()) if requested is None else _found(snapshot, requested)
         pieces = await self._visible(request, found)
-        if asked is not None and (missing := [topic for topic in asked if _piece(snapshot, topic) is None]):
-            pieces += pieces_of(await self._asked_for(request, missing), request.version)
+        if requested is not None and (missing := [topic for topic in requested if _piece(snapshot, topic) is None]):
+            pieces += pieces_of(await self._request(request, missing), request.version)
         response = await self._cluster_apis.with_our_brokers(request, snapshot.without_topics, [])
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
-        """What the response can be made of; None: the upstream is to be asked for it."""
+        """Return the snapshot for the response; None if the upstream must be requested."""
         body, version = request.body, request.version
-        if _asks_for_operations(request) or not (_asks_for_all(request) or body.topics):
+        if _requests_operations(request) or not (_requests_all(request) or body.topics):
             return None
-        if not _asks_for_all(request) and not self._snapshots.is_fresh(version):
+        if not _requests_all(request) and not self._snapshots.is_fresh(version):
             newest = self._snapshots.newest(version)
-            if newest is not None and _bytes_of(_found(newest, body.topics or ())) <= LARGE_BYTES:
+            if newest is not None and _size(_found(newest, body.topics or ())) <= LARGE_BYTES:
                 return None
         snapshot = await self._snapshots.fresh(version)
         is_whole = snapshot.has_ids or version < TOPIC_IDS_VERSION
         return snapshot if snapshot.version == version and is_whole else None
 
     async def _visible(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
-        """What the caller may see of it, and that he may not see the rest where he asked for it."""
+        """Return the topics that the caller may see, and errors for the other requested ones."""
         if len(found) > MANY_TOPICS:
-            return await asyncio.to_thread(self._seen, request, found)
-        return self._seen(request, found)
+            return await asyncio.to_thread(self._filter, request, found)
+        return self._filter(request, found)
 
-    def _seen(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
+    def _filter(self, request: Request[MetadataRequest], found: list[TopicPiece]) -> list[TopicPiece]:
         caller, may_see = request.caller, self._security.may_see
-        seen = [piece for piece in found if may_see(caller, piece.name)]
-        if len(seen) == len(found) or _asks_for_all(request):
-            return seen
-        names = {piece.name for piece in seen}
-        hidden = [_undecoded(piece) for piece in found if piece.name not in names]
-        return seen + pieces_of(self._cluster_apis.visible(request, hidden), request.version)
+        visible = [piece for piece in found if may_see(caller, piece.name)]
+        if len(visible) == len(found) or _requests_all(request):
+            return visible
+        names = {piece.name for piece in visible}
+        hidden = [_name_and_id(piece) for piece in found if piece.name not in names]
+        return visible + pieces_of(self._cluster_apis.visible(request, hidden), request.version)
 
-    async def _asked_for(
-        self, request: Request[MetadataRequest], topics: list[_Asked]
+    async def _request(
+        self, request: Request[MetadataRequest], topics: list[_RequestTopic]
     ) -> Iterable[MetadataResponse.MetadataResponseTopic]:
-        """The upstream's answer for these topics alone."""
+        """Request only these topics from the upstream."""
         may_create = request.body.allow_auto_topic_creation
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
         body.API_VERSION = request.version
-        answer = await self._cluster_apis.metadata(replace(request, body=body))
-        return list(answer.topics)
+        response = await self._cluster_apis.metadata(replace(request, body=body))
+        return list(response.topics)
 
 
-def _asks_for_all(request: Request[MetadataRequest]) -> bool:
-    """By null; in version 0, which has none, by an empty list."""
+def _requests_all(request: Request[MetadataRequest]) -> bool:
+    """Return whether all topics are requested: by null, or by an empty list in version 0, which has no null."""
     topics = request.body.topics
     return topics is None or (request.version == 0 and not topics)
 
 
-def _asks_for_operations(request: Request[MetadataRequest]) -> bool:
+def _requests_operations(request: Request[MetadataRequest]) -> bool:
     body = request.body
     return request.version >= 8 and bool(
         body.include_topic_authorized_operations or body.include_cluster_authorized_operations
     )
 
 
-def _piece(snapshot: MetadataBytes, asked: _Asked) -> TopicPiece | None:
-    """By name, or by id where there is no name."""
-    return snapshot.topics.get(asked.name) if asked.name is not None else snapshot.by_id.get(asked.topic_id)
+def _piece(snapshot: MetadataBytes, topic: _RequestTopic) -> TopicPiece | None:
+    """Find a topic by name, or by id if it has no name."""
+    return snapshot.by_id.get(topic.topic_id) if topic.name is None else snapshot.topics.get(topic.name)
 
 
-def _found(snapshot: MetadataBytes, asked: Iterable[_Asked]) -> list[TopicPiece]:
-    """Each once, however often it is asked for."""
-    found = {piece.name: piece for topic in asked if (piece := _piece(snapshot, topic)) is not None}
+def _found(snapshot: MetadataBytes, requested: Iterable[_RequestTopic]) -> list[TopicPiece]:
+    """Return the requested topics without duplicates."""
+    found = {piece.name: piece for topic in requested if (piece := _piece(snapshot, topic)) is not None}
     return list(found.values())
 
 
-def _bytes_of(pieces: Iterable[TopicPiece]) -> int:
+def _size(pieces: Iterable[TopicPiece]) -> int:
     return sum(len(piece.data) for piece in pieces)
 
 
-def _undecoded(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
-    """No more of a topic than which it is."""
+def _name_and_id(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
+    """Return a topic with its name and id only."""
     return MetadataResponse.MetadataResponseTopic(
         error_code=0, name=piece.name, topic_id=piece.topic_id or NO_TOPIC_ID, partitions=[]
     )

@@ -1,4 +1,4 @@
-"""Requests that are not the gateway's: what of them clients may send, and their way to the upstream broker."""
+"""Requests that are forwarded to the upstream broker: their authorization, and the links to the broker."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from sharegroup.security.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-#: After a DeleteTopics: by then all brokers should know of it.
-LOOK_AGAIN_S = 1.0
+#: Wait after a DeleteTopics until all brokers should have applied it.
+SECOND_REFRESH_S = 1.0
 
 
 class PassThrough:
-    """Judges the requests, and links clients to brokers. `settings` are kafka-python's, for the links. `groups` knows
-    which names are share groups."""
+    """Authorizes forwarded requests and creates clients' links to brokers.
+
+    `settings` are kafka-python's, for the links. `groups` knows which group ids are share groups.
+    """
 
     def __init__(
         self, cluster: UpstreamCluster, settings: ClientSettings, security: Authorization, groups: UpstreamGroups
@@ -41,27 +43,26 @@ class PassThrough:
         self._cluster, self._settings, self._security, self._groups = cluster, settings, security, groups
         self._names = Names(self._name_of, cluster.topic_names)
         self._backoffs: defaultdict[int, ConnectBackoff] = defaultdict(ConnectBackoff)
-        self._looking: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
-        """What of a request goes on, and what of its answer is made here.
+        """Return what to forward of a request, and what the gateway adds to the response.
 
-        Without an access control list, requests that name no topics and create no group pass without being read.
-        Raises RequestError for what the caller may not send and cannot be answered, UnknownVersionError for what is not
-        offered (what the upstream broker does not have, and what clients are not to use of it), MalformedRequestError,
-        and UpstreamUnavailableError.
+        Without an access control list, requests that name no topics and create no group are forwarded undecoded. Raises
+        RequestError for a request that is not allowed and has no error response, UnknownVersionError for an API or
+        version that is not offered, MalformedRequestError, and UpstreamUnavailableError.
         """
         features = await self._cluster.features(caller.node_id)
         rule = RULES.get(header.api_key)
         if rule is None:
-            problem = f"request {header.api_key}, sent by {caller.principal}, is not one that clients may send"
+            problem = f"{caller.principal} sent request {header.api_key}, which clients must not send"
             raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, problem)
         low, high = offered_range(features, header.api_key)
         if not low <= header.api_version <= high:
             raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
         caller = replace(caller, api=rule.name)
-        passage = await self._passage(rule, caller, header, frame) if self._is_judged(rule) else Passage(frame)
-        return await self._of_one_kind(passage, caller, header)
+        decision = await self._apply_acl(rule, caller, header, frame) if self._needs_acl(rule) else Passage(frame)
+        return await self._reject_group_creation(decision, caller, header)
 
     async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
         """Return whether a request, whose first field is a group id, is for a share group.
@@ -72,43 +73,43 @@ class PassThrough:
         assert request is not None
         oldest, newest = request.valid_versions
         if not oldest <= header.api_version <= newest:
-            return False  # and refused as one that passes
+            return False  # it is rejected as a forwarded request
         ((group_id,), _) = leading_strings(request, header, frame, 1)
         return await self._groups.is_share_group(node_id, group_id)
 
-    async def _of_one_kind(self, passage: Passage, caller: Caller, header: RequestHeader) -> Passage:
-        """Refuse a request that would create a group of another kind under the name of a share group."""
-        group_id = None if passage.frame is None else created_group(header, passage.frame)
+    async def _reject_group_creation(self, decision: Passage, caller: Caller, header: RequestHeader) -> Passage:
+        """Reject a request that would create a group of another type with the name of a share group."""
+        group_id = None if decision.frame is None else created_group(header, decision.frame)
         if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
-            return passage
-        logger.info("%s of %s is refused: %s is a share group", caller.api, caller.principal, group_id)
-        return refused(passage, header, Rights(self._security, caller, self._names))
+            return decision
+        logger.info("%s of %s rejected: group %s is a share group", caller.api, caller.principal, group_id)
+        return refused(decision, header, Rights(self._security, caller, self._names))
 
-    async def _passage(self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
-        """What access control leaves of a request."""
+    async def _apply_acl(self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
+        """Apply access control to a request."""
         rights = Rights(self._security, caller, self._names)
-        passage = self._judge(rule, header, frame, rights)
+        decision = self._authorize(rule, header, frame, rights)
         if rights.misses_ids and await self._cluster.try_refresh():
             rights = Rights(self._security, caller, self._names)
-            passage = self._judge(rule, header, frame, rights)
+            decision = self._authorize(rule, header, frame, rights)
         rights.tell()
-        return passage
+        return decision
 
     def link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
-        """A link to a broker, for one client: in the gateway's name, or by the settings of the client's own."""
+        """Create a client's link to a broker, with the gateway's settings or the client's own."""
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
         return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
-        """Look no more; the links are their clients' to close."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Stop refreshing topics. Clients close their own links."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
 
-    def _is_judged(self, rule: Rule) -> bool:
+    def _needs_acl(self, rule: Rule) -> bool:
         return self._security.has_list or (self._security.hides_topics and rule.names_topics)
 
     @staticmethod
-    def _judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) -> Passage:
+    def _authorize(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) -> Passage:
         try:
             return judge(rule, header, frame, rights)
         except RequestError:
@@ -120,16 +121,16 @@ class PassThrough:
         return None if topic is None else topic.name
 
     def _topics_changed(self, api_key: int) -> None:
-        """Clients are to see it; after a DeleteTopics, fetches that wait for such a topic should end."""
+        """Make topic changes visible to clients; after a DeleteTopics, end fetches that wait for a deleted topic."""
         self._cluster.snapshots.forget()
         if api_key != DELETE_TOPICS:
             return
         self._cluster.doubt()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look_again())
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._refresh_twice())
 
-    async def _look_again(self) -> None:
-        """At once, and once more when all brokers know what one has said."""
+    async def _refresh_twice(self) -> None:
+        """Refresh the topics now, and again when all brokers should have applied the change."""
         await self._cluster.try_refresh()
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(SECOND_REFRESH_S)
         await self._cluster.try_refresh()

@@ -1,11 +1,11 @@
-"""Metadata responses as bytes: cut into their topics, and joined of them, without decoding the partitions.
+"""Metadata responses as bytes: split into topics and joined again, without decoding the partitions.
 
     | throttle time | brokers | cluster id | controller | n | topic | topic | ... | operations, error, tags |
     |<-------------------- head --------------------->|   |<-- one piece each -->|<--------- tail -------->|
 
-A topic's piece is the same in every response of one version (MetadataResponse.json, versions 0 to 13), whoever asks and
-whatever the brokers' addresses are. Of 10,000 partitions the decoded response takes a quarter of a second to make and
-encode, the joined one less than a millisecond.
+A topic's piece is the same in every response of one version (MetadataResponse.json, versions 0 to 13); it depends on
+neither the client nor the brokers' addresses. For 10,000 partitions, building and encoding a decoded response takes a
+quarter of a second, joining the pieces less than a millisecond.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from sharegroup.kafka_clients.connections.headers import (
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NO_ID = bytes(16)
-#: The first versions with these.
+#: The first versions with these fields.
 _THROTTLE_TIME, _TOPIC_IDS, _TOPIC_OPERATIONS, _LEADER_EPOCHS, _OFFLINE_REPLICAS = 3, 10, 8, 7, 5
 _RACKS, _CLUSTER_ID, _FLEXIBLE, _ERROR_CODE = 1, 2, 9, 13
-#: Versions with operations on the cluster.
+#: Versions with the authorized operations of the cluster.
 _CLUSTER_OPERATIONS = range(8, 11)
 
 
 class TopicPiece(NamedTuple):
-    """A topic as it is in responses of one version; `name` is "" where the response has none."""
+    """A topic as encoded in responses of one version; `name` is "" if the response has none."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -50,9 +50,9 @@ class TopicPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class MetadataBytes:
-    """A broker's response, behind its header; `decode` makes it of what `UpstreamConnection.ask` gets.
+    """A broker's response without its header, as `UpstreamConnection.ask` decodes it.
 
-    What is asked of it raises MalformedRequestError for bytes that are none.
+    Its properties raise MalformedRequestError if the bytes are not such a response.
     """
 
     version: int
@@ -62,55 +62,55 @@ class MetadataBytes:
 
     @classmethod
     def flexible_version_q(cls, version: int) -> bool:
-        """Whether a version has tagged fields."""
+        """Return whether a version has tagged fields."""
         return version >= _FLEXIBLE
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> Self:
-        """Keep the bytes: they are cut when that is asked for."""
+        """Keep the bytes; the properties parse them when first used."""
         return cls(version, bytes(data))
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
-        """Where the number of topics begins, and where the tail does."""
+        """Positions of the topic count and of the tail."""
         data, version = memoryview(self.body), self.version
         try:
             begin = _skip_head(data, version)
         except struct.error as error:
-            raise MalformedRequestError(f"no Metadata response of version {version}: {error}") from None
+            raise MalformedRequestError(f"malformed Metadata response of version {version}: {error}") from None
         return begin, len(data) - _tail_bytes(version)
 
     def cut(self) -> None:
-        """Do now what the first look at it takes: milliseconds for 10,000 partitions."""
+        """Parse the response now instead of at its first use; this takes milliseconds for 10,000 partitions."""
         _ = self.without_topics, self.by_id, self.has_ids
 
     @cached_property
     def without_topics(self) -> MetadataResponse:
-        """The response as if no topic had been asked for."""
+        """The response as if no topic had been requested."""
         begin, tail = self._ends
         rest = b"".join((self.body[:begin], _encoded_count(0, self.version), self.body[tail:]))
         try:
             response: MetadataResponse = MetadataResponse.decode(rest, version=self.version)
         except (struct.error, ValueError, IndexError) as error:
-            raise MalformedRequestError(f"no Metadata response of version {self.version}: {error}") from None
+            raise MalformedRequestError(f"malformed Metadata response of version {self.version}: {error}") from None
         return response
 
     @cached_property
     def topics(self) -> Mapping[str, TopicPiece]:
-        """The pieces by name."""
+        """The topics by name."""
         try:
             return {piece.name: piece for piece in self._cut()}
         except (struct.error, UnicodeDecodeError, IndexError) as error:
-            raise MalformedRequestError(f"no Metadata response of version {self.version}: {error}") from None
+            raise MalformedRequestError(f"malformed Metadata response of version {self.version}: {error}") from None
 
     @cached_property
     def by_id(self) -> Mapping[uuid.UUID, TopicPiece]:
-        """The pieces by topic id, from version 10 on."""
+        """The topics by topic id, from version 10 on."""
         return {piece.topic_id: piece for piece in self.topics.values() if piece.topic_id is not None}
 
     @cached_property
     def has_ids(self) -> bool:
-        """Whether all topics have ids, which brokers before 2.8, and those that speak as such, have not."""
+        """Whether all topics have ids; brokers before 2.8 and compatible ones do not have them."""
         return all(piece.topic_id is not None for piece in self.topics.values() if not piece.error_code)
 
     def _cut(self) -> Iterator[TopicPiece]:
@@ -121,18 +121,18 @@ class MetadataBytes:
             piece, position = _topic(data, position, version)
             yield piece
         if position != tail:
-            raise MalformedRequestError(f"no Metadata response of version {version}: its topics end at {position}")
+            raise MalformedRequestError(f"malformed Metadata response of version {version}: topics end at {position}")
 
 
 def pieces_of(topics: Iterable[MetadataResponse.MetadataResponseTopic], version: int) -> list[TopicPiece]:
-    """The pieces of topics that are there decoded."""
+    """Return the encoded pieces of decoded topics."""
     response = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=list(topics))
     encoded = encode_response(response, version, 0)
     return list(MetadataBytes(version, bytes(encoded[8 + (version >= _FLEXIBLE) :]))._cut())
 
 
 def decoded_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataResponse.MetadataResponseTopic]:
-    """The other way round."""
+    """Return the decoded topics of encoded pieces."""
     head = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=[])
     joined = JoinedMetadata(head, version, [piece.data for piece in pieces]).encode(0)
     return list(decode_response(MetadataResponse, version, memoryview(joined)[4:]).topics)
@@ -140,22 +140,22 @@ def decoded_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataR
 
 @dataclass
 class JoinedMetadata(EncodedResponse):
-    """A response that is encoded but for its beginning: `response` has no topics, they are in `topic_pieces`."""
+    """A response joined of encoded topics, `topic_pieces`; `response` is the rest and has no topics."""
 
     response: MetadataResponse
     version: int
     topic_pieces: list[bytes | memoryview]
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """As in any response."""
+        """Set the throttle time."""
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:
-        """The response with its length and header in front."""
+        """Return the response with its length and header."""
         return [self.encode(correlation_id)]
 
     def encode(self, correlation_id: int) -> bytearray:
-        """The same in one piece."""
+        """Return the response as one piece."""
         version = self.version
         empty = memoryview(encode_response(self.response, version, correlation_id))
         tail = len(empty) - _tail_bytes(version)
@@ -171,7 +171,7 @@ class JoinedMetadata(EncodedResponse):
 
 
 def _skip_head(data: memoryview, version: int) -> int:
-    """Where the number of topics begins."""
+    """Return the position of the topic count."""
     position = _INT32.size if version >= _THROTTLE_TIME else 0
     brokers, position = _count(data, position, version)
     for _ in range(brokers):
@@ -186,7 +186,7 @@ def _skip_head(data: memoryview, version: int) -> int:
 
 
 def _tail_bytes(version: int) -> int:
-    """What comes after the topics: brokers send no tagged fields there."""
+    """Return the size of what follows the topics; brokers send no tagged fields there."""
     return 4 * (version in _CLUSTER_OPERATIONS) + 2 * (version >= _ERROR_CODE) + (version >= _FLEXIBLE)
 
 
@@ -208,7 +208,7 @@ def _topic(data: memoryview, begin: int, version: int) -> tuple[TopicPiece, int]
 
 
 def _skip_partitions(data: memoryview, position: int, version: int) -> int:
-    """Where the partitions end: by far the most there is, so each costs as little as may be."""
+    """Return the end of the partitions. They are most of the response, so each must cost as little as possible."""
     count, position = _count(data, position, version)
     numbers = 14 if version >= _LEADER_EPOCHS else 10
     arrays = range(3 if version >= _OFFLINE_REPLICAS else 2)
@@ -223,7 +223,7 @@ def _skip_partitions(data: memoryview, position: int, version: int) -> int:
         for _ in arrays:
             length = data[position]
             if length < 0x80:
-                position += 4 * length - 3  # the length is one more than it says, and takes a byte itself
+                position += 4 * length - 3  # the encoded length is one too high and takes one byte
             else:
                 replicas, position = _count(data, position, version)
                 position += 4 * replicas
@@ -232,7 +232,7 @@ def _skip_partitions(data: memoryview, position: int, version: int) -> int:
 
 
 def _count(data: memoryview, position: int, version: int) -> tuple[int, int]:
-    """The length of an array, and where its first element is."""
+    """Return the length of an array and the position of its first element."""
     if version >= _FLEXIBLE:
         length, position = read_varint(data, position)
         return length - 1, position
@@ -246,7 +246,7 @@ def _encoded_count(count: int, version: int) -> bytes:
 
 
 def _string(data: memoryview, position: int, version: int) -> tuple[int, int]:
-    """Where a string's bytes begin and end; a null has none."""
+    """Return the begin and end of a string's bytes; null is empty."""
     if version >= _FLEXIBLE:
         length, position = read_varint(data, position)
         length -= 1

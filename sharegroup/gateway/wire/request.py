@@ -1,8 +1,8 @@
-"""A decoded request on its way to a handler.
+"""A decoded request, as handlers receive it.
 
-Messages are of kafka-python's classes, whose fields have types, or of ours (`sharegroup.protocol.messages`), which are
-made of Kafka's schemas while the program starts: theirs are `Any`, and so is all that nests in them. ShareFetch and
-ShareAcknowledge come as tuples (`share_request_decoding`).
+Messages are instances of kafka-python's classes, whose fields are typed, or of ours (`sharegroup.protocol.messages`),
+which are created from Kafka's schemas at startup and whose fields are `Any`. ShareFetch and ShareAcknowledge are tuples
+(`share_request_decoding`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Body = TypeVar("Body", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Body]):
-    """`body` is the message, in the client's version; it may have a password in it, so no repr shows it."""
+    """A request. `body` is the message in the client's version; repr omits it because it may contain a password."""
 
     header: RequestHeader
     body: Body = field(repr=False)
@@ -30,7 +30,7 @@ class Request(Generic[Body]):
 
     @property
     def version(self) -> int:
-        """The API version, which is the response's as well."""
+        """The API version, which the response has too."""
         return self.header.api_version
 
 
@@ -38,11 +38,11 @@ _API_NAMES = {int(key): key.name for key in ApiKey}
 
 
 def api_name(api_key: int) -> str:
-    """Kafka's name of an API, or its number where that is not known here."""
+    """Return Kafka's name of an API, or its number if it is unknown."""
     return _API_NAMES.get(api_key, str(api_key))
 
 
-#: A handler returns the response message; it is encoded in the request's version.
+#: A handler returns the response message, which is encoded in the request's version.
 Handler = Callable[[Request[Any]], Awaitable[AnyResponse]]
-#: The class of a request, and who answers it.
+#: The class of a request, and its handler.
 Route = tuple[type[ApiMessage], Handler]

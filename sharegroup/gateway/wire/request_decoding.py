@@ -1,16 +1,18 @@
-"""Requests decoded from what anybody may have sent: in linear time and memory, whatever the bytes are.
+"""Decoder for requests from untrusted clients: linear in time and memory for any bytes.
 
-kafka-python's message classes decode what a broker sent, and trust it. From a client that is not good enough:
+kafka-python's message classes trust the bytes, which suits responses of brokers but not requests of clients:
 
-- Each struct with tagged fields copies the rest of the frame, so that 4 MB of them keep the event loop for over ten
-  seconds; a number of variable length is read to its end however long it is, which takes squares of its length.
-- A string that is cut off by the end of the frame is taken for a shorter one, and null for any string or array.
+- Each struct with tagged fields copies the rest of the frame: 4 MB of them block the event loop for over ten seconds. A
+  varint is read to its end at any length, in quadratic time.
+- A string that is cut off by the end of the frame is accepted as a shorter one, and null as any string or array.
 
-So the same classes are filled here, by the same schemas, but for the two requests that clients send most, which have a
-decoder of their own (`share_request_decoding`). Everything is checked against the end of the frame, no tagged field is
-known (clients have none to send: those of Fetch are between brokers) and so none is copied, nor are records, and the
-number of elements is limited: a frame of 1 MiB could hold half a million of two bytes each, which would be a hundred
-times as large as objects. Numbers count as well: each partition number of a refused topic costs an entry of the answer.
+This decoder fills the same classes by the same schemas. The two most frequent requests have their own decoder
+(`share_request_decoding`). All lengths are checked against the end of the frame. Tagged fields are skipped without
+copying, because clients do not send any known ones (those of Fetch are between brokers). Records are not copied either.
+
+The number of elements is limited: a frame of 1 MiB could contain half a million elements of two bytes, which are a
+hundred times larger as objects. Numbers count too, because each partition number of a rejected topic causes an entry in
+the response.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ MAX_ELEMENTS = 50_000
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NO_UUID = bytes(16)
-#: Those that clients send most, and that hold the most elements.
+#: Requests with their own decoder: the most frequent ones, with the most elements.
 _OWN: dict[type[ApiMessage], Callable[[memoryview, int, int, int], object]] = {
     ShareFetchRequest: decode_share_fetch,
     ShareAcknowledgeRequest: decode_share_acknowledge,
@@ -54,7 +56,7 @@ Struct = TypeVar("Struct", bound=DataContainer)
 
 
 class _Body:
-    """The bytes of a request, a count of its elements, and whether some of it was left out."""
+    """The bytes of a request, the number of elements that it may still have, and whether tagged fields were skipped."""
 
     __slots__ = ("_elements_left", "data", "has_tagged_fields")
 
@@ -63,34 +65,34 @@ class _Body:
         self._elements_left = MAX_ELEMENTS
 
     def spend(self, count: int, what: str) -> None:
-        """So many elements are to come. Raises MalformedRequestError when that is too many."""
+        """Count elements. Raises MalformedRequestError if there are too many."""
         self._elements_left -= count
         if self._elements_left < 0:
-            raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements, with {what}")
+            raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements in {what}")
 
 
-#: From a position to the value there and the position after it. Raises MalformedRequestError, struct.error or
+#: Returns the value at a position and the position after it. Raises MalformedRequestError, struct.error or
 #: UnicodeDecodeError.
 _Decoder = Callable[[_Body, int], tuple[object, int]]
 _StructDecoder = Callable[[_Body, int], tuple[Struct, int]]
-#: The same, into an object of kafka-python's.
+#: Decodes into an object of kafka-python's classes and returns the position after it.
 _Step = Callable[[_Body, int, DataContainer], int]
 
 
 def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> Any:
-    """The request as an instance of kafka-python's class `message`, or of ours for the two of `_OWN`; no tagged fields.
+    """Decode a request into an instance of `message`, or a tuple for the requests in `_OWN`; tagged fields are dropped.
 
-    Raises UnknownVersionError, or MalformedRequestError when the bytes are not such a request.
+    Raises UnknownVersionError, or MalformedRequestError if the bytes are not such a request.
     """
     return decode_untagged(message, header, frame)[0]
 
 
 def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
-    """The same, and whether there were tagged fields, which the instance does not have."""
+    """Decode a request as `decode_request` does; also return whether it had tagged fields."""
     version = header.api_version
     low, high = message.valid_versions
     if not low <= version <= high:
-        raise UnknownVersionError(f"{message.name} version {version}, known are {low}..{high}")
+        raise UnknownVersionError(f"{message.name} version {version} is not supported; supported: {low} to {high}")
     body, own = _Body(frame), _OWN.get(message)
     try:
         start = body_start(message, header, frame)
@@ -98,7 +100,7 @@ def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: mem
             return own(frame, start, version, MAX_ELEMENTS), False
         return _message(message, version)(body, start)[0], body.has_tagged_fields
     except (MalformedRequestError, struct.error, UnicodeDecodeError) as error:
-        raise MalformedRequestError(f"no {message.name} of version {version}: {error}") from None
+        raise MalformedRequestError(f"malformed {message.name} of version {version}: {error}") from None
 
 
 def leading_strings(
@@ -106,7 +108,7 @@ def leading_strings(
 ) -> tuple[list[str], int]:
     """Return the first `count` fields of a request, which are strings, and the position of the next field.
 
-    Raises MalformedRequestError when the bytes are not such a request.
+    Raises MalformedRequestError if the bytes are not such a request.
     """
     decode = _simple("string", "a name", False, message.flexible_version_q(header.api_version))
     body, found = _Body(frame), []
@@ -116,12 +118,12 @@ def leading_strings(
             value, position = decode(body, position)
             found.append(str(value))
     except (MalformedRequestError, struct.error, UnicodeDecodeError) as error:
-        raise MalformedRequestError(f"no {message.name} of version {header.api_version}: {error}") from None
+        raise MalformedRequestError(f"malformed {message.name} of version {header.api_version}: {error}") from None
     return found, position
 
 
 def body_start(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> int:
-    """Where the header with its tagged fields ends. Raises MalformedRequestError."""
+    """Return the end of the header with its tagged fields. Raises MalformedRequestError."""
     return skip_tagged_fields(frame, header.end) if message.flexible_version_q(header.api_version) else header.end
 
 
@@ -131,12 +133,12 @@ def _message(message: type[ApiMessage], version: int) -> _StructDecoder[ApiMessa
 
 
 def _struct(data_class: type[Struct], schema: StructField, version: int, is_flexible: bool) -> _StructDecoder[Struct]:
-    """A decoder that makes instances of `data_class`."""
+    """Return a decoder that creates instances of `data_class`."""
     steps = list(_steps(schema.untagged_fields(version), version, is_flexible))
     new = object.__new__
 
     def decode(body: _Body, position: int) -> tuple[Struct, int]:
-        item: Any = new(data_class)  # whose fields are the schema's
+        item: Any = new(data_class)  # its fields are the schema's
         item._version, item.tags, item.unknown_tags = version, None, None
         for step in steps:
             position = step(body, position, item)
@@ -157,7 +159,7 @@ def _skip_tagged_fields(body: _Body, position: int) -> int:
 
 
 def _steps(fields: list[BaseField], version: int, is_flexible: bool) -> list[_Step]:
-    """One for each field, but only one for numbers that follow each other."""
+    """Return one step per field, but only one for successive numbers."""
     steps: list[_Step] = []
     numbers: list[BaseField] = []
     for field in fields:
@@ -213,7 +215,7 @@ def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> 
         return _uuid
     convert = _CONVERSIONS.get(type_name)
     if convert is None:
-        raise TypeError(f"{name} is of type {type_name}, which is not decoded here")
+        raise TypeError(f"{name} has the unsupported type {type_name}")
     is_string = type_name == "string"
     read_length = _compact_length if is_flexible else _string_length if is_string else _length
 
@@ -222,7 +224,7 @@ def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> 
         if length < 0:
             return _null(name, is_nullable, position)
         if is_string and length > MAX_STRING_BYTES:
-            raise MalformedRequestError(f"{name} has {length} bytes; allowed: up to {MAX_STRING_BYTES}")
+            raise MalformedRequestError(f"{name} has {length} bytes; the maximum is {MAX_STRING_BYTES}")
         end = position + length
         if end > len(body.data):
             raise MalformedRequestError(f"{name} is longer than the request")
@@ -266,7 +268,7 @@ def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) 
 
 
 def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
-    """None is kafka-python's id of all zeros."""
+    """Decode an id; None is kafka-python's value for all zeros."""
     value = bytes(body.data[position : position + 16])
     if len(value) < 16:
         raise MalformedRequestError("a topic id is longer than the request")
@@ -274,7 +276,7 @@ def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
 
 
 def _nullable_struct(decode: _StructDecoder[Struct]) -> _Decoder:
-    """After a byte that is below zero for null (KIP-893)."""
+    """Return a decoder of a struct that may be null: a byte below zero means null (KIP-893)."""
 
     def decode_or_null(body: _Body, position: int) -> tuple[Struct | None, int]:
         (is_there,) = _INT8.unpack_from(body.data, position)
@@ -287,12 +289,12 @@ def _text(data: memoryview) -> str:
     return str(data, "utf-8")
 
 
-def _as_it_is(data: memoryview) -> memoryview:
-    return data
-
-
-#: By the type in the schema. Records are as large as a request may be.
-_CONVERSIONS: dict[str, Callable[[memoryview], object]] = {"string": _text, "bytes": bytes, "records": _as_it_is}
+#: By type in the schema. Records are not copied, because they may be as large as a request.
+_CONVERSIONS: dict[str, Callable[[memoryview], object]] = {
+    "string": _text,
+    "bytes": bytes,
+    "records": lambda data: data,
+}
 
 
 def _null(name: str, is_nullable: bool, position: int) -> tuple[None, int]:

@@ -1,6 +1,6 @@
-"""ShareFetch responses as they are sent: record batches go out of the memory that they were read into.
+"""ShareFetch responses in pieces, so that record batches are sent from the memory they were read into.
 
-kafka-python's classes would copy them three times, and a good member reads hundreds of megabytes a second.
+kafka-python's classes would copy them three times, and one member may read hundreds of megabytes per second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.kafka_clients.connections.headers import EncodedResponse, Piece, encoded_varint
 from sharegroup.protocol.messages import ShareFetchResponse
 
-#: Of so many bytes a piece is sent by itself: a copy costs less than a call of the system.
+#: From this size on, a piece is sent by itself; copying a smaller one costs less than a system call.
 _LARGE_BYTES = 32_768
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">iBih")  # correlation id, no tagged fields, throttle time, error
@@ -28,18 +28,20 @@ _NO_TAGS = b"\0"
 
 @dataclass
 class ShareFetchBytes(EncodedResponse):
-    """A response of version 1 or 2, which are alike: `records` are the batches of partitions, by topic id and partition
-    index; `response` has none."""
+    """A response of version 1 or 2, which have the same layout.
+
+    `records` maps (topic id, partition index) to record batches; `response` has none.
+    """
 
     response: ShareFetchResponse
     records: Mapping[tuple[UUID, int], Sequence[memoryview]]
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """As in any response."""
+        """Set the throttle time."""
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:
-        """The response with its length and header in front."""
+        """Return the response with its length and header."""
         message, out = self.response, _Pieces()
         out.add(_HEAD.pack(correlation_id, 0, message.throttle_time_ms, message.error_code))
         out.add(_string(message.error_message), _INT32.pack(message.acquisition_lock_timeout_ms))
@@ -57,7 +59,7 @@ class ShareFetchBytes(EncodedResponse):
 
 
 class _Pieces:
-    """Joins what is short; what is long stays where it is."""
+    """Pieces to send: joins short ones and keeps long ones without copying."""
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
@@ -74,7 +76,7 @@ class _Pieces:
                 self._size += len(part)
 
     def framed(self) -> list[Piece]:
-        """All of it, with its length in front."""
+        """Return all pieces, with the length first."""
         self._end_short()
         first = self._pieces[0]
         assert isinstance(first, bytearray)
@@ -108,7 +110,7 @@ def _add_partition(out: _Pieces, partition: DataContainer, records: Sequence[mem
 
 
 def _string(text: str | None) -> bytes:
-    """A compact nullable string."""
+    """Encode a compact nullable string."""
     if text is None:
         return b"\0"
     encoded = text.encode()

@@ -1,14 +1,15 @@
-"""ShareFetch and ShareAcknowledge (KIP-932, KIP-1206, KIP-1222) decoded into tuples, the many batches of them in runs.
+"""ShareFetch and ShareAcknowledge (KIP-932, KIP-1206, KIP-1222), decoded into tuples with their batches in runs.
 
-These two are most of what clients send, and the acknowledgement batches are most of these two: up to one for each
-record. By the schemas (`request_decoding`) each costs an object with three attributes; here it costs a tuple. Batches
-that follow each other mostly have one form - as many acknowledge types, no tagged fields - and so one length: such a
-run is found by comparing the bytes at two places of each, and unpacked at once. Others are decoded one by one.
+These two requests are most of what clients send, and acknowledgement batches are most of their bytes: up to one per
+record. The generic decoder (`request_decoding`) creates an object with three attributes for each; this one creates a
+tuple. Successive batches mostly have the same form: the same number of acknowledge types and no tagged fields, hence
+the same length. Comparing the bytes at two positions of each finds such a run, which is then unpacked in one call.
+Other batches are decoded one by one.
 
-kio, whose reader is native, is a little faster, and is not for what anybody may have sent (0.6.5): it makes room for as
-many elements as an array announces, so that 40 bytes of a client end the process; a tagged field that it does not know
-is an error, where Kafka skips it (KIP-482); null comes through where it is not allowed; each version is a class of its
-own. What it makes would have to be turned into tuples besides.
+The native reader of kio is a little faster, but does not suit untrusted input (0.6.5). It allocates as many elements as
+an array announces, so 40 bytes from a client end the process. An unknown tagged field is an error, where Kafka skips it
+(KIP-482). It accepts null where that is not allowed. Each version has a class of its own, and its objects would still
+have to be converted to tuples.
 """
 
 from __future__ import annotations
@@ -29,41 +30,41 @@ from sharegroup.types import AcknowledgementBatch
 _UUID_BYTES = 16
 _INT32 = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qq")
-#: Where a batch says how many acknowledge types it has: one more than there are, in one byte if below `_LONG_FORM`.
+#: Position of a batch's number of acknowledge types, encoded plus one: in one byte if below `_LONG_FORM`.
 _FORM_AT, _ONE_TYPE, _LONG_FORM = 16, 2, 0x80
 _NO_TAGS = 0
-#: Fewest bytes of a batch, of a partition and of a topic: what is announced must have room in the frame.
+#: Smallest encoded batch, partition and topic, in bytes; announced elements must fit into the frame.
 _LEAST_BATCH, _LEAST_PARTITION, _LEAST_TOPIC = 18, 6, 18
-#: As many batches are looked at for one run: a look that finds two costs little more than they do.
+#: Most batches that are checked for one run; checking costs little even if it finds only two.
 _LONGEST_RUN = 256
-#: By the number on the wire, the negative ones too, as Python counts from the end.
+#: By the number on the wire, including negative ones, because Python counts them from the end.
 _TYPES = (*((number,) for number in range(128)), *((number,) for number in range(-128, 0)))
-_new = tuple.__new__  # a named tuple's own is a Python function
+_new = tuple.__new__  # faster than the constructor of a named tuple, which is a Python function
 
 
 class RequestPartition(NamedTuple):
-    """FetchPartition, AcknowledgePartition: what is acknowledged of a partition, and that it is to be fetched."""
+    """FetchPartition or AcknowledgePartition: a partition to fetch, with its acknowledgements."""
 
     partition_index: int
     acknowledgement_batches: list[AcknowledgementBatch]
 
 
 class RequestTopic(NamedTuple):
-    """FetchTopic, AcknowledgeTopic."""
+    """FetchTopic or AcknowledgeTopic."""
 
     topic_id: UUID
     partitions: list[RequestPartition]
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions that are to be fetched no more."""
+    """Partitions that are removed from the session."""
 
     topic_id: UUID
     partitions: list[int]
 
 
 class ShareFetch(NamedTuple):
-    """A ShareFetchRequest. Times in milliseconds; before v2 the acquire mode is 0 and nothing is renewed."""
+    """A ShareFetchRequest. Times are in milliseconds. Before v2 the acquire mode is 0 and `is_renew_ack` False."""
 
     group_id: str | None
     member_id: str | None
@@ -80,7 +81,7 @@ class ShareFetch(NamedTuple):
 
 
 class ShareAcknowledge(NamedTuple):
-    """A ShareAcknowledgeRequest; before v2 nothing is renewed."""
+    """A ShareAcknowledgeRequest. Before v2 `is_renew_ack` is False."""
 
     group_id: str | None
     member_id: str | None
@@ -89,7 +90,7 @@ class ShareAcknowledge(NamedTuple):
     topics: list[RequestTopic]
 
 
-#: {version: what stands between the names and the topics}, and {version: what stands in for what it does not have}.
+#: {version: fields between the names and the topics}, and {version: defaults of the fields that it lacks}.
 _FETCH_NUMBERS = {1: struct.Struct(">iiiiii"), 2: struct.Struct(">iiiiiib?")}
 _FETCH_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (0, False), 2: ()}
 _ACKNOWLEDGE_NUMBERS = {1: struct.Struct(">i"), 2: struct.Struct(">i?")}
@@ -97,32 +98,32 @@ _ACKNOWLEDGE_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (False,), 2: ()}
 
 
 def decode_share_fetch(frame: memoryview, position: int, version: int, most_elements: int) -> ShareFetch:
-    """The body that begins at `position`, of version 1 or 2.
+    """Decode the body at `position`, of version 1 or 2.
 
-    It has `most_elements` at most: topics, partitions, forgotten partitions, batches and tags.
+    It may have up to `most_elements` topics, partitions, forgotten partitions, batches and tags.
 
     Raises MalformedRequestError, struct.error or UnicodeDecodeError.
     """
     body = _Body(frame, position, most_elements)
-    named = body.text(), body.text()
+    ids = body.text(), body.text()
     numbers = body.numbers(_FETCH_NUMBERS[version])
     topics, forgotten = body.topics(), body.forgotten()
     body.skip_tags()
-    return ShareFetch._make((*named, *numbers, *_FETCH_DEFAULTS[version], topics, forgotten))
+    return ShareFetch._make((*ids, *numbers, *_FETCH_DEFAULTS[version], topics, forgotten))
 
 
 def decode_share_acknowledge(frame: memoryview, position: int, version: int, most_elements: int) -> ShareAcknowledge:
-    """As `decode_share_fetch`."""
+    """Decode a body as `decode_share_fetch` does."""
     body = _Body(frame, position, most_elements)
-    named = body.text(), body.text()
+    ids = body.text(), body.text()
     numbers = body.numbers(_ACKNOWLEDGE_NUMBERS[version])
     topics = body.topics()
     body.skip_tags()
-    return ShareAcknowledge._make((*named, *numbers, *_ACKNOWLEDGE_DEFAULTS[version], topics))
+    return ShareAcknowledge._make((*ids, *numbers, *_ACKNOWLEDGE_DEFAULTS[version], topics))
 
 
 class _Body:
-    """The bytes of a request, how far they are read, and how many elements may still come."""
+    """A reader of a request's bytes; it limits the number of elements."""
 
     __slots__ = ("_data", "_elements_left", "_position", "_size")
 
@@ -131,20 +132,20 @@ class _Body:
         self._size = len(data)
 
     def text(self) -> str | None:
-        """A compact string that may be null."""
+        """Read a compact nullable string."""
         size = self._varint() - 1
         if size > MAX_STRING_BYTES:
-            raise MalformedRequestError(f"a string has {size} bytes; allowed: up to {MAX_STRING_BYTES}")
+            raise MalformedRequestError(f"a string has {size} bytes; the maximum is {MAX_STRING_BYTES}")
         return None if size < 0 else str(self._taken(size, "a string"), "utf-8")
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Numbers of a fixed layout."""
+        """Read numbers of a fixed layout."""
         found = layout.unpack_from(self._data, self._position)
         self._position += layout.size
         return found
 
     def topics(self) -> list[RequestTopic]:
-        """Topics with partitions and acknowledgement batches."""
+        """Read topics with partitions and acknowledgement batches."""
         topics = []
         for _ in range(self._count("topics", _LEAST_TOPIC)):
             topic_id = UUID(bytes=bytes(self._taken(_UUID_BYTES, "a topic id")))
@@ -158,7 +159,7 @@ class _Body:
         return topics
 
     def forgotten(self) -> list[ForgottenTopic]:
-        """Topics with the numbers of partitions."""
+        """Read topics with partition numbers."""
         topics = []
         for _ in range(self._count("forgotten topics", _LEAST_TOPIC)):
             topic_id = UUID(bytes=bytes(self._taken(_UUID_BYTES, "a topic id")))
@@ -170,7 +171,7 @@ class _Body:
         return topics
 
     def skip_tags(self) -> None:
-        """Tagged fields: requests have none that are known."""
+        """Skip tagged fields; these requests have no known ones."""
         begin = self._position
         count = self._varint()
         if count:
@@ -187,9 +188,9 @@ class _Body:
         return batches
 
     def _run(self, most: int) -> list[AcknowledgementBatch]:
-        """The batches of one form that come next, of `most`; none unless there are two at least.
+        """Read the next batches of equal form, up to `most`; return [] if there are not at least two.
 
-        As long as each has the form, the next one's length and its tagged fields are at a known distance.
+        While the form is the same, the length and the tagged fields of the next batch are at a known distance.
         """
         data, begin = self._data, self._position
         if begin + _FORM_AT >= self._size:
@@ -208,17 +209,17 @@ class _Body:
         return [_new(AcknowledgementBatch, (row[0], row[1], row[2:])) for row in rows]
 
     def _batch(self) -> AcknowledgementBatch:
-        """One of any form."""
+        """Read one batch of any form."""
         first, last = self.numbers(_OFFSETS)
         types = self._taken(self._length("acknowledge types"), "acknowledge types")
         self.skip_tags()
         return _new(AcknowledgementBatch, (first, last, tuple(types.cast("b"))))
 
     def _count(self, what: str, least_bytes: int) -> int:
-        """The length of an array whose elements have `least_bytes` bytes at least."""
+        """Read the length of an array whose elements have at least `least_bytes` bytes."""
         count = self._length(what)
         if count * least_bytes > self._size - self._position:
-            raise MalformedRequestError(f"{count} {what}: more than the request has room for")
+            raise MalformedRequestError(f"the request is too short for {count} {what}")
         self._spend(count, what)
         return count
 
@@ -231,11 +232,11 @@ class _Body:
     def _spend(self, count: int, what: str) -> None:
         self._elements_left -= count
         if self._elements_left < 0:
-            raise MalformedRequestError(f"too many elements, with {what}")
+            raise MalformedRequestError(f"too many elements in {what}")
 
     def _varint(self) -> int:
         position = self._position
-        if position < self._size and self._data[position] < 0x80:  # nearly always, and a call is dear
+        if position < self._size and self._data[position] < 0x80:  # nearly always; saves a call
             self._position += 1
             return self._data[position]
         value, self._position = read_varint(self._data, position)
@@ -250,12 +251,12 @@ class _Body:
 
 
 def _leading(data: memoryview, byte: int) -> int:
-    """How often `byte` stands at the beginning."""
+    """Return the number of leading bytes that equal `byte`."""
     copied = data.tobytes()
     return len(copied) - len(copied.lstrip(bytes((byte,))))
 
 
 @cache
 def _layout(types: int) -> struct.Struct:
-    """A batch with so many acknowledge types and no tagged fields."""
+    """Return the layout of a batch with `types` acknowledge types and no tagged fields."""
     return struct.Struct(f">qqx{types}bx")

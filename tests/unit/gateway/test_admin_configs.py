@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs, ListConfigResources: what is ours of a request, and what the upstream's."""
+"""DescribeConfigs, IncrementalAlterConfigs and ListConfigResources: our part and the upstream's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CONFIG: Config = parse_config(
 # -- entries
 
 
-def test_where_a_value_comes_from() -> None:
+def test_value_has_the_source_that_sets_it() -> None:
     entries = {entry.name: entry for entry in config_entries({LOCK: "40000"}, CONFIG.groups["g"], CONFIG.group)}
     job = "group.share.record.lock.duration.ms"
     assert entries[LOCK].synonyms == (
@@ -65,7 +65,7 @@ def test_where_a_value_comes_from() -> None:
     assert entries[SESSION].synonyms == (Synonym("group." + SESSION, "45000", Source.DEFAULT_CONFIG),)
 
 
-def test_the_assignor_of_a_group_is_a_text_and_by_default_the_first_of_the_jobs() -> None:
+def test_assignor_defaults_to_the_first_of_the_jobs() -> None:
     name, of_job = "share.assignor", "group.share.assignors"
     config = parse_config({"group": {of_job: "all,simple"}}, "test")
     (entry,) = config_entries({name: "simple"}, GroupOverrides(), config.group, [name])
@@ -77,12 +77,12 @@ def test_the_assignor_of_a_group_is_a_text_and_by_default_the_first_of_the_jobs(
     assert entry.config_type is ConfigType.STRING
 
 
-def test_an_empty_default_is_empty() -> None:
+def test_empty_default_stays_empty() -> None:
     (entry,) = config_entries({}, GroupOverrides(), CONFIG.group, ["share.consumer.group.offset.mirror"])
     assert (entry.value, entry.source) == ("", Source.DEFAULT_CONFIG)
 
 
-def test_a_job_wide_default_goes_before_kafkas() -> None:
+def test_job_wide_default_overrides_kafkas() -> None:
     config = parse_config({"group": {"group.share.auto.offset.reset": "earliest"}}, "test")
     (entry,) = config_entries({}, GroupOverrides(), config.group, [RESET])
     assert entry.synonyms == (
@@ -95,7 +95,7 @@ def test_a_job_wide_default_goes_before_kafkas() -> None:
 
 
 def described(request: Any) -> Any:
-    """An upstream that has one config for each resource, and a share group's config for groups."""
+    """Respond as an upstream with one config per resource, and a share group config for groups."""
     result = DescribeConfigsResponse.DescribeConfigsResult
     entry = result.DescribeConfigsResourceResult
     names = {
@@ -140,7 +140,7 @@ def describe(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_resources_are_described_here_and_upstream_in_order(version: int) -> None:
+def test_resources_are_described_in_the_order_of_the_request(version: int) -> None:
     results = describe((GROUP, "g", None), (TOPIC, "t", None), (GROUP, "h", None), version=version)
     assert [(item.resource_type, item.resource_name) for item in results] == [(GROUP, "g"), (TOPIC, "t"), (GROUP, "h")]
     values = [{entry.name: entry.value for entry in item.configs} for item in results]
@@ -150,7 +150,7 @@ def test_resources_are_described_here_and_upstream_in_order(version: int) -> Non
     assert len(results[0].configs) == len(values[0])
 
 
-def test_a_broker_has_the_jobs_configs_of_share_groups_and_its_own_others() -> None:
+def test_broker_has_the_jobs_share_group_configs_and_its_others() -> None:
     (result,) = describe((BROKER, "1", None), synonyms=True, documentation=True)
     entries = {entry.name: entry for entry in result.configs}
     assert len(entries) == len(result.configs)
@@ -165,12 +165,12 @@ def test_a_broker_has_the_jobs_configs_of_share_groups_and_its_own_others() -> N
     assert entries["group.share.max.share.sessions"].value == "2000"
 
 
-def test_named_configs_of_a_broker() -> None:
+def test_only_named_configs_of_a_broker_are_described() -> None:
     (result,) = describe((BROKER, "1", ["group." + LOCK, "log.dirs"]))
     assert [(entry.name, entry.value) for entry in result.configs] == [("log.dirs", "1"), ("group." + LOCK, "20000")]
 
 
-def test_the_default_of_all_brokers_has_no_configs_of_share_groups() -> None:
+def test_default_of_all_brokers_has_no_share_group_configs() -> None:
     (result,) = describe((BROKER, "", None))
     assert [entry.name for entry in result.configs] == ["log.dirs"]
 
@@ -192,8 +192,8 @@ def test_named_configs_with_synonyms_and_documentation() -> None:
 @pytest.mark.parametrize(
     "cluster",
     [
-        ScriptedUpstream(),  # too old for the API
-        ScriptedUpstream(versions={DESCRIBE: 4}),  # away
+        ScriptedUpstream(),  # does not support the API
+        ScriptedUpstream(versions={DESCRIBE: 4}),  # unavailable
         ScriptedUpstream(
             {
                 "DescribeConfigsRequest": lambda request: SimpleNamespace(
@@ -205,16 +205,16 @@ def test_named_configs_with_synonyms_and_documentation() -> None:
                 )
             },
             versions={DESCRIBE: 2},
-        ),  # knows no groups
+        ),  # has no configs of groups
     ],
 )
-def test_a_group_is_described_whatever_the_upstream_has(cluster: ScriptedUpstream) -> None:
+def test_group_is_described_without_the_upstreams_configs(cluster: ScriptedUpstream) -> None:
     (result,) = describe((GROUP, "g", None), cluster=cluster)
     assert not result.error_code
     assert {entry.name for entry in result.configs if entry.config_source == 8} == {LOCK}
 
 
-def test_who_may_describe_configs() -> None:
+def test_describing_configs_requires_its_right() -> None:
     entry = {"principal": "User:alice", "resource": "group", "name": "g", "operations": ["AlterConfigs"]}
     security = Authorization(Acl([AclEntry.model_validate(entry)]))
     results = describe(
@@ -235,7 +235,7 @@ def change(name: str, value: str | None, operation: int = SET) -> Any:
 
 
 def altered(request: Any) -> Any:
-    """An upstream that takes everything but retention.ms=-5 and consumer.session.timeout.ms=1."""
+    """Respond as an upstream that accepts all but retention.ms=-5 and consumer.session.timeout.ms=1."""
     found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     wrong = {("retention.ms", "-5"), ("consumer.session.timeout.ms", "1")}
     return IncrementalAlterConfigsResponse(
@@ -252,7 +252,7 @@ def altered(request: Any) -> Any:
 
 
 class Alteration:
-    """The handler with all that it talks to; `alter` gives {(type, name): (error code, message)}."""
+    """The handler with its collaborators; `alter` returns {(type, name): (error code, message)}."""
 
     def __init__(
         self, security: Authorization = EVERYTHING_ALLOWED, refusals: dict[str, RequestError] | None = None
@@ -279,7 +279,7 @@ class Alteration:
 
     @property
     def upstream(self) -> list[tuple[str, list[str], bool]]:
-        """What the upstream was asked: (resource, config names, validate only)."""
+        """Return the upstream requests: (resource, config names, validate only)."""
         return [
             (item.resource_name, [config.name for config in item.configs], request.validate_only)
             for request in self.cluster.asked
@@ -288,7 +288,7 @@ class Alteration:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_resources_are_altered_here_and_upstream(version: int) -> None:
+def test_configs_are_altered_here_and_upstream(version: int) -> None:
     alteration = Alteration()
     found = alteration.alter(
         (GROUP, "g", [change(LOCK, "40000"), change(RESET, "", DELETE)]),
@@ -303,18 +303,18 @@ def test_resources_are_altered_here_and_upstream(version: int) -> None:
     assert alteration.refreshed == 1
 
 
-def test_the_jobs_configs_of_a_broker_are_not_altered_and_nothing_beside_them() -> None:
+def test_jobs_configs_reject_all_changes_of_a_broker() -> None:
     alteration = Alteration()
     found = alteration.alter(
         (BROKER, "1", [change("log.cleaner.threads", "2"), change("group." + LOCK, "40000")]),
         (BROKER, "2", [change("log.cleaner.threads", "2")]),
     )
-    message = f"group.{LOCK}: the share-group job has these from its configuration file, and takes no other value"
+    message = f"group.{LOCK}: cannot be altered; set it in the configuration file of the share-group job"
     assert found == {(BROKER, "1"): (40, message), (BROKER, "2"): (0, None)}
     assert alteration.upstream == [("2", ["log.cleaner.threads"], False)]
 
 
-def test_a_group_with_configs_of_both() -> None:
+def test_group_may_have_configs_of_both() -> None:
     both = [change(LOCK, "40000"), change("consumer.session.timeout.ms", "50000")]
     alteration = Alteration()
     assert alteration.alter((GROUP, "g", both)) == {(GROUP, "g"): (0, None)}
@@ -342,14 +342,14 @@ def test_validation_changes_nothing() -> None:
     assert not alteration.refreshed
 
 
-def test_a_resource_that_is_named_twice_is_not_altered() -> None:
+def test_resource_that_appears_twice_is_rejected() -> None:
     alteration = Alteration()
     once = GROUP, "g", [change(LOCK, "40000")]
     assert alteration.alter(once, once) == {(GROUP, "g"): (42, "Each resource must appear at most once.")}
     assert not alteration.requests.rows
 
 
-def test_who_may_alter_configs() -> None:
+def test_altering_configs_requires_its_right() -> None:
     entry = {"principal": "User:alice", "resource": "group", "name": "g", "operations": ["AlterConfigs"]}
     alteration = Alteration(Authorization(Acl([AclEntry.model_validate(entry)])))
     resources = [(kind, name, [change(LOCK, "40000")]) for kind, name in ((GROUP, "g"), (GROUP, "h"), (TOPIC, "t"))]
@@ -368,19 +368,19 @@ def test_who_may_alter_configs() -> None:
         ([change(LOCK, "1", 9)], 42, "9"),
     ],
 )
-def test_changes_that_make_no_sense(configs: list[Any], code: int, words: str) -> None:
+def test_invalid_changes_are_rejected_with_kafkas_messages(configs: list[Any], code: int, words: str) -> None:
     with pytest.raises(RequestError, match=words) as refused:
         split(configs)
     assert refused.value.code == code
 
 
-def test_a_name_that_nobody_knows_is_ours_to_refuse() -> None:
+def test_unknown_config_name_is_rejected_by_the_job() -> None:
     ours, theirs = split([change("bogus", "1"), change("consumer.x", "2"), change("streams.y", None, DELETE)])
     assert ours == {"bogus": "1"}
     assert [config.name for config in theirs] == ["consumer.x", "streams.y"]
 
 
-def test_an_upstream_without_the_api_refuses_its_part_only() -> None:
+def test_upstream_without_the_api_rejects_only_its_own_part() -> None:
     alteration = Alteration()
     alteration.cluster = ScriptedUpstream()
     handler = IncrementalAlterConfigs(alteration.requests, alteration, ScriptedUpstream(), EVERYTHING_ALLOWED)
@@ -435,13 +435,13 @@ OURS, METRICS, THEIRS, OF_TOPIC = (GROUP, "g"), (CLIENT_METRICS, "m"), (GROUP, "
         (0, [], None, set()),
     ],
 )
-def test_resources_with_configs(
+def test_resources_with_configs_are_listed(
     version: int, types: list[int], upstream_version: int | None, expected: set[tuple[int, str]]
 ) -> None:
     assert list_resources(version, types, upstream_version) == (0, expected)
 
 
-def test_who_may_list_resources() -> None:
+def test_listing_resources_requires_its_right() -> None:
     handler = ListConfigResources(FixedTables(), ScriptedUpstream(), Authorization(Acl([])))
     request = ListConfigResourcesRequest(resource_types=[GROUP])
     response = answer(handler, request, ListConfigResourcesResponse, 1)

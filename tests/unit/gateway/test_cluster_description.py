@@ -1,4 +1,4 @@
-"""DescribeCluster: the upstream's brokers at the gateway's addresses."""
+"""DescribeCluster: the upstream's brokers with the gateway's addresses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ READ, DESCRIBE = 3, 8
 
 
 async def no_new_ports() -> None:
-    """All brokers have their ports."""
+    """Open no ports, because all brokers have theirs."""
 
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("operations", [None, {READ, DESCRIBE}])
-def test_brokers_are_told_at_our_ports(version: int, operations: set[int] | None) -> None:
+def test_brokers_are_described_with_our_ports(version: int, operations: set[int] | None) -> None:
     broker = DescribeClusterResponse.DescribeClusterBroker
 
     def of_upstream(request: Any) -> Any:
@@ -48,8 +48,8 @@ def test_brokers_are_told_at_our_ports(version: int, operations: set[int] | None
 
 
 @pytest.mark.parametrize(("version", "wanted", "told"), [(2, True, [1, 2, 3]), (2, False, [1, 2]), (1, True, [1, 2])])
-def test_fenced_brokers_are_told_to_who_asks_for_them(version: int, wanted: bool, told: list[int]) -> None:
-    """Broker 2 was at work when it got its port; broker 3 never was."""
+def test_fenced_brokers_are_returned_on_request(version: int, wanted: bool, told: list[int]) -> None:
+    """Broker 2 was active when it got its port; broker 3 never was."""
     broker = DescribeClusterResponse.DescribeClusterBroker
 
     def of_upstream(request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""docs/compatibility.md is what the code does: routes, versions, caps, and the clients that the tests have."""
+"""docs/compatibility.md agrees with the code: handlers, versions, caps, and the tested clients."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.compatibility_page import ROOT, apis, section, table
 from tests.integration.client_programs import CLIENTS, NEWEST
 from tests.unit.gateway.scripted_upstream import ScriptedUpstream, answer
 
-#: Requests between brokers, of the share coordinator.
+#: Requests between brokers, and of the share coordinator.
 HIDDEN = {83, 84, 85, 86, 87}
 KEYS = {api.name: api.key for api in apis()}
 
 
 class Kafka43(ScriptedUpstream):
-    """A broker that offers what the page says of Kafka 4.3."""
+    """A broker with the APIs that the page lists for Kafka 4.3."""
 
     async def features(self, node_id: int) -> Features:
         response = ApiVersionsResponse(supported_features=[], finalized_features=[], finalized_features_epoch=1)
@@ -39,7 +39,7 @@ class Kafka43(ScriptedUpstream):
 
 
 def routes() -> dict[int, tuple[Any, Any]]:
-    """{api key: (request message, handler)} of the gateway."""
+    """Return {api key: (request message, handler)} of the gateway."""
 
     async def made() -> dict[int, tuple[Any, Any]]:
         return dict(Gateway(Config()).parts._routes())
@@ -48,24 +48,24 @@ def routes() -> dict[int, tuple[Any, Any]]:
 
 
 def file_of(handler: Any) -> str:
-    """Where a handler is: a function, a method, or an object that is called."""
+    """Return the file of a handler, which is a function, a method or a callable object."""
     module = getattr(handler, "__self__", handler)
     name = module.__module__ if hasattr(module, "__code__") else type(module).__module__
     return str(sys.modules[name].__file__).partition("/sharegroup/gateway/")[2]
 
 
 def caps(pattern: str) -> dict[int, int]:
-    """{api key: highest version} of phrases like "Produce at 9", which `pattern` matches."""
+    """Return {api key: highest version} from phrases like "Produce at 9" that `pattern` matches."""
     return {KEYS[name]: int(high) for name, high in re.findall(pattern, section("APIs")) if name in KEYS}
 
 
-def test_each_api_is_offered_in_the_versions_of_the_page() -> None:
+def test_page_has_the_offered_versions_of_each_api() -> None:
     response = answer(ApiVersions(Kafka43()), ApiVersionsRequest(), ApiVersionsResponse, 4)
     offered = {found.api_key: (found.min_version, found.max_version) for found in response.api_keys}
     assert offered == {api.key: api.gateway for api in apis() if api.gateway is not None}
 
 
-def test_each_handler_of_the_gateway_is_on_the_page_and_no_other() -> None:
+def test_page_has_exactly_the_handlers_of_the_gateway() -> None:
     assert {api.key: api.handler for api in apis() if api.handler} == {
         key: file_of(handler) for key, (_, handler) in routes().items()
     }
@@ -74,25 +74,25 @@ def test_each_handler_of_the_gateway_is_on_the_page_and_no_other() -> None:
     }
 
 
-def test_the_rest_passes_through_or_is_between_brokers() -> None:
+def test_other_apis_are_forwarded_or_between_brokers() -> None:
     rest = [api for api in apis() if not api.handler]
     assert {api.key for api in rest if api.who == "nobody"} == HIDDEN == {api.key for api in rest if not api.gateway}
     assert {api.who for api in rest} == {"nobody", "the broker"}
 
 
-def test_a_range_of_the_gateways_own_is_one_that_its_messages_have() -> None:
+def test_offered_versions_exist_in_the_messages() -> None:
     for key, (low, high) in OWN.items():
         message, _ = routes()[key]
         assert message.valid_versions[0] <= low <= high <= message.valid_versions[1], message.name
 
 
-def test_the_caps_are_those_that_the_page_names() -> None:
+def test_page_has_the_caps() -> None:
     passed, own = caps(r"(\w+)\s+at\s+(\d+)"), caps(r"(\w+)\s+\(up\s+to\s+(\d+)\)")
     assert passed | own == CAPS
     assert set(own) == set(routes()) - set(OWN)
 
 
-def test_the_features_are_those_of_the_page() -> None:
+def test_page_has_the_features() -> None:
     levels = {name.strip("`"): level for name, level, _ in table("Features")}
     (share,) = supported_features(ApiVersionsResponse(supported_features=[]))
     assert (share.name, share.min_version, share.max_version) == (SHARE_VERSION, 1, 1)
@@ -100,7 +100,7 @@ def test_the_features_are_those_of_the_page() -> None:
     assert levels == {SHARE_VERSION: "1", **capped, "all others": "the broker's"}
 
 
-def test_the_clients_have_the_versions_that_are_tested() -> None:
+def test_page_has_the_tested_client_versions() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)", lock, re.MULTILINE))
@@ -123,16 +123,16 @@ def test_the_clients_have_the_versions_that_are_tested() -> None:
 
 
 def broker_releases() -> set[str]:
-    """Those whose JARs are there."""
+    """Return the releases whose JARs are available."""
     ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
     return set(re.findall(r'name="kafka_2.13" rev="([^"]+)"', ivy))
 
 
-def test_the_brokers_have_the_releases_that_are_tested() -> None:
+def test_page_has_the_tested_broker_releases() -> None:
     assert {release.split(",")[0] for release, *_ in table("Brokers")} == broker_releases()
 
 
-def test_each_client_on_each_release_is_one_of_the_tests() -> None:
+def test_page_has_the_tests_of_each_client_and_release() -> None:
     head = next(line for line in section("Each client on each release").splitlines() if line.startswith("| client"))
     _, _, *releases = head.strip("| ").split(" | ")
     assert set(releases) == broker_releases()
@@ -144,7 +144,7 @@ def test_each_client_on_each_release_is_one_of_the_tests() -> None:
             assert result in (("yes", "not yet") if has_protocol else ("no such protocol",)), (name, release)
 
 
-def test_each_java_tool_is_in_the_test_that_the_page_names() -> None:
+def test_each_java_tool_is_in_its_test() -> None:
     classes = {
         "kafka-console-share-consumer.sh": "ConsoleShareConsumer",
         "kafka-share-consumer-perf-test.sh": "ShareConsumerPerformance",

@@ -1,4 +1,4 @@
-"""FindCoordinator: the upstream's coordinators at the gateway's ports, for one key and for many."""
+"""FindCoordinator: the upstream's coordinators with the gateway's ports, for one key and for many."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PORTS = {1: 9192, 2: 9193}
 
 
 class Coordinators(ScriptedUpstream):
-    """Keys that end with a 2 are broker 2's, "loading" is still loaded, "forgotten" is left out of an answer for many.
+    """Coordinators by key: broker 2 for keys that end with 2, "loading" is loading, "forgotten" has no response.
 
-    `most_at_once`: of the requests, how many were there at a time.
+    `most_at_once` is the largest number of concurrent requests.
     """
 
     def __init__(self, newest: int) -> None:
@@ -57,7 +57,7 @@ def _found(key: str) -> dict[str, Any]:
 
 
 class NoSecrets(Authorization):
-    """Nobody may ask for the group `secret`, nor for a transactional id."""
+    """Nobody may find the group `secret` or a transactional id."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -70,13 +70,13 @@ class NoSecrets(Authorization):
 
 
 async def no_new_ports() -> None:
-    """All brokers have their ports."""
+    """Open no ports, because all brokers have theirs."""
 
 
 def find(
     upstream: Coordinators, keys: list[str], key_type: int = GROUP, security: Authorization = EVERYTHING_ALLOWED
 ) -> list[tuple[str, int, int, int]]:
-    """(key, error code, node, port) of the answer to one request for all the keys."""
+    """Find all keys with one request; return (key, error code, node, port) of each."""
     listeners = Listeners("gateway")
     for node_id, port in PORTS.items():
         listeners.add(node_id, port)
@@ -92,7 +92,7 @@ def keys_asked(upstream: Coordinators) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("newest", [4, NEW])
-def test_many_keys_are_asked_for_in_one_request(newest: int) -> None:
+def test_many_keys_take_one_upstream_request(newest: int) -> None:
     upstream = Coordinators(newest)
     found = find(upstream, ["g1", "g2", "g1", "loading", "forgotten"])
     assert found == [
@@ -105,7 +105,7 @@ def test_many_keys_are_asked_for_in_one_request(newest: int) -> None:
     assert keys_asked(upstream) == [["g1", "g2", "loading", "forgotten"]]
 
 
-def test_an_old_broker_is_asked_once_for_each_key_and_not_one_after_the_other() -> None:
+def test_old_broker_gets_a_concurrent_request_per_key() -> None:
     upstream = Coordinators(OLD)
     keys = [f"g{number}" for number in range(200)]
     found = find(upstream, [*keys, *keys])
@@ -115,7 +115,7 @@ def test_an_old_broker_is_asked_once_for_each_key_and_not_one_after_the_other() 
 
 
 @pytest.mark.parametrize("newest", [OLD, NEW])
-def test_what_the_caller_may_not_ask_for_does_not_go_upstream(newest: int) -> None:
+def test_keys_without_permission_are_not_sent_upstream(newest: int) -> None:
     upstream = Coordinators(newest)
     found = find(upstream, ["secret", "g1"], GROUP, NoSecrets())
     assert found == [("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED, -1, -1), ("g1", 0, 1, 9192)]
@@ -125,14 +125,14 @@ def test_what_the_caller_may_not_ask_for_does_not_go_upstream(newest: int) -> No
     assert len(upstream.asked) == 1
 
 
-def test_the_share_coordinator_is_the_gateway() -> None:
+def test_share_coordinator_is_the_gateway() -> None:
     upstream = Coordinators(NEW)
     assert find(upstream, ["g:t:0", "g:t:1"], SHARE) == [(key, 0, ALICE.node_id, 9192) for key in ("g:t:0", "g:t:1")]
     assert not upstream.asked
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_one_key_of_an_old_client(version: int) -> None:
+def test_old_client_finds_one_key(version: int) -> None:
     upstream = Coordinators(NEW)
     listeners = Listeners("gateway")
     listeners.add(2, 9193)
@@ -141,7 +141,7 @@ def test_one_key_of_an_old_client(version: int) -> None:
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 2, "gateway", 9193)
 
 
-def test_a_coordinator_without_a_port_is_not_available() -> None:
+def test_coordinator_without_a_port_is_not_available() -> None:
     upstream, opened = Coordinators(NEW), []
 
     async def open_ports() -> None:

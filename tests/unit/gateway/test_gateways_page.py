@@ -1,4 +1,4 @@
-"""docs/gateways.md: its keys and its addresses are what the gateway reads, and its numbers are the gateway's."""
+"""docs/gateways.md agrees with the gateway: config keys, addresses and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: what is told of a group, and to whom."""
+"""ShareGroupDescribe: contents and authorization."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def describe(
     return list(answer(handler, request, ShareGroupDescribeResponse, 1).groups)
 
 
-def test_a_group_with_its_member() -> None:
+def test_group_is_described_with_its_member() -> None:
     (group,) = describe("g")
     assert (group.error_code, group.error_message, group.group_id, group.group_state) == (0, None, "g", "Stable")
     assert (group.group_epoch, group.assignment_epoch, group.assignor_name) == (5, 4, "simple")
@@ -46,7 +46,7 @@ def test_a_group_with_its_member() -> None:
     assert (assigned.topic_name, assigned.topic_id, assigned.partitions) == ("orders", T, [0, 2])
 
 
-def test_the_assignor_is_the_one_in_force_for_the_group() -> None:
+def test_described_assignor_is_the_groups_current_one() -> None:
     of_job = parse_config({"group": {"group.share.assignors": "all,simple"}}, "test")
     (group,) = describe("g", config=of_job)
     assert group.assignor_name == "all"
@@ -57,12 +57,12 @@ def test_the_assignor_is_the_one_in_force_for_the_group() -> None:
     assert group.assignor_name == "simple"
 
 
-def test_groups_that_are_not_there() -> None:
+def test_missing_groups_are_not_found() -> None:
     found = [(group.group_id, group.error_code, group.error_message) for group in describe("h", "", "g")]
     assert found == [("h", 69, "Group h not found."), ("", 24, "The group id is invalid."), ("g", 0, None)]
 
 
-def test_the_caller_must_be_allowed_to_see_every_topic() -> None:
+def test_describing_a_group_requires_describe_on_every_topic() -> None:
     on_groups = {"principal": "User:alice", "resource": "group", "name": "*", "operations": ["Describe"]}
     on_orders = {"principal": "User:alice", "resource": "topic", "name": "orders", "operations": ["Describe"]}
     on_topics = {"principal": "User:alice", "resource": "topic", "name": "*", "operations": ["Describe"]}
@@ -78,7 +78,7 @@ def test_the_caller_must_be_allowed_to_see_every_topic() -> None:
     assert code(on_groups, on_topics) == 0
 
 
-def test_what_the_caller_may_do() -> None:
+def test_authorized_operations_of_a_group() -> None:
     acl = Acl([AclEntry.model_validate({"principal": "User:alice", "resource": "topic", "name": "*",
                                         "operations": ["Describe"]}),
                AclEntry.model_validate({"principal": "User:alice", "resource": "group", "name": "g",
@@ -87,7 +87,7 @@ def test_what_the_caller_may_do() -> None:
     assert group.authorized_operations == (1 << 3) + (1 << 8)
 
 
-def test_tables_that_cannot_be_read() -> None:
+def test_unavailable_tables_are_an_error_per_group() -> None:
     tables = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     request = ShareGroupDescribeRequest(group_ids=["g", "h"], include_authorized_operations=False)
     handler = ShareGroupDescribe(tables, GroupConfigs(DEFAULTS, tables), EVERYTHING_ALLOWED)

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: lags, rows, errors by topic."""
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: lag, rows, errors per topic."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ROWS = (row("orders", 0, 100, 7), row("orders", 1, 50, -1), row("orders", 2, -1,
 
 
 def may(**operations: list[str]) -> Authorization:
-    """alice may do these on the topics that begin with "o", and everything on groups."""
+    """Return rights of alice: these operations on topics that begin with "o", and all on groups."""
     entries = [{"principal": "User:alice", "resource": "group", "name": "*", "operations": ["All"]}]
     if operations:
         entries.append({"principal": "User:alice", "resource": "topic", "prefix": "o", **operations})
@@ -62,7 +62,7 @@ def may(**operations: list[str]) -> Authorization:
 
 
 def ends(**by_topic: dict[int, int]) -> Any:
-    """ListOffsets with these log ends; a partition that is not named has an error."""
+    """Return a ListOffsets handler with these log end offsets; other partitions have an error."""
 
     def answer_offsets(request: Any) -> Any:
         return SimpleNamespace(
@@ -95,7 +95,7 @@ def describe(
     log_ends: Any = None,
     security: Authorization = EVERYTHING_ALLOWED,
 ) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """{(topic, partition): (start offset, lag, error code)}"""
+    """Return {(topic, partition): (start offset, lag, error code)}."""
     group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     asked = None
     if topics is not None:
@@ -113,11 +113,11 @@ def describe(
     }
 
 
-def test_all_that_a_group_has_of_topics_that_are_there() -> None:
+def test_all_offsets_of_existing_topics_are_described() -> None:
     assert describe(None) == {("orders", 0): (100, 23, 0), ("orders", 1): (50, -1, 0), ("orders", 2): (-1, -1, 0)}
 
 
-def test_what_a_group_has_of_a_topic_that_had_the_name_before_is_not_told() -> None:
+def test_offsets_of_an_earlier_topic_of_the_name_are_omitted() -> None:
     old = SharePartitionOffset("orders", topic_id_text(UUID(int=8)), 0, 70, 4, 0, 1)
     both = (old, row("orders", 0, 100, 7))
     assert describe(None, both) == describe([("orders", [0])], both) == {("orders", 0): (100, 23, 0)}
@@ -126,22 +126,22 @@ def test_what_a_group_has_of_a_topic_that_had_the_name_before_is_not_told() -> N
     assert describe(None, (old,)) == {}
 
 
-def test_version_0_has_no_lags() -> None:
+def test_version_0_has_no_lag() -> None:
     assert describe(None, version=0)["orders", 0][0] == 100
 
 
-def test_what_a_group_does_not_have_has_no_start_offset() -> None:
+def test_partition_without_offset_has_no_start_offset() -> None:
     asked = [("orders", [0, 9]), ("nowhere", [1]), ("gone", [0])]
     found = {("orders", 0): (100, 23, 0), ("orders", 9): (-1, -1, 0), ("nowhere", 1): (-1, -1, 0)}
     assert describe(asked) == found | {("gone", 0): (-1, -1, 0)}
     assert describe([]) == {}
 
 
-def test_a_leader_that_does_not_answer_leaves_the_lag_open() -> None:
+def test_lag_is_unknown_if_the_leader_does_not_respond() -> None:
     assert describe([("orders", [0])], log_ends=ends()) == {("orders", 0): (100, -1, 0)}
 
 
-def test_topics_that_the_caller_may_not_see() -> None:
+def test_hidden_topics_are_omitted_or_rejected() -> None:
     assert describe(None, security=may()) == {}
     assert describe([("orders", [0])], security=may()) == {("orders", 0): (-1, -1, NOT_ALLOWED)}
     assert describe([("orders", [0])], security=may(operations=["Read"])) == {("orders", 0): (100, 23, 0)}
@@ -155,7 +155,7 @@ def test_lag(start_offset: int, finished: int, log_end: int | None, expected: in
     assert lag(row("t", 0, start_offset, finished), log_end) == expected
 
 
-def test_a_group_is_refused_by_itself() -> None:
+def test_group_is_rejected_separately() -> None:
     group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     request = DescribeShareGroupOffsetsRequest(groups=[group(group_id=name, topics=None) for name in ("g", "h")])
     tables = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
@@ -196,7 +196,7 @@ def errors_of(response: Any) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_offsets_are_altered_by_a_row_with_the_topics_that_are_there() -> None:
+def test_alteration_sends_a_row_with_topic_metadata() -> None:
     answers = PartitionError("orders", 1, 0, None), PartitionError("nowhere", 0, UNKNOWN_TOPIC, "unknown")
     requests = RecordedRequests({"g": {"partition_errors": answers}})
     response = alter(requests, ("orders", 1, 40), ("nowhere", 0, 1))
@@ -207,7 +207,7 @@ def test_offsets_are_altered_by_a_row_with_the_topics_that_are_there() -> None:
     assert requests.rows == [AlterOffsetsRequest("1", "g", "gateway", offsets=offsets, topics=topics)]
 
 
-def test_a_partition_that_is_not_known_may_be_new() -> None:
+def test_unknown_partition_refreshes_the_metadata() -> None:
     cluster = ScriptedUpstream(topics={"orders": 3})
     alter(RecordedRequests(), ("orders", 2, 0), cluster=cluster)
     assert not cluster.refreshed
@@ -215,14 +215,14 @@ def test_a_partition_that_is_not_known_may_be_new() -> None:
     assert cluster.refreshed == 1
 
 
-def test_the_whole_alteration_is_refused() -> None:
+def test_alteration_is_rejected_as_a_whole() -> None:
     requests = RecordedRequests({"g": RequestError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")})
     response = alter(requests, ("orders", 1, 40))
     assert (response.error_code, response.error_message) == (68, "The group is not empty.")
     assert not response.responses
 
 
-def test_topics_that_the_caller_may_not_alter() -> None:
+def test_alteration_rejects_topics_without_permission() -> None:
     requests = RecordedRequests({"g": {"partition_errors": (PartitionError("orders", 1, 0, None),)}})
     response = alter(requests, ("secret", 0, 4), ("orders", 1, 40), security=may(operations=["Read"]))
     assert errors_of(response) == [("orders", 1, 0), ("secret", 0, NOT_ALLOWED)]
@@ -267,7 +267,7 @@ def test_offsets_are_deleted_by_topic() -> None:
     ]
 
 
-def test_a_deletion_is_refused_as_a_whole_or_by_topic() -> None:
+def test_deletion_is_rejected_as_a_whole_or_per_topic() -> None:
     unknown = RecordedRequests({"g": RequestError(ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")})
     response = delete(unknown, "orders")
     assert (response.error_code, response.error_message, response.responses) == (69, "Group g not found.", [])
@@ -282,14 +282,14 @@ def test_a_deletion_is_refused_as_a_whole_or_by_topic() -> None:
 
 
 class OtherGroups(NoOtherGroups):
-    """Every group is of another kind."""
+    """Upstream groups that are all of another type."""
 
     async def check_joined(self, node_id: int, group_id: str) -> None:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
 
 @pytest.mark.parametrize("is_alteration", [True, False])
-def test_offsets_of_a_group_of_another_kind_are_refused(is_alteration: bool) -> None:
+def test_offsets_of_a_group_of_another_type_are_rejected(is_alteration: bool) -> None:
     requests, groups = RecordedRequests(), OtherGroups()
     if is_alteration:
         response = alter(requests, ("orders", 1, 40), groups=groups)

@@ -1,4 +1,4 @@
-"""What is remembered of clients with the longest names takes as little memory as that of others."""
+"""Long names of clients take as little memory as short ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 from tests.unit.gateway.scripted_upstream import FixedTables
 
 NAMES = 500
-#: As many names of 32 KB take 16 MB.
+#: This many names of 32 KB take 16 MB.
 MOST_BYTES = 2_000_000
 
 
@@ -66,7 +66,7 @@ async def quotas() -> object:
 
 
 @pytest.mark.parametrize("remember", [leases, identities, other_kinds, quotas])
-def test_long_names_are_not_kept(remember: Callable[[], Awaitable[object]]) -> None:
+def test_long_names_are_stored_shortened(remember: Callable[[], Awaitable[object]]) -> None:
     async def test() -> int:
         tracemalloc.start()
         try:
@@ -80,7 +80,7 @@ def test_long_names_are_not_kept(remember: Callable[[], Awaitable[object]]) -> N
     assert asyncio.run(test()) < MOST_BYTES
 
 
-def test_long_names_stay_different_from_each_other_and_from_all_others() -> None:
+def test_shortened_names_stay_distinct() -> None:
     long = "x" * (LONGEST + 1)
     keys = [short(name) for name in ("", "g", long[:-1], long, long + "x")]
     assert len(set(keys)) == len(keys)

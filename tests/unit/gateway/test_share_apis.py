@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge: what is acknowledged first, what a waiting fetch ends with, topics that are gone."""
+"""ShareFetch and ShareAcknowledge: order of acknowledgements, ends of waiting fetches, deleted topics."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from tests.unit.gateway.recording_job import RecordingJob
 ORDERS, SECRETS, BILLS = UUID(int=1), UUID(int=2), UUID(int=3)
 NODE, LOCK_MS = 1, 30_000
 BATCH_OPTIMIZED = 0
-#: Longer than any test may take.
+#: Longer than any test takes.
 LONG_MS = 120_000
 OTHER_NODE = 2
 
 
 class Gateway:
-    """The handlers for one member of the group g, who may read all but secrets."""
+    """The handlers with one member of the group g, which may read all topics but `secrets`."""
 
     def __init__(self) -> None:
         config = Config()
@@ -74,7 +74,7 @@ class Gateway:
         max_records: int = 10,
         acquire_mode: int = 0,
     ) -> Any:
-        """A ShareFetch of partition 0 of these topics, which rejects these offsets."""
+        """Send a ShareFetch of partition 0 of these topics that rejects the offsets in `reject`."""
         named = ShareFetchRequest.FetchTopic
         partition = named.FetchPartition
         body = ShareFetchRequest(
@@ -101,7 +101,7 @@ class Gateway:
         return decode_response(ShareFetchResponse, version, memoryview(b"".join(encode_pieces(answer, version, 5)))[4:])
 
     async def acknowledge(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> int:
-        """A ShareAcknowledge that rejects these offsets of partition 0; the partition's error code."""
+        """Send a ShareAcknowledge that rejects offsets of partition 0; return the partition's error code."""
         named = ShareAcknowledgeRequest.AcknowledgeTopic
         partition = named.AcknowledgePartition
         entry = partition(partition_index=0, acknowledgement_batches=batches(partition, reject))
@@ -116,17 +116,17 @@ class Gateway:
         return int(response.responses[0].partitions[0].error_code)
 
     def alter_group(self, **values: Any) -> None:
-        """The group's config from now on."""
+        """Alter the group's config."""
         self.group_config = dataclasses.replace(self.group_config, **values)
 
     def part(self, name: str = "orders") -> MemberPartition:
-        """The member's part of a topic's partition 0."""
+        """Return the member's part of partition 0 of a topic."""
         session = self.apis.sessions.node(NODE).get("g", "m")
         assert session is not None
         return next(part for part in self.apis.sessions.serve(session).parts if part.key.topic == name)
 
     def hand_out(self, first: int, last: int) -> None:
-        """The job's answer to the last demand, all of which goes to the member."""
+        """Respond to the last demand with records that all go to the member."""
         self.job.acquire(first, last, LOCK_MS)
         self.part().take(Slice([AcquiredRange(first, last, 1)], [], [], [], last - first + 1, 0), 0)
 
@@ -135,11 +135,11 @@ class Gateway:
             await asyncio.sleep(0)
 
     def sent(self, kind: str) -> list[Any]:
-        """The rows of a type."""
+        """Return the sent rows of a type."""
         return [row for row in self.job.rows if row.type == kind]
 
     def rows(self) -> list[tuple[str, str]]:
-        """(type, topic) of the rows that were sent since the last time."""
+        """Return (type, topic) of the rows that were sent since the last call."""
         rows, self.job.rows = self.job.rows, []
         return [(row.type, row.topic) for row in rows]
 
@@ -158,7 +158,7 @@ def request(body: Any, version: int = 1) -> Request:
 
 
 def errors(response: Any) -> dict[UUID, tuple[int, int]]:
-    """{topic id: (error code, acknowledge error code)}"""
+    """Return {topic id: (error code, acknowledge error code)}."""
     assert response.error_code == 0
     return {
         entry.topic_id: (partition.error_code, partition.acknowledge_error_code)
@@ -183,7 +183,7 @@ def run(test: Callable[[Gateway], Awaitable[None]]) -> None:
 # -- acknowledgements --------------------------------------------------------------------------------------------------
 
 
-def test_acknowledging_needs_the_right_to_read_the_topic() -> None:
+def test_acknowledging_requires_the_right_to_read_the_topic() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.rows()
@@ -196,7 +196,7 @@ def test_acknowledging_needs_the_right_to_read_the_topic() -> None:
 
 
 @pytest.mark.parametrize("by_fetch", [True, False], ids=["fetch", "acknowledge"])
-def test_a_session_that_closes_acknowledges_before_it_releases(by_fetch: bool) -> None:
+def test_closing_session_acknowledges_before_it_releases(by_fetch: bool) -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
@@ -212,7 +212,7 @@ def test_a_session_that_closes_acknowledges_before_it_releases(by_fetch: bool) -
     run(test)
 
 
-def test_acknowledgements_in_a_fetch_count_and_have_their_own_error_code() -> None:
+def test_acknowledgements_of_a_fetch_have_their_own_error_code() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
@@ -226,7 +226,7 @@ def test_acknowledgements_in_a_fetch_count_and_have_their_own_error_code() -> No
     run(test)
 
 
-def test_the_end_of_the_connection_comes_behind_the_acknowledgements_that_came_with_a_fetch() -> None:
+def test_connection_end_releases_after_acknowledgements_of_a_fetch() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
@@ -243,7 +243,7 @@ def test_the_end_of_the_connection_comes_behind_the_acknowledgements_that_came_w
     run(test)
 
 
-def test_a_connection_that_ends_while_an_acknowledgement_is_on_its_way_leaves_nothing_unseen() -> None:
+def test_connection_end_during_an_acknowledgement_raises_nothing() -> None:
     async def test(gateway: Gateway) -> None:
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
@@ -256,7 +256,7 @@ def test_a_connection_that_ends_while_an_acknowledgement_is_on_its_way_leaves_no
         fetching.cancel()
         await asyncio.wait([fetching])
         for _ in range(10):
-            await asyncio.sleep(0)  # for what was cancelled with it
+            await asyncio.sleep(0)  # lets the cancelled tasks end
         del fetching
         gc.collect()
         assert problems == []
@@ -264,8 +264,8 @@ def test_a_connection_that_ends_while_an_acknowledgement_is_on_its_way_leaves_no
     run(test)
 
 
-def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> None:
-    """The records are there, and the acknowledgement that came along waits for the job."""
+def test_lock_timeout_of_a_response_is_the_remaining_time() -> None:
+    """The records are ready, but the acknowledgement in the same request waits for the job."""
 
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
@@ -286,7 +286,7 @@ def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> 
     run(test)
 
 
-def test_a_gateway_that_ends_answers_the_fetch_that_waits_and_acknowledges_without_new_records() -> None:
+def test_shutdown_ends_waiting_fetches_and_still_acknowledges() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
@@ -306,7 +306,7 @@ def test_a_gateway_that_ends_answers_the_fetch_that_waits_and_acknowledges_witho
 # -- entries without records -------------------------------------------------------------------------------------------
 
 
-def test_the_first_response_has_an_entry_for_each_new_partition() -> None:
+def test_first_response_has_an_entry_for_each_new_partition() -> None:
     async def test(gateway: Gateway) -> None:
         assert errors(await gateway.fetch(0, ORDERS)) == {ORDERS: (0, 0)}
         assert errors(await gateway.fetch(1, ORDERS)) == {}
@@ -317,7 +317,7 @@ def test_the_first_response_has_an_entry_for_each_new_partition() -> None:
     run(test)
 
 
-def test_a_fetch_that_opens_a_session_waits_for_records() -> None:
+def test_fetch_that_opens_a_session_waits_for_records() -> None:
     async def test(gateway: Gateway) -> None:
         fetching = asyncio.ensure_future(gateway.fetch(0, ORDERS, BILLS, max_wait_ms=LONG_MS))
         await gateway.until(lambda: len(gateway.sent(FETCH)) == 2)
@@ -330,10 +330,10 @@ def test_a_fetch_that_opens_a_session_waits_for_records() -> None:
     run(test)
 
 
-# -- topics that are gone ----------------------------------------------------------------------------------------------
+# -- deleted topics ----------------------------------------------------------------------------------------------------
 
 
-def test_rows_name_topics_by_their_ids() -> None:
+def test_rows_have_topic_ids() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
@@ -345,7 +345,7 @@ def test_rows_name_topics_by_their_ids() -> None:
     run(test)
 
 
-def test_a_client_with_the_id_of_a_topic_that_was_made_again_is_told_so_and_the_job_hears_nothing() -> None:
+def test_id_of_a_recreated_topic_is_unknown_and_sends_no_rows() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
@@ -360,9 +360,9 @@ def test_a_client_with_the_id_of_a_topic_that_was_made_again_is_told_so_and_the_
     run(test)
 
 
-@pytest.mark.parametrize("again", [None, UUID(int=9)], ids=["deleted", "made again"])
-def test_an_acknowledgement_for_a_topic_that_is_gone_is_not_answered_with_success(again: UUID | None) -> None:
-    """Nobody has told the gateway yet: it looks before it answers."""
+@pytest.mark.parametrize("again", [None, UUID(int=9)], ids=["deleted", "recreated"])
+def test_acknowledgement_for_a_deleted_topic_fails(again: UUID | None) -> None:
+    """The gateway has not learned of the deletion; it checks before it responds."""
 
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
@@ -400,7 +400,7 @@ def _led_elsewhere(gateway: Gateway) -> None:
         (_led_elsewhere, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
-def test_a_fetch_that_waits_for_what_is_here_no_more_ends_with_an_error_code(
+def test_waiting_fetch_ends_when_its_partition_is_no_longer_here(
     happens: Callable[[Gateway], None], code: ErrorCode
 ) -> None:
     async def test(gateway: Gateway) -> None:
@@ -412,7 +412,7 @@ def test_a_fetch_that_waits_for_what_is_here_no_more_ends_with_an_error_code(
     run(test)
 
 
-def test_a_topic_that_goes_while_its_log_is_read_is_an_error_code() -> None:
+def test_topic_deleted_while_its_log_is_read_is_an_error() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.job.acquire(0, 9, LOCK_MS)
@@ -427,7 +427,7 @@ def test_a_topic_that_goes_while_its_log_is_read_is_an_error_code() -> None:
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_waits_for_the_partitions_that_can_be_read_whatever_others_are() -> None:
+def test_fetch_waits_for_readable_partitions_beside_failed_ones() -> None:
     async def test(gateway: Gateway) -> None:
         fetching = asyncio.ensure_future(gateway.fetch(0, UUID(int=99), SECRETS, ORDERS, max_wait_ms=LONG_MS))
         await gateway.until(lambda: gateway.sent(FETCH))
@@ -445,7 +445,7 @@ def test_a_fetch_waits_for_the_partitions_that_can_be_read_whatever_others_are()
     run(test)
 
 
-def test_a_fetch_at_a_broker_that_does_not_lead_names_the_leader() -> None:
+def test_fetch_at_a_broker_that_is_not_the_leader_returns_the_leader() -> None:
     async def test(gateway: Gateway) -> None:
         _led_elsewhere(gateway)
         response = await gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS)
@@ -456,7 +456,7 @@ def test_a_fetch_at_a_broker_that_does_not_lead_names_the_leader() -> None:
     run(test)
 
 
-def test_one_response_has_the_records_of_several_partitions() -> None:
+def test_response_has_records_of_several_partitions() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS, BILLS)
         for name, first in (("orders", 0), ("bills", 100)):
@@ -495,7 +495,7 @@ def test_a_fetch_with_min_bytes_zero_does_not_wait_for_records() -> None:
         response = await asyncio.wait_for(gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS, min_bytes=0), LONG_MS / 1000)
         assert response.error_code == 0
         assert acquired(response) == []
-        assert len(gateway.sent(FETCH)) == 1  # the demand stays, for the next fetch
+        assert len(gateway.sent(FETCH)) == 1  # the demand stays for the next fetch
         gateway.job.acquire(0, 9, LOCK_MS)
         gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
         assert acquired(await gateway.fetch(1, ORDERS, min_bytes=0)) == [(0, 9)]
@@ -503,7 +503,7 @@ def test_a_fetch_with_min_bytes_zero_does_not_wait_for_records() -> None:
     run(test)
 
 
-def test_a_fetch_of_which_nothing_can_be_read_is_answered_at_once() -> None:
+def test_fetch_without_readable_partitions_returns_immediately() -> None:
     async def test(gateway: Gateway) -> None:
         response = await gateway.fetch(0, UUID(int=99), SECRETS, max_wait_ms=LONG_MS)
         assert errors(response) == {
@@ -514,7 +514,7 @@ def test_a_fetch_of_which_nothing_can_be_read_is_answered_at_once() -> None:
     run(test)
 
 
-def test_an_answer_without_records_archives_nothing_and_the_fetch_tries_again_while_it_waits() -> None:
+def test_empty_log_read_archives_nothing_and_the_fetch_retries() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.job.acquire(0, 499, LOCK_MS)
@@ -525,7 +525,7 @@ def test_an_answer_without_records_archives_nothing_and_the_fetch_tries_again_wh
         (found,) = response.responses[0].partitions
         assert [(r.first_offset, r.last_offset) for r in found.acquired_records] == [(100, 499)]
         assert len(gateway.cluster.fetches) == 3
-        (gap,) = gateway.sent(ACKNOWLEDGE)  # a batch behind it was seen
+        (gap,) = gateway.sent(ACKNOWLEDGE)  # a later batch was read
         assert (gap.batches, gap.acquired) == (
             (AcknowledgementBatch(0, 99, (AcknowledgeType.GAP,)),),
             (AcquiredRange(0, 99, 1),),
@@ -534,7 +534,7 @@ def test_an_answer_without_records_archives_nothing_and_the_fetch_tries_again_wh
     run(test)
 
 
-def test_what_is_never_shown_goes_back_when_its_lock_is_nearly_over() -> None:
+def test_records_that_are_never_read_are_released_before_their_lock_ends() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.job.acquire(0, 499, LOCK_MS)
@@ -547,7 +547,7 @@ def test_what_is_never_shown_goes_back_when_its_lock_is_nearly_over() -> None:
     run(test)
 
 
-def test_what_lies_below_the_start_of_the_log_holds_nothing_up() -> None:
+def test_records_below_the_log_start_do_not_block_a_fetch() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.job.acquire(0, 499, LOCK_MS)
@@ -559,13 +559,13 @@ def test_what_lies_below_the_start_of_the_log_holds_nothing_up() -> None:
         response = await gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS)
         (found,) = response.responses[0].partitions
         assert [(r.first_offset, r.last_offset) for r in found.acquired_records] == [(490, 499)]
-        assert gateway.sent(ACKNOWLEDGE) == []  # the job sees by itself where the log starts
+        assert gateway.sent(ACKNOWLEDGE) == []  # the job finds the log start offset itself
 
     run(test)
 
 
-def test_records_are_read_as_their_grants_say() -> None:
-    """The group's isolation level has changed while records of both kinds were here."""
+def test_records_are_read_at_the_isolation_level_of_their_acquisition() -> None:
+    """The group's isolation level was altered while records of both levels were buffered."""
 
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
@@ -584,8 +584,8 @@ def test_records_are_read_as_their_grants_say() -> None:
     run(test)
 
 
-def test_grants_of_a_group_altered_to_read_committed_are_given_back() -> None:
-    """Records that were acquired before may be of transactions that were aborted since."""
+def test_alteration_to_read_committed_releases_earlier_acquisitions() -> None:
+    """Records that were acquired earlier may be of transactions that have since been aborted."""
 
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
@@ -605,7 +605,7 @@ def test_grants_of_a_group_altered_to_read_committed_are_given_back() -> None:
 
 
 async def polls_half_a_batch(gateway: Gateway, acquire_mode: int, max_wait_ms: int = LONG_MS) -> Any:
-    """A fetch of 5 records, where the log has one batch of 10, after the job has acquired the first 5."""
+    """Fetch 5 records, where the log has one batch of 10 and the job has acquired the first 5."""
     gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))] * 2
     await gateway.fetch(0, ORDERS, max_records=5)
     gateway.job.acquire(0, 4, LOCK_MS)
@@ -624,7 +624,7 @@ def acquired(response: Any) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_record_batch_that_was_begun_is_finished() -> None:
+def test_rest_of_a_split_record_batch_is_waited_for() -> None:
     async def test(gateway: Gateway) -> None:
         fetch = await polls_half_a_batch(gateway, BATCH_OPTIMIZED)
         await gateway.until(lambda: gateway.sent(FETCH))
@@ -635,7 +635,7 @@ def test_a_record_batch_that_was_begun_is_finished() -> None:
     run(test)
 
 
-def test_the_rest_of_a_record_batch_that_others_have_is_not_waited_for() -> None:
+def test_rest_of_a_record_batch_held_by_others_is_not_waited_for() -> None:
     async def test(gateway: Gateway) -> None:
         fetch = await polls_half_a_batch(gateway, BATCH_OPTIMIZED)
         await gateway.until(lambda: gateway.sent(FETCH))
@@ -645,14 +645,14 @@ def test_the_rest_of_a_record_batch_that_others_have_is_not_waited_for() -> None
     run(test)
 
 
-def test_a_part_of_a_record_batch_is_sent_when_max_wait_is_over() -> None:
+def test_part_of_a_record_batch_is_sent_after_max_wait() -> None:
     async def test(gateway: Gateway) -> None:
         assert acquired(await (await polls_half_a_batch(gateway, BATCH_OPTIMIZED, max_wait_ms=20))) == [(0, 4)]
 
     run(test)
 
 
-def test_a_record_limit_splits_a_record_batch() -> None:
+def test_record_limit_splits_a_record_batch() -> None:
     async def test(gateway: Gateway) -> None:
         assert acquired(await (await polls_half_a_batch(gateway, RECORD_LIMIT))) == [(0, 4)]
 

@@ -1,15 +1,15 @@
-"""Bytes of the protocol, made by hand."""
+"""Encoding of protocol primitives by hand."""
 
 from __future__ import annotations
 
 
 def framed(frame: bytes) -> bytes:
-    """The frame with its length."""
+    """Return a frame with its length."""
     return len(frame).to_bytes(4, "big") + frame
 
 
 def varint(value: int) -> bytes:
-    """An unsigned number of variable length."""
+    """Encode an unsigned varint."""
     encoded = b""
     while value > 0x7F:
         encoded += bytes([value & 0x7F | 0x80])

@@ -1,8 +1,8 @@
-"""A listening port: takes in clients a few at a time, also while there are no file descriptors left.
+"""Listening port that accepts a few clients at a time, also when the process has no file descriptors left.
 
-asyncio's own server accepts a thousand in one go, during which nobody is served, and with no descriptor left it leaves
-those that come in the queue, where they wait until they give up. Here such a client is refused, by a descriptor that is
-kept for it: it learns at once that it has to look elsewhere.
+asyncio's own server accepts up to a thousand clients in one go, while no client is served. Without descriptors it
+leaves new clients in the queue until they time out. This acceptor keeps a spare descriptor to accept and close such
+clients, so that they can immediately try another gateway.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from sharegroup.gateway.clients.accepting.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
-#: Clients that are taken in, or refused, before the others are served again.
+#: Clients that are accepted or rejected before existing connections are served again.
 ACCEPTED_AT_ONCE = 16
-#: After clients were refused for want of descriptors.
+#: Pause after clients were rejected because descriptors are exhausted, in seconds.
 EXHAUSTED_PAUSE_S = 0.1
-#: No more descriptors of this process, or of the machine: the kept one helps.
+#: No descriptors left in this process or on this machine; the spare one helps.
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-#: The machine is short of something else: to wait helps.
+#: The machine is short of something else; waiting helps.
 _EXHAUSTED = _NO_DESCRIPTOR | {errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """`connect` makes the protocol of each client. On one event loop, from when it is made until `close`."""
+    """Accepts clients from its creation until `close`, on one event loop. `connect` creates the protocol of each."""
 
     def __init__(self, connect: Callable[[], asyncio.BaseProtocol], sockets: list[socket.socket]) -> None:
         self._connect, self.sockets = connect, sockets
         self._loop = asyncio.get_running_loop()
-        self._beginning: set[asyncio.Task[object]] = set()
+        self._connecting: set[asyncio.Task[object]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._exhausted = Seldom()
+        self._throttle = Seldom()
         self._spare: int | None = None
-        self._keep_spare()
+        self._open_spare()
         for listening in sockets:
             self._listen(listening)
 
     @classmethod
     async def listen(cls, connect: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int) -> Acceptor:
-        """Listen on all addresses that `host` has; port 0: any free one. Raises OSError."""
+        """Listen on all addresses of `host`; port 0 means any free one. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -62,23 +62,23 @@ class Acceptor:
         return cls(connect, sockets)
 
     def close(self) -> None:
-        """Take no more clients; those that are connected stay. Once more is nothing."""
+        """Accept no further clients and keep existing connections. Calling it again has no effect."""
         while self.sockets:
             listening = self.sockets.pop()
             self._loop.remove_reader(listening)
             listening.close()
         for pause in self._pauses.values():
             pause.cancel()
-        for task in self._beginning:
+        for task in self._connecting:
             task.cancel()
-        self._drop_spare()
+        self._close_spare()
 
     def _listen(self, listening: socket.socket) -> None:
         self._pauses.pop(listening, None)
-        self._loop.add_reader(listening, self._take_in, listening)
+        self._loop.add_reader(listening, self._accept_some, listening)
 
-    def _take_in(self, listening: socket.socket) -> None:
-        """Clients wait at the port."""
+    def _accept_some(self, listening: socket.socket) -> None:
+        """Accept up to `ACCEPTED_AT_ONCE` waiting clients."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 accepted, _ = listening.accept()
@@ -86,71 +86,74 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
-                    logger.warning("a client cannot be taken in: %s", error)
+                    logger.warning("failed to accept a connection: %s", error)
                     return
-                self._refuse_some(listening, error)
+                self._reject_some(listening, error)
                 return
             accepted.setblocking(False)
-            _send_at_once(accepted)
-            self._begin(accepted)
+            _disable_nagle(accepted)
+            self._connect_client(accepted)
 
-    def _begin(self, accepted: socket.socket) -> None:
+    def _connect_client(self, accepted: socket.socket) -> None:
         task: asyncio.Task[object] = asyncio.ensure_future(self._loop.connect_accepted_socket(self._connect, accepted))
-        self._beginning.add(task)
-        task.add_done_callback(partial(self._begun, accepted))
+        self._connecting.add(task)
+        task.add_done_callback(partial(self._connected, accepted))
 
-    def _begun(self, accepted: socket.socket, task: asyncio.Task[object]) -> None:
-        self._beginning.discard(task)
+    def _connected(self, accepted: socket.socket, task: asyncio.Task[object]) -> None:
+        self._connecting.discard(task)
         if task.cancelled():
             accepted.close()
         elif (error := task.exception()) is not None:
             accepted.close()
-            logger.warning("a client cannot be taken in: %s", error)
+            logger.warning("failed to accept a connection: %s", error)
 
     # -- without descriptors ---------------------------------------------------------------------------------------
 
-    def _refuse_some(self, listening: socket.socket, error: OSError) -> None:
-        """Refuse some of those that wait, and pause: what is served needs the time."""
-        refused = 0
+    def _reject_some(self, listening: socket.socket, error: OSError) -> None:
+        """Reject some of the waiting clients, then pause so that existing connections are served."""
+        rejected = 0
         if error.errno in _NO_DESCRIPTOR:
-            while refused < ACCEPTED_AT_ONCE and self._refuse(listening):
-                refused += 1
-        if (more := self._exhausted.due(self._loop.time())) is not None:
+            while rejected < ACCEPTED_AT_ONCE and self._reject(listening):
+                rejected += 1
+        if (suffix := self._throttle.due(self._loop.time())) is not None:
             logger.error(
-                "clients cannot be taken in: %s; %d are refused%s. The limit is `ulimit -n`", error, refused, more
+                "failed to accept connections: %s; %d rejected%s. Raise the limit of open files (ulimit -n)",
+                error,
+                rejected,
+                suffix,
             )
         self._loop.remove_reader(listening)
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)
 
-    def _refuse(self, listening: socket.socket) -> bool:
-        """End one that waits, with the descriptor that is kept for it; False when none waits, or there is none."""
-        self._keep_spare()
+    def _reject(self, listening: socket.socket) -> bool:
+        """Accept and close a waiting client with the spare descriptor; return False if that is not possible."""
+        self._open_spare()
         if self._spare is None:
             return False
-        self._drop_spare()
+        self._close_spare()
         try:
             listening.accept()[0].close()
         except OSError:
             return False
         finally:
-            self._keep_spare()
+            self._open_spare()
         return True
 
-    def _keep_spare(self) -> None:
+    def _open_spare(self) -> None:
         if self._spare is None:
             with contextlib.suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY)
 
-    def _drop_spare(self) -> None:
+    def _close_spare(self) -> None:
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
 
 
-def _send_at_once(connection: socket.socket) -> None:
-    """The end of an answer does not wait until the client has confirmed what came before, which may take it 40 ms.
+def _disable_nagle(connection: socket.socket) -> None:
+    """Send the end of a response without waiting for acknowledgements of earlier bytes, which may take 40 ms.
 
-    asyncio sees to that only for sockets that were made with TCP's number, and those of `create_server` are not.
+    asyncio does this only for sockets created with TCP's protocol number; those of `create_server` are not.
     """
-    with contextlib.suppress(OSError):  # it may have ended already
+    with contextlib.suppress(OSError):  # the connection may have ended
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""How many connections there may be, of all clients and of one address (Kafka: ConnectionQuotas). PURE.
+"""Limits on the number of connections, in total and per address (Kafka: ConnectionQuotas). PURE.
 
     key                                              Kafka's
     gateway.max.connections                          max.connections
@@ -6,8 +6,8 @@
     gateway.max.connections.per.ip.overrides         max.connections.per.ip.overrides
     gateway.max.connection.creation.rate.per.ip      connection_creation_rate, of the default ip entity
 
-An address with an override of its own - another gateway, a balancer - is not limited by the two that are for any. And
-the last places of all are for addresses that have few: a flood from some addresses leaves the door open for others.
+The two limits per address do not apply to an address with an override, such as another gateway or a load balancer. The
+last places are reserved for addresses with few connections, so that a flood from some addresses does not block others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from collections.abc import Mapping
 
 from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
 
-#: The last one of so many places is for addresses that have less than `FEW_CONNECTIONS`.
+#: One place in `KEPT_PART` is reserved for addresses with fewer than `FEW_CONNECTIONS`.
 KEPT_PART, FEW_CONNECTIONS = 50, 4
-#: Addresses whose rate is remembered, before those that have been quiet are forgotten.
+#: Number of addresses with a known rate at which inactive ones are discarded.
 MAX_REMEMBERED = 10_000
 
 
 class AddressLimits:
-    """`most` connections in all, `per_address` of each; `creation_rate`: new ones a second of each, 0: any number."""
+    """Limits of `most` connections in total and `per_address` for each address.
+
+    `creation_rate` limits the new connections of an address per second; 0 means no limit.
+    """
 
     def __init__(self, most: int, per_address: int, overrides: Mapping[str, int], creation_rate: int) -> None:
         self._most, self._per_address, self._overrides = most, per_address, overrides
@@ -35,7 +38,7 @@ class AddressLimits:
         self._rates: dict[str, TokenBucket] = {}
 
     def refusal(self, address: str, now_ms: float) -> str | None:
-        """Why a new connection of an address is refused; None: it has a place, and is one of the address's now."""
+        """Return why a new connection of an address is rejected; otherwise count it and return None."""
         problem = self._problem(address, now_ms)
         if problem is None:
             self._connections[address] += 1
@@ -43,20 +46,24 @@ class AddressLimits:
         return problem
 
     def ended(self, address: str) -> None:
-        """A connection that had a place is gone."""
+        """Uncount a connection that has ended."""
         self._total -= 1
         self._connections[address] -= 1
         if not self._connections[address]:
             del self._connections[address]
 
     def _problem(self, address: str, now_ms: float) -> str | None:
-        here, override = self._connections[address], self._overrides.get(address)
-        if self._total >= self._most or (self._total >= self._most - self._kept and here >= FEW_CONNECTIONS):
-            return f"there are {self._total} connections (gateway.max.connections)"
+        count, override = self._connections[address], self._overrides.get(address)
+        if self._total >= self._most or (self._total >= self._most - self._kept and count >= FEW_CONNECTIONS):
+            return f"the gateway has {self._total} connections (gateway.max.connections)"
         if override is not None:
-            return f"it has {here} connections (its override)" if here >= override else None
-        if here >= self._per_address:
-            return f"it has {here} connections (gateway.max.connections.per.ip)"
+            return (
+                f"it has {count} connections (its gateway.max.connections.per.ip.overrides)"
+                if count >= override
+                else None
+            )
+        if count >= self._per_address:
+            return f"it has {count} connections (gateway.max.connections.per.ip)"
         if not self._is_slow_enough(address, now_ms):
             return "it connects too often (gateway.max.connection.creation.rate.per.ip)"
         return None

@@ -1,4 +1,4 @@
-"""Which clients are connected, and who has been silent for too long."""
+"""The connected clients, and the end of those that are idle."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ logger = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """What is asked of a client's connection here."""
+    """A client connection as this module uses it."""
 
     connection_id: int
 
     def is_idle(self, now: float) -> bool:
-        """Whether the client has been silent for too long (seconds of the loop's clock)."""
+        """Return whether the client has been silent for too long; `now` is the loop's time in seconds."""
 
-    def drain(self, may_go: Callable[[int], bool]) -> None:
-        """Close the connection when all is answered and `may_go` says so of its id."""
+    def drain(self, may_close: Callable[[int], bool]) -> None:
+        """Close the connection when all requests are answered and `may_go(connection_id)` returns True."""
 
     def close(self) -> None:
-        """Close the connection without sending the rest."""
+        """Close the connection without sending queued responses."""
 
 
 class Connections:
-    """All connections, those in their TLS handshake included, as `limits` allow. `ended` is told the id of each."""
+    """All connections within `limits`, including those in a TLS handshake. `ended` is called with the id of each."""
 
-    def __init__(self, limits: AddressLimits, ended: Callable[[int], None], counts: ClientCounts | None = None) -> None:
-        self._limits, self._ended = limits, ended
+    def __init__(
+        self, limits: AddressLimits, on_end: Callable[[int], None], counts: ClientCounts | None = None
+    ) -> None:
+        self._limits, self._on_end = limits, on_end
         self._counts = counts or ClientCounts()
         #: {connection: the client's address}
         self._connections: dict[Connection, str] = {}
-        self._refusals = Seldom()
+        self._throttle = Seldom()
         self._ids = itertools.count(1)
         self._is_empty = asyncio.Event()
 
@@ -50,29 +52,29 @@ class Connections:
         return iter(self._connections)
 
     def new_id(self) -> int:
-        """The id of a connection that is being made."""
+        """Return the id for a new connection."""
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:
-        """Take a connection in; False when there are too many."""
+        """Register a connection; return False if a limit rejects it."""
         now = asyncio.get_running_loop().time()
-        refusal = self._limits.refusal(address, now * 1000)
-        self._counts.connected(refusal is None)
-        if refusal is None:
+        problem = self._limits.refusal(address, now * 1000)
+        self._counts.connected(problem is None)
+        if problem is None:
             self._connections[connection] = address
             return True
-        if (more := self._refusals.due(now)) is not None:
-            logger.warning("client %s is refused: %s%s", address, refusal, more)
+        if (suffix := self._throttle.due(now)) is not None:
+            logger.warning("rejected a connection of client %s: %s%s", address, problem, suffix)
         return False
 
     def remove(self, connection: Connection) -> None:
-        """Take out the connection of a client that is gone, and tell `ended`."""
+        """Remove a connection that has ended, and call `ended`."""
         address = self._connections.pop(connection, None)
         if address is not None:
             self._limits.ended(address)
         if not self._connections:
             self._is_empty.set()
-        self._ended(connection.connection_id)
+        self._on_end(connection.connection_id)
 
     def close_idle(self) -> None:
         """Disconnect the clients that have been silent for too long."""
@@ -81,11 +83,11 @@ class Connections:
             self._counts.closed_idle()
             connection.close()
 
-    async def drain(self, may_go: Callable[[int], bool], timeout_s: float) -> bool:
-        """Disconnect each client once it is answered and `may_go`; whether all are gone within that time."""
+    async def drain(self, may_close: Callable[[int], bool], timeout_s: float) -> bool:
+        """Disconnect each client when it is answered and `may_go`; return whether all ended within `timeout_s`."""
         self._is_empty.clear()
         for connection in self._connections:
-            connection.drain(may_go)
+            connection.drain(may_close)
         with contextlib.suppress(asyncio.TimeoutError):
             if self._connections:
                 await asyncio.wait_for(self._is_empty.wait(), timeout_s)

@@ -1,6 +1,6 @@
-"""File descriptors: how many connections the process can have, whatever its configuration says.
+"""File descriptors, which limit how many connections the process can have.
 
-A client takes two, its connection and, if it has one, its link to the broker; the gateway has some of its own.
+A client needs up to two: its connection and its link to the broker. The gateway needs some for itself.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import resource
 
 logger = logging.getLogger(__name__)
 
-#: Ports, brokers, tables, logs.
+#: Descriptors for ports, brokers, tables and logs.
 OWN_DESCRIPTORS = 128
 _OF_CLIENT = 2
-#: What is asked for where there is no hard limit.
+#: The limit to set if there is no hard limit.
 ENOUGH = 65_536
 
 
 def raise_limit() -> int | None:
-    """Raise the process's limit as far as it may itself, which is the hard one; the limit now, None without one."""
+    """Raise the soft limit of open files to the hard limit; return the resulting limit, None if unlimited."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return None
@@ -28,22 +28,22 @@ def raise_limit() -> int | None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:
-        logger.warning("the limit of open files stays %d: %s", soft, error)
+        logger.warning("failed to raise the limit of open files; it stays %d: %s", soft, error)
         return soft
     return wanted
 
 
 def connections_within(limit: int | None, wanted: int) -> int:
-    """How many of the wanted connections there are descriptors for; fewer have a line in the log.
+    """Return how many of the `wanted` connections fit into `limit` open files (None: unlimited), at least one.
 
-    `limit` is that of open files, None: none. At least one connection is tried.
+    Logs a warning if there are fewer.
     """
     if limit is None or limit >= wanted * _OF_CLIENT + OWN_DESCRIPTORS:
         return wanted
     possible = max(1, (limit - OWN_DESCRIPTORS) // _OF_CLIENT)
     logger.warning(
-        "gateway.max.connections is %d, for which %d open files are needed, and the limit is %d (ulimit -Hn):"
-        " %d connections are served",
+        "gateway.max.connections is %d and needs %d open files, but the limit is %d (ulimit -Hn):"
+        " serving up to %d connections",
         wanted,
         wanted * _OF_CLIENT + OWN_DESCRIPTORS,
         limit,

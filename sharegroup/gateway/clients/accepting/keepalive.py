@@ -1,7 +1,7 @@
-"""TCP finds out that a client's machine has vanished: without power, or its network gone.
+"""TCP keepalive, which detects a client whose machine or network has vanished.
 
-Nothing comes from such a client, not even the end of its connection. Left alone, TCP would keep the connection, and
-with it the share session, for hours while nothing is sent, and for a quarter of an hour while something is.
+Nothing arrives from such a client, not even the end of its connection. Without keepalive, TCP would keep the connection
+and its share session for hours while the gateway sends nothing, and for a quarter of an hour while it sends.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import socket
 
-#: Probes without an answer before the connection ends, in the last two thirds of the time.
+#: Unanswered probes after which the connection ends, within the last two thirds of the time.
 PROBES = 3
-#: macOS has this name for TCP_KEEPIDLE.
+#: The option's name on Linux, and on macOS.
 _IDLE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
 
 
 def end_when_vanished(connection: socket.socket, after_ms: int) -> None:
-    """Have TCP end the connection once its other side has answered nothing for `after_ms`; 0: not at all.
+    """Have TCP end the connection if its peer has answered nothing for `after_ms`; 0 disables this.
 
-    A platform without one of the options does without it. TCP's own unit is a second.
+    Options that the platform does not have are skipped. TCP's own unit is a second.
     """
     if after_ms == 0:
         return
@@ -27,9 +27,9 @@ def end_when_vanished(connection: socket.socket, after_ms: int) -> None:
         next((name for name in _IDLE if hasattr(socket, name)), ""): idle_s,
         "TCP_KEEPINTVL": max(1, (after_ms // 1_000 - idle_s) // PROBES),
         "TCP_KEEPCNT": PROBES,
-        "TCP_USER_TIMEOUT": after_ms,  # while a response is on its way there are no probes
+        "TCP_USER_TIMEOUT": after_ms,  # there are no probes while sent bytes are unacknowledged
     }
-    with contextlib.suppress(OSError):  # it may have ended already
+    with contextlib.suppress(OSError):  # the connection may have ended
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in options.items():
             if hasattr(socket, name):

@@ -1,7 +1,7 @@
-"""The gateway's ports.
+"""The ports of the gateway.
 
-There is one for each upstream broker, where clients find what they would find at that broker. The base port is a
-bootstrap address. One more is for clients of other gateways that are lost.
+There is one port per upstream broker, which serves what a client would find at that broker. The base port is a
+bootstrap address. The standby port is for clients of other gateways that have failed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ logger = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG = 1_024
-#: The port for clients of other gateways, from the base port on.
+#: Offset of the standby port from the base port.
 STANDBY_PLACE = -1
-#: The base port itself: broker 0's, where there is one.
+#: Offset of the base port itself, which is also broker 0's.
 BOOTSTRAP_PLACE = 0
 _LAST_PORT = 65_535
 
 
 class Ports:
-    """Opens the ports, and tells `listeners` of each that is open."""
+    """Opens the ports and adds each to `listeners`."""
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners
@@ -39,14 +39,17 @@ class Ports:
         self._connect: Callable[[int, bool], asyncio.BaseProtocol]
 
     def serve_with(self, connect: Callable[[int, bool], asyncio.BaseProtocol]) -> None:
-        """Have `connect` make the connection of each client, given the broker whose port it came to, and whether it
-        came as another gateway's client: then the broker is whichever is there."""
+        """Set `connect`, which creates the protocol of each client.
+
+        Its arguments are the broker whose port the client used and whether it is the standby port; for the standby and
+        bootstrap ports the broker is the first one known.
+        """
         self._connect = connect
 
     async def open(self) -> None:
-        """Open a port for each broker, base port + its id, and those beside them: the same ones at every gateway.
+        """Open the missing ports: base port + id for each broker, bootstrap and standby; the same at every gateway.
 
-        Raises OSError for a port that is taken, or that there cannot be.
+        Raises OSError for a port that is in use or out of range.
         """
         async with self._opening:
             missing = self._listeners.missing(self._cluster.node_ids)
@@ -54,7 +57,7 @@ class Ports:
                 self._bootstrap.close()
             for node_id in missing:
                 self._listeners.add(node_id, await self._open(node_id, partial(self._connect, node_id, False)))
-                logger.info("broker %d is served at %s:%d", node_id, *self._listeners.address(node_id))
+                logger.info("serving broker %d at %s:%d", node_id, *self._listeners.address(node_id))
             if self._bootstrap is None and self._config.listener_port and not self._listeners.has(BOOTSTRAP_PLACE):
                 await self._open(BOOTSTRAP_PLACE, self._connect_bootstrap)
                 self._bootstrap = self._servers[-1]
@@ -62,30 +65,32 @@ class Ports:
                 self._listeners.add_standby(await self._open(STANDBY_PLACE, self._connect_standby))
 
     async def open_new(self) -> None:
-        """For brokers that came while we serve; clients do not see one whose port cannot be had."""
+        """Open ports for brokers that joined later; a broker whose port cannot be opened is hidden from clients."""
         try:
             await self.open()
         except OSError as error:
-            logger.warning("no port for a new upstream broker: %s", error)
+            logger.error(
+                "failed to open the port of a new upstream broker; it is left out of Metadata responses: %s", error
+            )
 
     async def listen(self, node_id: int, port: int) -> Acceptor:
-        """Serve an upstream broker on a port; 0: any free one. Raises OSError."""
+        """Open a port for an upstream broker; 0 means any free one. Raises OSError."""
         return await self._listen(partial(self._connect, node_id, False), port)
 
     def close(self) -> None:
-        """Take no more clients; those that are connected stay."""
+        """Accept no further clients; existing connections stay open."""
         self._is_closed = True
         for server in self._servers:
             server.close()
 
     async def _open(self, place: int, connect: Callable[[], asyncio.BaseProtocol]) -> int:
-        """A port at this place from the base port on, which is returned."""
+        """Open the port at an offset from the base port and return its number."""
         base = self._config.listener_port
         port = base + place if base else 0
         if port > _LAST_PORT:
-            raise OSError(f"there is no port {port}, which is gateway.listener.port + {place}")
+            raise OSError(f"port {port} (gateway.listener.port + {place}) is above {_LAST_PORT}")
         if self._is_closed:
-            raise OSError("the gateway ends")
+            raise OSError("the gateway is shutting down")
         try:
             server = await self._listen(connect, port)
         except OSError as error:
@@ -104,7 +109,7 @@ class Ports:
 
 
 def _described(base: int, place: int) -> str:
-    """A port as an operator knows it: by its number, its option and its purpose."""
+    """Describe a port by its number, option and purpose."""
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"

@@ -1,4 +1,4 @@
-"""What happens often under attack has a line in the log once a minute, with how often it was."""
+"""Log throttle for lines that may be frequent under attack: one per minute, with the number of suppressed ones."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ INTERVAL_S = 60.0
 
 
 class Seldom:
-    """One kind of line. `now` is a clock in seconds."""
+    """Limits one kind of log line. Times are in seconds of any clock."""
 
     def __init__(self) -> None:
-        self._told = float("-inf")
-        self._since = 0
+        self._logged_at = float("-inf")
+        self._suppressed = 0
 
     def due(self, now: float) -> str | None:
-        """What to add to the line that is due: "" or how many were left out; None: leave this one out."""
-        if now - self._told < INTERVAL_S:
-            self._since += 1
+        """Return a suffix for the line to log now ("" if none was suppressed); None suppresses the line."""
+        if now - self._logged_at < INTERVAL_S:
+            self._suppressed += 1
             return None
-        left_out, self._since, self._told = self._since, 0, now
-        return f" (and {left_out} times more since the last such line)" if left_out else ""
+        suppressed, self._suppressed, self._logged_at = self._suppressed, 0, now
+        return f" ({suppressed} more since the last such line)" if suppressed else ""

@@ -1,27 +1,27 @@
-"""So much a second, and no more than a second's worth at once (Kafka: `TokenBucket`, without its samples). PURE.
+"""Token bucket: a rate per second and a burst of one second's worth (Kafka: `TokenBucket`, without samples). PURE.
 
-Whoever spends more than there is goes into debt, and is told how long it takes until the debt is paid: so what is
-spent need not be known before, as the size of a response is not.
+A caller may spend more tokens than there are. The bucket then has a debt and returns how long it takes to pay it. The
+amount therefore need not be known in advance, such as the size of a response.
 """
 
 from __future__ import annotations
 
 
 class TokenBucket:
-    """`rate`: tokens a second. The bucket holds `burst` of them (a second's worth, unless another number is given)."""
+    """A bucket that gains `rate` tokens per second and holds `burst` of them (default: one second's worth)."""
 
     def __init__(self, rate: float, now_ms: float, burst: float | None = None) -> None:
         self._rate, self._burst = rate, max(rate if burst is None else burst, 1.0)
         self._tokens, self._seen_ms = self._burst, now_ms
 
     def spend(self, tokens: float, now_ms: float) -> int:
-        """Take so many; how long (milliseconds, rounded up) until there is no debt, 0 for none."""
+        """Spend tokens; return how long a debt remains, in milliseconds rounded up, 0 for none."""
         self._refill(now_ms)
         self._tokens -= tokens
         return 0 if self._tokens >= 0 else -int(self._tokens * 1000 // self._rate)
 
     def take(self, now_ms: float) -> bool:
-        """Take one, if there is one."""
+        """Spend one token if there is one; return whether there was."""
         self._refill(now_ms)
         if self._tokens < 1:
             return False
@@ -29,7 +29,7 @@ class TokenBucket:
         return True
 
     def is_full(self, now_ms: float) -> bool:
-        """Whether it is as a new one would be."""
+        """Return whether the bucket is in the state of a new one."""
         self._refill(now_ms)
         return self._tokens >= self._burst
 

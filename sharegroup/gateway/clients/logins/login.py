@@ -1,4 +1,4 @@
-"""The login of one connection: the steps of its SASL, away from the event loop."""
+"""The login of one connection: its SASL steps, which run outside the event loop."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kafka.protocol.sasl import SaslAuthenticateRequest
 from sharegroup.gateway.acting.acting_logins import ActingClient, ActingLogins
 from sharegroup.gateway.clients.logins.login_turns import THREADS, LoginTurns
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer, SaslState
-from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.request import Request, api_name
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError
 from sharegroup.security import Security, audit
 from sharegroup.security.authentication.oauth_bearer import OAUTHBEARER
 from sharegroup.security.caller import Caller
 
-#: Logins that wait for the brokers at the same time, which takes no processor here.
+#: Logins that may wait for the brokers at the same time; they use no CPU here.
 PASSED_ON_THREADS = 16
 
 T = TypeVar("T")
@@ -30,16 +30,16 @@ U = TypeVar("U")
 
 
 def time_ms() -> int:
-    """Milliseconds since the epoch, as tokens have them."""
+    """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class Logins:
-    """What the logins of all connections share: users and keys, and the turns in which what clients send is checked.
+    """What the logins of all connections share: users, keys and the threads that check credentials.
 
-    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time;
-    `max_reauth_ms` is its `connections.max.reauth.ms`.
-    With `acting` the brokers judge the logins, and their clients act there as themselves.
+    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`, in seconds; it slows down password
+    guessing. `max_reauth_ms` is Kafka's `connections.max.reauth.ms`. With `forwarded_logins`, the brokers check the
+    logins, and requests reach them under the client's own identity.
     """
 
     def __init__(
@@ -48,128 +48,128 @@ class Logins:
         failed_delay_s: float,
         max_reauth_ms: int = 0,
         now_ms: Callable[[], int] = time_ms,
-        acting: ActingLogins | None = None,
+        forwarded_logins: ActingLogins | None = None,
     ) -> None:
-        self.mechanisms, self._acting = security.logins, acting
+        self.mechanisms, self._forwarded_logins = security.logins, forwarded_logins
         self._max_reauth_ms, self.now_ms = max_reauth_ms, now_ms
-        self.turns = LoginTurns(failed_delay_s, THREADS if acting is None else PASSED_ON_THREADS)
-        self._looking: asyncio.Task[None] | None = None
+        self.turns = LoginTurns(failed_delay_s, THREADS if forwarded_logins is None else PASSED_ON_THREADS)
+        self._reading_keys: asyncio.Task[None] | None = None
 
     def begin(self, node_id: int) -> Login:
-        """The login of a new connection to a broker's port."""
-        if self._acting is not None:
-            acting = self._acting.begin(node_id)
-            return Login(self, SaslServer(acting.mechanisms, self._max_reauth_ms), acting)
+        """Return the login of a new connection to a broker's port."""
+        if self._forwarded_logins is not None:
+            identity = self._forwarded_logins.begin(node_id)
+            return Login(self, SaslServer(identity.mechanisms, self._max_reauth_ms), identity)
         if not self.mechanisms:
             return Login(self, None)
         return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
 
     async def look_for_keys(self) -> None:
-        """Look whether there are new keys of tokens; however many ask, it is done once."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.look_for_keys))
-        await asyncio.shield(self._looking)
+        """Read the keys for tokens again; concurrent calls share one reading."""
+        if self._reading_keys is None or self._reading_keys.done():
+            self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.look_for_keys))
+        await asyncio.shield(self._reading_keys)
 
     def close(self) -> None:
-        """Begin no more steps; those that are being checked are not waited for."""
+        """Start no further login steps, without waiting for those in progress."""
         self.turns.close()
 
 
 class Login:
-    """Takes a client through its login, and writes the audit of it.
+    """Performs the login of one client and audits it.
 
-    Without `sasl` it is authenticated from the start, as nobody in particular. `acting` is who acts at the brokers
-    then, where that is not the gateway.
+    Without `sasl` the client is authenticated from the start, as ANONYMOUS. `client_identity` is the client's own
+    identity at the brokers, if the gateway does not use its own.
     """
 
-    def __init__(self, shared: Logins, sasl: SaslServer | None, acting: ActingClient | None = None) -> None:
-        self._shared, self._sasl, self._acting = shared, sasl, acting
+    def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ActingClient | None = None) -> None:
+        self._shared, self._sasl, self._identity = shared, sasl, client_identity
 
     @property
     def upstream_settings(self) -> ClientSettings | None:
-        """kafka-python's, for the client's own links to the brokers; None where the gateway acts there."""
-        return None if self._acting is None else self._acting.settings
+        """kafka-python settings for the client's own links to the brokers; None if the gateway's identity is used."""
+        return None if self._identity is None else self._identity.settings
 
     async def with_rights(self, request: Request[U]) -> Request[U]:
-        """The request with what its caller may do by the brokers' word, where that counts.
+        """Return the request with its caller's rights as the brokers report them, if the client's identity is used.
 
         Raises UpstreamUnavailableError.
         """
-        if self._acting is None:
+        if self._identity is None:
             return request
-        rights = await self._acting.rights(request.body, request.version)
+        rights = await self._identity.rights(request.body, request.version)
         return replace(request, caller=replace(request.caller, rights=rights))
 
     def close(self) -> None:
-        """The client is gone."""
-        if self._acting is not None:
-            self._acting.close()
+        """Release what the login holds after the client has disconnected."""
+        if self._identity is not None:
+            self._identity.close()
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether clients have to log in."""
+        """Whether clients must log in."""
         return self._sasl is not None
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has logged in, or need not."""
+        """Whether the client has logged in or does not have to."""
         return self._sasl is None or self._sasl.is_authenticated
 
     @property
     def has_failed(self) -> bool:
-        """Whether the connection is to be closed, after the answer."""
+        """Whether to close the connection after the response."""
         return self._sasl is not None and self._sasl.has_failed
 
     @property
     def principal(self) -> str | None:
-        """Who has logged in; None before that."""
+        """The authenticated principal; None before the login."""
         return None if self._sasl is None else self._sasl.principal
 
     @property
     def takes_bare_messages(self) -> bool:
-        """Whether what comes next is no request but a message of SASL."""
+        """Whether the next frame is a SASL message without a request around it."""
         return self._sasl is not None and self._sasl.takes_bare_messages
 
     def check_allowed(self, api_key: int) -> None:
-        """Raises MalformedRequestError for a request that has to wait for the login, or for the next one."""
+        """Raise MalformedRequestError if the request is not allowed before the login or reauthentication."""
         if self._sasl is None or self._sasl.allows(api_key, self._shared.now_ms()):
             return
-        when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session's end"
-        raise MalformedRequestError(f"request {api_key} {when}")
+        when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session ended"
+        raise MalformedRequestError(f"request {api_name(api_key)} received {when}")
 
     def has_part_in(self, api_key: int) -> bool:
-        """Whether it is a request for `answer`."""
+        """Return whether `answer` handles this API."""
         return self._sasl is not None and self._sasl.is_sasl(api_key)
 
     async def answer(self, request: Request[ApiMessage]) -> ApiMessage:
-        """The response to a SaslHandshake or SaslAuthenticate."""
+        """Return the response to a SaslHandshake or SaslAuthenticate."""
         assert self._sasl is not None
         body = request.body
         if isinstance(body, SaslAuthenticateRequest):
-            await self._find_key(bytes(body.auth_bytes or b""))
+            await self._refresh_keys_for(bytes(body.auth_bytes or b""))
         return await self._step(self._sasl.handle, request, request.caller)
 
     async def answer_bare(self, message: bytes, caller: Caller) -> bytes:
-        """The answer to a bare message; where the login has failed then, there is none."""
+        """Return the response to a bare SASL message, which is not sent if the login has failed."""
         assert self._sasl is not None
-        await self._find_key(message)
+        await self._refresh_keys_for(message)
         return await self._step(self._sasl.bare_message, message, caller)
 
-    async def _find_key(self, message: bytes) -> None:
-        """A token may be signed by a key that its issuer has made since keys were read."""
+    async def _refresh_keys_for(self, message: bytes) -> None:
+        """Read the keys again if a token is signed with a key that the issuer has created since the last reading."""
         assert self._sasl is not None
         if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.lacks_key(message):
             await self._shared.look_for_keys()
 
-    async def _step(self, step: Callable[[T, int], U], said: T, caller: Caller) -> U:
-        """To check a password takes milliseconds, which all connections would wait for."""
+    async def _step(self, step: Callable[[T, int], U], message: T, caller: Caller) -> U:
+        """Run a login step on a thread: checking a password takes milliseconds."""
         sasl = self._sasl
         assert sasl is not None
         before = sasl.state
-        checked = partial(step, said, self._shared.now_ms())
-        answer = await self._shared.turns.run(caller.host, checked, lambda: sasl.has_failed)
+        checked = partial(step, message, self._shared.now_ms())
+        response = await self._shared.turns.run(caller.host, checked, lambda: sasl.has_failed)
         if sasl.has_failed:
             audit.login_refused(caller.host, sasl.mechanism, sasl.claimed, sasl.refusal)
         elif sasl.state is SaslState.AUTHENTICATED and before is not SaslState.AUTHENTICATED:
             audit.login_accepted(replace(caller, principal=sasl.principal or ""), sasl.mechanism)
-        return answer
+        return response

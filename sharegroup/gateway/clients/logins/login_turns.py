@@ -1,9 +1,9 @@
-"""Where passwords are checked: a few threads, in turns by address.
+"""Threads that check passwords, in turn by address.
 
-To check a password takes milliseconds, on purpose. Of each address one login is at work at a time, and after one that
-failed the address waits for a while, whether its client waits for the answer or not. So who guesses passwords, over
-however many connections, makes a few guesses a second for each address that he has; a login from elsewhere waits for at
-most one of each of them.
+Checking a password takes milliseconds, on purpose. Each address has at most one login in progress. After a failed login
+the address is blocked for a while, whether or not its client waits for the response. An attacker can therefore try only
+a few passwords per second and address, over any number of connections. A login from another address waits for at most
+one login of each of these addresses.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 
 class _Turn(NamedTuple):
-    """Who waits at an address, and what it waits for."""
+    """A login that waits; `granted` is set when its turn comes."""
 
     address: str
-    came: asyncio.Future[None]
+    granted: asyncio.Future[None]
 
 
-#: Passwords that are checked at the same time: one processor is left to whoever is served.
+#: Passwords that are checked at the same time; one CPU is left for serving clients.
 THREADS = min(2, max(1, (os.cpu_count() or 1) - 1))
 
 
 class LoginTurns:
-    """`failed_delay_s`: how long an address waits after a login that failed, and the login for its answer.
+    """Runs login steps on threads, from one event loop.
 
-    On one event loop.
+    `failed_delay_s`: how long a failed login blocks its address and delays its response.
     """
 
     def __init__(self, failed_delay_s: float, threads: int = THREADS) -> None:
@@ -43,51 +43,51 @@ class LoginTurns:
         self._busy: set[str] = set()
 
     async def run(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:
-        """What `step` returns, on one of the threads when it is its turn; a failed login's later."""
+        """Run `step` on a thread when it is its turn and return its result; a failed login returns after the delay."""
         turn = _Turn(address, asyncio.get_running_loop().create_future())
         self._waiting.add(address, turn)
-        self._begin()
+        self._start_next()
         try:
-            await turn.came
+            await turn.granted
         except asyncio.CancelledError:
             self._waiting.discard(address, turn)
-            if turn.came.done() and not turn.came.cancelled():  # it came in the moment in which the client went
-                self._worked()
-                self._rested(address)
+            if turn.granted.done() and not turn.granted.cancelled():  # granted and cancelled at the same moment
+                self._free_thread()
+                self._free_address(address)
             raise
-        # Whoever goes away meanwhile keeps the thread and the address busy all the same.
+        # A client that disconnects during the step still keeps the thread and the address busy.
         return await asyncio.shield(asyncio.ensure_future(self._work(address, step, has_failed)))
 
     def close(self) -> None:
-        """Begin no more; what is at work is not waited for."""
+        """Start no further steps, without waiting for those in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _work(self, address: str, step: Callable[[], T], has_failed: Callable[[], bool]) -> T:
         try:
             try:
-                answer = await asyncio.get_running_loop().run_in_executor(self._threads, step)
+                result = await asyncio.get_running_loop().run_in_executor(self._threads, step)
             finally:
-                self._worked()
+                self._free_thread()
             if has_failed():
                 await asyncio.sleep(self._failed_delay_s)
-            return answer
+            return result
         finally:
-            self._rested(address)
+            self._free_address(address)
 
-    def _begin(self) -> None:
+    def _start_next(self) -> None:
         while self._free:
             turn = self._waiting.take(lambda address, _: address not in self._busy)
             if turn is None:
                 return
-            if not turn.came.cancelled():
+            if not turn.granted.cancelled():
                 self._free -= 1
                 self._busy.add(turn.address)
-                turn.came.set_result(None)
+                turn.granted.set_result(None)
 
-    def _worked(self) -> None:
+    def _free_thread(self) -> None:
         self._free += 1
-        self._begin()
+        self._start_next()
 
-    def _rested(self, address: str) -> None:
+    def _free_address(self, address: str) -> None:
         self._busy.discard(address)
-        self._begin()
+        self._start_next()

@@ -1,1 +1,1 @@
-"""Describe and alter the configs of groups."""
+"""Handlers that describe and alter configs."""

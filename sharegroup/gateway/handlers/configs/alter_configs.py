@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs: configs of share groups by a row to the group coordinator query, the rest by the upstream.
+"""IncrementalAlterConfigs: configs of share groups by a request row, all others by the upstream.
 
-A group's resource may hold both. Either part can refuse, so the upstream only checks its part before ours is altered.
+A group may have configs of both. Either side may reject them, so the upstream first only validates its part.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sharegroup.security.caller import Caller
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Change = _Resource.AlterableConfig
 
-#: A resource of either request: the classes have the fields in common that are needed here.
+#: A resource of either request; both classes have the fields that are used here.
 Altered = _Resource | AlterConfigsRequest.AlterConfigsResource
 R = TypeVar("R", bound=Altered)
 Response = TypeVar("Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
@@ -67,32 +67,32 @@ class IncrementalAlterConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
-        """Each resource by itself: all of its changes, or none."""
+        """Alter each resource separately, with all of its changes or none."""
         body = request.body
-        passed, outcomes = self.refused(request.caller, body.resources)
-        outcomes |= await self._upstream.alter(request.caller.node_id, passed, body.validate_only)
+        forwarded, outcomes = self.refused(request.caller, body.resources)
+        outcomes |= await self._upstream.alter(request.caller.node_id, forwarded, body.validate_only)
         times = Counter(resource_of(resource) for resource in body.resources)
         groups = [resource for resource in body.resources if resource.resource_type == GROUP]
         for resource in groups:
             outcomes[resource_of(resource)] = await self._group(request, resource, times[resource_of(resource)])
         if groups and not body.validate_only:
-            await self._see_the_change()
+            await self._refresh_configs()
         if not body.validate_only:
             audit_changes(request.caller, body.resources, outcomes)
         return answered(IncrementalAlterConfigsResponse, outcomes)
 
     def refused(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
-        """(what the upstream is to alter, why the rest is refused) of the resources that are no groups."""
-        passed: list[R] = []
+        """Return (resources that the upstream is to alter, results of rejected ones), both without groups."""
+        forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
         for resource in resources:
             if resource.resource_type != GROUP:
-                refusal = config_refusal(self._security.alter_configs, caller, resource) or _of_the_job(resource)
-                if refusal is None:
-                    passed.append(resource)
+                error = config_refusal(self._security.alter_configs, caller, resource) or _reject_job_configs(resource)
+                if error is None:
+                    forwarded.append(resource)
                 else:
-                    outcomes[resource_of(resource)] = refusal
-        return passed, outcomes
+                    outcomes[resource_of(resource)] = error
+        return forwarded, outcomes
 
     async def _group(
         self, request: Request[IncrementalAlterConfigsRequest], resource: _Resource, times: int
@@ -120,23 +120,23 @@ class IncrementalAlterConfigs:
         configs: list[_Change],
         validate_only: bool,
     ) -> None:
-        """Raises RequestError with the upstream's answer."""
+        """Alter the upstream's configs of a group. Raises RequestError with the upstream's error."""
         resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
-        answers = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
-        ((code, message),) = answers.values()
+        results = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
+        ((code, message),) = results.values()
         if code:
             raise RequestError(_code(code), message or "")
 
-    async def _see_the_change(self) -> None:
-        """So that this gateway's data path has it before the client is answered."""
+    async def _refresh_configs(self) -> None:
+        """Read the configs again, so that this gateway applies the change before it responds."""
         try:
             await self._configs.refresh()
         except RequestError:
-            return  # it is altered; the next reading tells
+            return  # the change is stored; the next regular refresh reads it
 
 
 def answered(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
-    """The response of either request: the outcome of each resource."""
+    """Return the response of either request, with the result of each resource."""
     found = response.AlterConfigsResourceResponse
     return response(
         throttle_time_ms=0,
@@ -148,32 +148,32 @@ def answered(response: type[Response], outcomes: Mapping[Resource, ConfigResult]
 
 
 def audit_changes(caller: Caller, resources: Iterable[Altered], outcomes: Mapping[Resource, ConfigResult]) -> None:
-    """Audit each resource with the names of its configs, without values: one may be a password."""
+    """Audit each resource with the names of its configs, but not their values, which may be passwords."""
     for resource in resources:
         kind, name = resource_of(resource)
         configs = ",".join(config.name for config in resource.configs)
         audit.changed(caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
 
 
-def _of_the_job(resource: Altered) -> ConfigResult | None:
-    """Why a broker's configs are not altered: the upstream would take what means nothing to share groups here."""
+def _reject_job_configs(resource: Altered) -> ConfigResult | None:
+    """Reject configs of a broker that the job reads from its file; the upstream's values would have no effect here."""
     ours = [config.name for config in resource.configs if is_the_jobs(config.name)]
     if resource.resource_type != BROKER or not ours:
         return None
-    message = f"{', '.join(ours)}: the share-group job has these from its configuration file, and takes no other value"
+    message = f"{', '.join(ours)}: cannot be altered; set it in the configuration file of the share-group job"
     return int(ErrorCode.INVALID_CONFIG), message
 
 
 def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
-    """(our changes as {name: value, or None to take it away}, the upstream's changes as they are).
+    """Return (our changes as {name: value, or None to delete it}, the upstream's changes).
 
-    Raises RequestError: INVALID_REQUEST or INVALID_CONFIG in Kafka's words.
+    Raises RequestError: INVALID_REQUEST or INVALID_CONFIG with Kafka's messages.
     """
     if len({config.name for config in configs}) < len(configs):
         raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    without = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
-    if without:
-        raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without)}")
+    null_valued = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
+    if null_valued:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(null_valued)}")
     theirs = [config for config in configs if is_upstreams(config.name)]
     return {config.name: _new_value(config) for config in configs if not is_upstreams(config.name)}, theirs
 
@@ -189,7 +189,7 @@ def _new_value(config: _Change) -> str | None:
 
 
 def _code(code: int) -> ErrorCode:
-    """The upstream may know more codes than we do."""
+    """Return the upstream's error; one that is unknown here becomes UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:

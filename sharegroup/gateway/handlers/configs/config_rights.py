@@ -1,4 +1,4 @@
-"""Whose right a request about configs needs: a group's, a topic's, or that of the cluster for all else (KafkaApis)."""
+"""The right that a request about configs requires: on the group, on the topic, or on the cluster (KafkaApis)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OWN_RESOURCES = {GROUP: acl.Resource.GROUP, TOPIC: acl.Resource.TOPIC}
 
 
 def config_resource(item: Named) -> tuple[acl.Resource, str]:
-    """What an access control list names for a resource that has configs."""
+    """Return the ACL resource of a resource that has configs."""
     if item.resource_type in _OWN_RESOURCES:
         return _OWN_RESOURCES[item.resource_type], item.resource_name
     return acl.Resource.CLUSTER, acl.CLUSTER_NAME
@@ -22,7 +22,7 @@ def config_resource(item: Named) -> tuple[acl.Resource, str]:
 def config_refusal(
     need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: Named
 ) -> ConfigResult | None:
-    """Why the caller may not ask for the item; None if it may. `need` raises RequestError."""
+    """Return why the caller may not access the item, or None. `need` raises RequestError."""
     try:
         need(caller, *config_resource(item))
     except RequestError as error:

@@ -1,6 +1,6 @@
-"""DescribeConfigs: `share.*` of groups from the tables and the file, everything else from the upstream.
+"""DescribeConfigs: `share.*` of groups from the tables and the configuration file, all others from the upstream.
 
-Of a broker, `group.share.*` is what the job goes by, and not what the upstream has for share groups of its own.
+The `group.share.*` configs of a broker are the job's, not those that the upstream has for its own share groups.
 """
 
 from __future__ import annotations
@@ -42,33 +42,33 @@ class DescribeConfigs:
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-        """Each resource by itself, in the order of the request."""
+        """Describe each resource separately, in the order of the request."""
         body = request.body
         results: dict[int, _Result] = {}
-        passed = []
+        forwarded = []
         for place, resource in enumerate(body.resources):
             if resource.resource_type == GROUP:
                 results[place] = await self._group(request, resource)
                 continue
-            refusal = config_refusal(self._security.describe_configs, request.caller, resource)
-            if refusal is None:
-                passed.append((place, resource))
+            rejection = config_refusal(self._security.describe_configs, request.caller, resource)
+            if rejection is None:
+                forwarded.append((place, resource))
             else:
-                results[place] = described((resource.resource_type, resource.resource_name), [], *refusal)
-        asked = [resource for _, resource in passed]
-        answers = await self._upstream.describe(request.caller.node_id, asked, body, request.version)
-        for place, item in passed:
-            found = answers[item.resource_type, item.resource_name]
-            results[place] = self._of_broker(request, item, found) if item.resource_type == BROKER else found
+                results[place] = described((resource.resource_type, resource.resource_name), [], *rejection)
+        resources = [resource for _, resource in forwarded]
+        upstream_results = await self._upstream.describe(request.caller.node_id, resources, body, request.version)
+        for place, item in forwarded:
+            found = upstream_results[item.resource_type, item.resource_name]
+            results[place] = self._with_job_configs(request, item, found) if item.resource_type == BROKER else found
         return DescribeConfigsResponse(throttle_time_ms=0, results=[results[place] for place in sorted(results)])
 
-    def _of_broker(
+    def _with_job_configs(
         self,
         request: Request[DescribeConfigsRequest],
         resource: DescribeConfigsRequest.DescribeConfigsResource,
         found: _Result,
     ) -> _Result:
-        """The upstream's answer with the job's `group.share.*`; without a name it is about dynamic configs alone."""
+        """Replace `group.share.*` by the job's values; a resource without a name has only dynamic configs."""
         if found.error_code:
             return found
         found.configs = [entry for entry in found.configs if not is_the_jobs(entry.name)]
@@ -91,25 +91,29 @@ class DescribeConfigs:
         of_file = self._config.groups.get(group_id) or GroupOverrides()
         ours = config_entries(stored, of_file, self._config.group, names)
         entries = [self._entry(request, entry) for entry in ours]
-        return described((GROUP, group_id), [*await self._others(request, resource), *entries])
+        return described((GROUP, group_id), [*await self._upstream_entries(request, resource), *entries])
 
-    async def _others(
+    async def _upstream_entries(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
     ) -> list[_Entry]:
-        """What the upstream has of a group; brokers before 3.8 know no such resource, and one may be away."""
+        """Return the upstream's configs of a group; none if it is unavailable or before 3.8."""
         names = resource.configuration_keys
         theirs = None if names is None else [name for name in names if is_upstreams(name)]
         if theirs is not None and not theirs:
             return []
-        asked = DescribeConfigsRequest.DescribeConfigsResource(
+        upstream = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=GROUP, resource_name=resource.resource_name, configuration_keys=theirs
         )
         try:
-            answers = await self._upstream.describe(request.caller.node_id, [asked], request.body, request.version)
+            results = await self._upstream.describe(request.caller.node_id, [upstream], request.body, request.version)
         except UpstreamUnavailableError as error:
-            logger.warning("group %s is described without the upstream's configs: %s", resource.resource_name, error)
+            logger.warning(
+                "describing group %s without the upstream's configs, because it is not available: %s",
+                resource.resource_name,
+                error,
+            )
             return []
-        (result,) = answers.values()
+        (result,) = results.values()
         return [entry for entry in result.configs if is_upstreams(entry.name)]
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""AlterConfigs, the form of IncrementalAlterConfigs before KIP-339: configs that a request does not name are reset.
+"""AlterConfigs, the form of IncrementalAlterConfigs before KIP-339, which resets configs that a request does not name.
 
-A group's resource becomes the incremental request that does the same. Other resources go to the upstream broker as
-they came, except for configs of brokers that the job has from its configuration file.
+A group's resource is converted to the equivalent incremental request. Other resources are forwarded to the upstream
+broker unchanged, except for configs of brokers that the job reads from its configuration file.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 class AlterConfigs:
-    """The handler. `incremental` handles the configs of groups, and says which other resources are refused."""
+    """The handler. `incremental` alters the configs of groups and decides which other resources are rejected."""
 
     def __init__(self, incremental: IncrementalAlterConfigs, stored: StoredGroups, cluster: UpstreamCluster) -> None:
         self._incremental, self._stored = incremental, stored
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-        """Alter each resource by itself: all of its configs, or none."""
+        """Alter each resource separately, with all of its configs or none."""
         body = request.body
-        passed, outcomes = self._incremental.refused(request.caller, body.resources)
-        outcomes |= await self._upstream.replace(request.caller.node_id, passed, body.validate_only)
+        forwarded, outcomes = self._incremental.refused(request.caller, body.resources)
+        outcomes |= await self._upstream.replace(request.caller.node_id, forwarded, body.validate_only)
         if not body.validate_only:
             audit_changes(request.caller, [item for item in body.resources if item.resource_type != GROUP], outcomes)
         outcomes |= await self._alter_groups(request)
@@ -65,16 +65,16 @@ class AlterConfigs:
             for item in groups
         ]
         body = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.body.validate_only)
-        answer = await self._incremental(Request(request.header, body, request.caller))
-        return results_of(answer)
+        response = await self._incremental(Request(request.header, body, request.caller))
+        return results_of(response)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
-        """{group: configs of the upstream's that are set}; none for an upstream that has no configs of groups."""
+        """Return {group: upstream configs that are set}; empty if the upstream has no configs of groups."""
         described = DescribeConfigsRequest.DescribeConfigsResource
         names = dict.fromkeys(item.resource_name for item in groups)
-        asked = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
+        resources = [described(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in names]
         options = DescribeConfigsRequest(include_synonyms=False, include_documentation=False)
-        found: Mapping[Resource, Any] = await self._upstream.describe(node_id, asked, options, 1)
+        found: Mapping[Resource, Any] = await self._upstream.describe(node_id, resources, options, 1)
         return {
             name: [
                 config.name
@@ -86,9 +86,9 @@ class AlterConfigs:
 
 
 def _incremental(resource: _Resource, is_set: Collection[str]) -> _Incremental:
-    """The changes that leave exactly the configs of `resource`, where `is_set` are those that are set now."""
+    """Return the changes after which exactly the configs of `resource` are set; `is_set` are those set now."""
     change = _Incremental.AlterableConfig
-    named = {config.name for config in resource.configs}
+    in_request = {config.name for config in resource.configs}
     changes = [change(name=item.name, config_operation=SET, value=item.value) for item in resource.configs]
-    changes += [change(name=name, config_operation=DELETE, value=None) for name in sorted({*is_set} - named)]
+    changes += [change(name=name, config_operation=DELETE, value=None) for name in sorted({*is_set} - in_request)]
     return _Incremental(resource_type=GROUP, resource_name=resource.resource_name, configs=changes)

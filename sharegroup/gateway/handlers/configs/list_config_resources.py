@@ -1,4 +1,4 @@
-"""ListConfigResources (KIP-1142): groups with configs of ours and the upstream's, other types from the upstream."""
+"""ListConfigResources (KIP-1142): groups with our configs or the upstream's, and the upstream's other resources."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sharegroup.security.authorization import Authorization
 
 
 class ListConfigResources:
-    """The handler. Version 0 is of client metrics only."""
+    """The handler. Version 0 has client metrics only."""
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._security = stored, security
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
-        """All resources of the types asked for; of all types when none is named."""
+        """Return all resources of the requested types, or of all types if none is requested."""
         types = list(request.body.resource_types) if request.version >= 1 else [CLIENT_METRICS]
         try:
             self._security.list_config_resources(request.caller)
@@ -31,7 +31,7 @@ class ListConfigResources:
             return _response(int(error.code), ())
         code, theirs = await self._upstream.list_resources(request.caller.node_id, types)
         if code and ours:
-            code = 0  # an upstream that does not know the type takes nothing away from our groups
+            code = 0  # an upstream that does not support the type does not hide our groups
         theirs = [(kind, name) for kind, name in theirs if kind != TOPIC or self._security.is_shown(name)]
         return _response(code, sorted({*theirs, *((GROUP, group_id) for group_id in ours)}))
 

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (KIP-932): a row to the group coordinator query with the topics that the caller may read."""
+"""AlterShareGroupOffsets (KIP-932): a request row with the topics that the caller may read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AlterShareGroupOffsets:
         self._upstream_groups = upstream_groups
 
     async def __call__(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
-        """The whole request is refused, or each share-partition by itself."""
+        """Alter the start offsets; the request is rejected as a whole or per share-partition."""
         response = await self._alter(request)
         if response.error_code:
             audit.changed(request.caller, "group", request.body.group_id, response.error_code)
@@ -59,11 +59,11 @@ class AlterShareGroupOffsets:
             return _response([], int(error.code), error.message)
         except UpstreamUnavailableError as error:
             return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
-        refused = [topic for topic in body.topics if topic not in readable]
-        return _response(topic_errors([*errors, *_refused(refused)], known), 0, None)
+        rejected = [topic for topic in body.topics if topic not in readable]
+        return _response(topic_errors([*errors, *_rejected(rejected)], known), 0, None)
 
     async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
-        """The topics as they are now; all is asked for when a partition is not known, since it may be a new one."""
+        """Return the current topics; refresh the metadata if a partition is unknown, because it may be new."""
         names = {offset.topic for offset in offsets}
         known = await self._cluster.newest_topics(names)
         if any(offset.topic in known and offset.partition not in known[offset.topic].leaders for offset in offsets):
@@ -80,7 +80,7 @@ def _offsets(topics: Iterable[DataContainer]) -> tuple[StartOffset, ...]:
     )
 
 
-def _refused(topics: Iterable[DataContainer]) -> list[PartitionError]:
+def _rejected(topics: Iterable[DataContainer]) -> list[PartitionError]:
     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return [
         PartitionError(topic.topic_name, partition.partition_index, code, "Topic authorization failed.")
@@ -90,7 +90,7 @@ def _refused(topics: Iterable[DataContainer]) -> list[PartitionError]:
 
 
 def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[DataContainer]:
-    """The errors of share-partitions, by topic, as the response has them."""
+    """Return the errors of share-partitions as the topics of the response."""
     topics: dict[str, list[PartitionError]] = {}
     for error in errors:
         topics.setdefault(error.topic, []).append(error)

@@ -1,4 +1,4 @@
-"""DeleteGroups: ours by a row to the group coordinator query, others by the upstream, whose share groups stay alone."""
+"""DeleteGroups: share groups by a request row, other groups by the upstream, whose own share groups are not deleted."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class DeleteGroups:
         self._requests, self._stored, self._cluster, self._security = requests, stored, cluster, security
 
     async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-        """Delete each group by itself: the others do not suffer from one that is refused."""
+        """Delete each group separately; a rejected one does not affect the others."""
         group_ids = list(dict.fromkeys(request.body.groups_names))
-        codes = {group_id: self._refusal(request, group_id) for group_id in group_ids}
+        codes = {group_id: self._authorization_error(request, group_id) for group_id in group_ids}
         try:
             ours = {listing.group_id for listing in await self._stored.listings()}
         except RequestError as error:
@@ -46,7 +46,7 @@ class DeleteGroups:
             results=[result(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids],
         )
 
-    def _refusal(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
+    def _authorization_error(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
         try:
             self._security.delete_group(request.caller, group_id)
         except RequestError as error:
@@ -61,24 +61,24 @@ class DeleteGroups:
         return 0
 
     async def _upstream(self, node_id: int, group_ids: list[str]) -> dict[str, int]:
-        """{group id: error code} of groups that are not ours."""
+        """Delete groups at the upstream and return {group id: error code}."""
         if not group_ids:
             return {}
         hidden = await self._share_groups(node_id)
         codes = {group_id: int(ErrorCode.GROUP_ID_NOT_FOUND) for group_id in group_ids}
-        asked = [group_id for group_id in group_ids if group_id not in hidden]
-        if asked:
-            answer = await self._cluster.ask(node_id, DeleteGroupsRequest(groups_names=asked), DeleteGroupsResponse)
-            codes |= {result.group_id: result.error_code for result in answer.results}
+        others = [group_id for group_id in group_ids if group_id not in hidden]
+        if others:
+            response = await self._cluster.ask(node_id, DeleteGroupsRequest(groups_names=others), DeleteGroupsResponse)
+            codes |= {result.group_id: result.error_code for result in response.results}
         return codes
 
     async def _share_groups(self, node_id: int) -> set[str]:
-        """The share groups that the upstream has itself."""
+        """Return the ids of the upstream's own share groups."""
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
         if highest < TYPES_VERSION:
             return set()
-        asked = ListGroupsRequest(states_filter=[], types_filter=[SHARE])
-        return _ids((await self._cluster.ask(node_id, asked, ListGroupsResponse)).groups)
+        others = ListGroupsRequest(states_filter=[], types_filter=[SHARE])
+        return _ids((await self._cluster.ask(node_id, others, ListGroupsResponse)).groups)
 
 
 def _ids(rows: Iterable[ListGroupsResponse.ListedGroup]) -> set[str]:

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (KIP-932): a row to the group coordinator query with the topics that the caller may read."""
+"""DeleteShareGroupOffsets (KIP-932): a request row with the topics that the caller may read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeleteShareGroupOffsets:
         self._upstream_groups = upstream_groups
 
     async def __call__(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
-        """The whole request is refused, or each topic by itself."""
+        """Delete the offsets of each topic; the request is rejected as a whole or per topic."""
         response = await self._delete(request)
         if response.error_code:
             audit.changed(request.caller, "group", request.body.group_id, response.error_code)
@@ -57,12 +57,12 @@ class DeleteShareGroupOffsets:
         except UpstreamUnavailableError as error:
             return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        refused = [TopicError(name, code, "Topic authorization failed.") for name in names if name not in readable]
-        return _response([_topic(error, known) for error in (*errors, *refused)], 0, None)
+        rejected = [TopicError(name, code, "Topic authorization failed.") for name in names if name not in readable]
+        return _response([_topic(error, known) for error in (*errors, *rejected)], 0, None)
 
 
 def _topic(error: TopicError, known: Mapping[str, Topic]) -> DataContainer:
-    """A topic that is gone may still have offsets to delete; one without is told to be unknown, as in Kafka."""
+    """Return a topic's entry. A deleted topic may still have offsets; without any it is unknown, as in Kafka."""
     topic, message = known.get(error.topic), error.error_message
     if topic is None and error.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         message = "This server does not host this topic-partition."

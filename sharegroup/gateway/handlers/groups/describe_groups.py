@@ -27,7 +27,7 @@ class ShareGroupDescribe:
         self._stored, self._configs, self._security = stored, configs, security
 
     async def __call__(self, request: Request[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
-        """Each group is described, or refused, by itself."""
+        """Describe each group separately; a rejected one does not affect the others."""
         group_ids = request.body.group_ids
         try:
             found = await self._stored.describe(group_id for group_id in group_ids if group_id)
@@ -57,13 +57,13 @@ class ShareGroupDescribe:
 
 
 def topics_of(group: ShareGroupDescription) -> list[str]:
-    """Every topic that the description of a group shows, sorted."""
+    """Return the sorted names of all topics in a group's description."""
     names = {name for member in group.members for name in (*member.subscribed_topic_names, *member.assignment)}
     return sorted(names)
 
 
 def described(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
-    """A group in the response; `assignor` is the name of the one in force."""
+    """Return a group's entry; `assignor` is the name of the current one."""
     return _Group(
         error_code=0,
         error_message=None,
@@ -78,7 +78,7 @@ def described(group: ShareGroupDescription, assignor: str, operations: int) -> D
 
 
 def refused(group_id: str, error: RequestError) -> DataContainer:
-    """A group in the response that cannot be described."""
+    """Return the entry of a group that cannot be described."""
     return _Group(
         error_code=int(error.code),
         error_message=error.message,

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lags by the ends of the logs."""
+"""DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lag from the log end offsets."""
 
 from __future__ import annotations
 
@@ -35,83 +35,86 @@ class DescribeShareGroupOffsets:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
-        """Describe each group by itself: the others do not suffer from one that is refused."""
-        asked, with_lag = request.body.groups, request.version >= LAG_VERSION
+        """Describe each group separately; a rejected one does not affect the others."""
+        requested, with_lag = request.body.groups, request.version >= LAG_VERSION
         try:
-            offsets = await self._stored.offsets(group.group_id for group in asked)
+            offsets = await self._stored.offsets(group.group_id for group in requested)
         except RequestError as error:
-            groups = [_group(group.group_id, [], int(error.code), error.message) for group in asked]
+            groups = [_group(group.group_id, [], int(error.code), error.message) for group in requested]
         else:
             groups = [
-                await self._group(request.caller, group, offsets.get(group.group_id, ()), with_lag) for group in asked
+                await self._group(request.caller, group, offsets.get(group.group_id, ()), with_lag)
+                for group in requested
             ]
         return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
 
     async def _group(
-        self, caller: Caller, asked: DataContainer, offsets: Collection[SharePartitionOffset], with_lag: bool
+        self, caller: Caller, requested: DataContainer, offsets: Collection[SharePartitionOffset], with_lag: bool
     ) -> DataContainer:
         try:
-            self._security.describe_group(caller, asked.group_id)
-            topics = await self._topics(caller, asked.topics, offsets, with_lag)
+            self._security.describe_group(caller, requested.group_id)
+            topics = await self._topics(caller, requested.topics, offsets, with_lag)
         except UpstreamUnavailableError as error:
-            return _group(asked.group_id, [], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
+            return _group(requested.group_id, [], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         except RequestError as error:
-            return _group(asked.group_id, [], int(error.code), error.message)
-        return _group(asked.group_id, topics, 0, None)
+            return _group(requested.group_id, [], int(error.code), error.message)
+        return _group(requested.group_id, topics, 0, None)
 
     async def _topics(
         self,
         caller: Caller,
-        asked: Iterable[DataContainer] | None,
+        requested: Iterable[DataContainer] | None,
         offsets: Collection[SharePartitionOffset],
         with_lag: bool,
     ) -> list[DataContainer]:
-        by_topic = wanted_partitions(None if asked is None else [(t.topic_name, t.partitions) for t in asked], offsets)
+        by_topic = wanted_partitions(
+            None if requested is None else [(t.topic_name, t.partitions) for t in requested], offsets
+        )
         known = await self._cluster.newest_topics(by_topic)
         hidden = {name for name in by_topic if not self._security.may_see(caller, name)}
-        current = [row for row in offsets if row.topic not in hidden and _is_of(row, known.get(row.topic))]
-        if asked is None:  # what was not asked for by name is left out, not refused
+        current = [row for row in offsets if row.topic not in hidden and _is_current(row, known.get(row.topic))]
+        if requested is None:  # hidden topics that were not requested by name are omitted, not rejected
             by_topic = wanted_partitions(None, current)
         found = {TopicPartition(row.topic, row.partition): row for row in current}
         counted = [
             key for key, row in found.items() if with_lag and has_lag(row) and key[1] in by_topic.get(key[0], ())
         ]
         ends = await log_end_offsets(self._cluster, counted) if counted else {}
-        refused = [_refused(name, partitions) for name, partitions in by_topic.items() if name in hidden]
+        rejected = [_rejected(name, partitions) for name, partitions in by_topic.items() if name in hidden]
         return [
             *(
                 _topic(name, partitions, known.get(name), found, ends)
                 for name, partitions in by_topic.items()
                 if name not in hidden
             ),
-            *refused,
+            *rejected,
         ]
 
 
 def wanted_partitions(
-    asked: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
+    requested: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
-    """{topic: partitions} to describe: the ones asked for, or (None) all that the group has."""
-    if asked is None:
-        asked = [(row.topic, (row.partition,)) for row in offsets]
-    wanted: dict[str, list[int]] = {}
-    for topic, partitions in asked:
-        wanted.setdefault(topic, []).extend(partitions)
-    return wanted
+    """Return {topic: partitions} to describe: the requested ones, or all of the group (None)."""
+    if requested is None:
+        requested = [(row.topic, (row.partition,)) for row in offsets]
+    partitions_of: dict[str, list[int]] = {}
+    for topic, partitions in requested:
+        partitions_of.setdefault(topic, []).extend(partitions)
+    return partitions_of
 
 
-def _is_of(row: SharePartitionOffset, topic: Topic | None) -> bool:
-    """Whether the row is of the topic that has the name now, and not of one that had it before."""
+def _is_current(row: SharePartitionOffset, topic: Topic | None) -> bool:
+    """Return whether the row is of the current topic of this name, not of an earlier one."""
     return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
 
 
 def has_lag(row: SharePartitionOffset) -> bool:
-    """Whether it is known what is finished: not before a share-partition has a start offset."""
+    """Return whether the number of finished records is known; it is once the share-partition has a start offset."""
     return row.start_offset >= 0 and row.delivery_complete_count >= 0
 
 
 def lag(row: SharePartitionOffset, log_end_offset: int | None) -> int:
-    """Records from the start offset up that are not finished; -1 when that is not known (KIP-1226)."""
+    """Return the number of unfinished records from the start offset on; -1 if unknown (KIP-1226)."""
     if log_end_offset is None or not has_lag(row):
         return UNKNOWN
     return max(0, log_end_offset - row.start_offset - row.delivery_complete_count)
@@ -135,7 +138,7 @@ def _topic(
 
 
 def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int | None) -> DataContainer:
-    """No row is no error: the group has nothing there, which is what start offset -1 says."""
+    """Return a partition's entry. A missing row is no error: the group has no offset there, so it is -1."""
     return _Partition(
         partition_index=index,
         start_offset=row.start_offset if row is not None else UNKNOWN,
@@ -146,7 +149,7 @@ def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int
     )
 
 
-def _refused(name: str, partitions: Iterable[int]) -> DataContainer:
+def _rejected(name: str, partitions: Iterable[int]) -> DataContainer:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return _Topic(
         topic_name=name,

@@ -1,9 +1,9 @@
-"""LeaveGroup of a share group, which administrators send: Kafka's clients leave a share group by a heartbeat.
+"""LeaveGroup of a share group, which only administrators send; Kafka's clients leave a share group by a heartbeat.
 
-Members that the request names are removed, as by Kafka's removeMembersFromConsumerGroup (KIP-345). A request whose only
-member has neither an id nor a name is this project's `invoke_consumer_rebalance`: static members that are away leave,
-and the assignor runs. No client of Kafka's sends it, and Kafka's coordinators answer that they do not have the member.
-The first text of KIP-345 has a request of its own for it, with the right to join, which is what this one needs.
+The named members are removed, as by Kafka's removeMembersFromConsumerGroup (KIP-345). A request whose only member has
+neither an id nor a name is this project's `invoke_consumer_rebalance`: static members that are away leave, and the
+assignor runs. No Kafka client sends such a request, and Kafka's coordinators answer that the member is unknown. The
+first text of KIP-345 has a separate request for this, which requires the right to join; this one requires the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIden
 from sharegroup.security import audit
 from sharegroup.security.authorization import Authorization
 
-#: The first version with a list of members, each of which has an error of its own.
+#: The first version with a list of members, each with its own error.
 MEMBERS_VERSION = 3
 
 _Member = LeaveGroupResponse.MemberResponse
@@ -30,16 +30,16 @@ class LeaveGroup:
         self._requests, self._security = requests, security
 
     async def __call__(self, request: Request[LeaveGroupRequest]) -> LeaveGroupResponse:
-        """The whole request is refused, or each member by itself."""
+        """Remove the members; the request is rejected as a whole or per member."""
         body, caller = request.body, request.caller
         try:
             self._security.leave_group(caller, body.group_id)
             if request.version < MEMBERS_VERSION:
-                left = await self._left(body.group_id, (MemberIdentity(body.member_id, None),))
-                response = _response(max((member.error_code for member in left), default=0))
+                removed = await self._remove(body.group_id, (MemberIdentity(body.member_id, None),))
+                response = _response(max((member.error_code for member in removed), default=0))
             else:
-                named = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in body.members)
-                response = _response(0, await self._left(body.group_id, named))
+                members = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in body.members)
+                response = _response(0, await self._remove(body.group_id, members))
         except RequestError as error:
             response = _response(int(error.code))
         if response.error_code or not response.members:
@@ -49,10 +49,10 @@ class LeaveGroup:
             audit.changed(caller, "group", body.group_id, member.error_code, name)
         return response
 
-    async def _left(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
-        """Who has left: of the members that are named, with the error of each, or of those that were away.
+    async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
+        """Remove the named members, or all that are away; return each with its error.
 
-        Clients look up the error of a member by the identity that they have sent.
+        Clients find the error of a member by the identity that they have sent.
         """
         if members == (ANYBODY_AWAY,):
             members = await self._requests.invoke_consumer_rebalance(group_id)

@@ -1,7 +1,7 @@
-"""ListGroups: the upstream's groups without its own share groups, and ours.
+"""ListGroups: our share groups, and the upstream's groups without its own share groups.
 
-A client asks every broker and puts the answers together, so each of our groups is listed on one port only: that of its
-place among the brokers that are there. The standby port is told as one more broker, which has none.
+A client sends the request to every broker and merges the responses. Each of our groups is therefore listed on the port
+of one broker only. The standby port appears as another broker, which lists none.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _Row = ListGroupsResponse.ListedGroup
 
 
 class GroupFilter(NamedTuple):
-    """What is asked for, in lower case; empty: everything."""
+    """The requested states and types in lower case; empty means all."""
 
     states: frozenset[str]
     types: frozenset[str]
 
     @classmethod
     def of(cls, request: Request[ListGroupsRequest]) -> GroupFilter:
-        """The filters of a request, which old versions do not have."""
+        """Return the filters of a request; old versions have none."""
         body = request.body
         return cls(
             frozenset(state.lower() for state in body.states_filter)
@@ -47,83 +47,85 @@ class GroupFilter(NamedTuple):
         )
 
     def allows(self, state: str, kind: str) -> bool:
-        """Whether a group of this state and type is asked for."""
+        """Return whether a group of this state and type is requested."""
         return self.allows_type(kind) and (not self.states or state.lower() in self.states)
 
     def allows_type(self, kind: str) -> bool:
-        """Whether groups of this type are asked for."""
+        """Return whether groups of this type are requested."""
         return not self.types or kind.lower() in self.types
 
     @property
     def is_only_share(self) -> bool:
-        """Whether nothing that the upstream has can be meant."""
+        """Whether no group of the upstream can match."""
         return self.types == {SHARE}
 
 
 class ListGroups:
-    """The handler. `security` says which groups the caller may see."""
+    """The handler. `security` decides which groups the caller may see."""
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
-        """All groups whose place is this port."""
+        """Return all groups that this port lists."""
         if request.caller.is_standby:
             return _response(0, [])
-        wanted = GroupFilter.of(request)
+        group_filter = GroupFilter.of(request)
         rows: list[_Row] = []
-        if not wanted.is_only_share:
-            answer, version = await self._upstream(request)
-            if answer.error_code:
-                return _response(int(answer.error_code), [])
-            rows += upstream_rows(answer.groups, version, wanted)
-        if wanted.allows_type(SHARE):
+        if not group_filter.is_only_share:
+            response, version = await self._upstream(request)
+            if response.error_code:
+                return _response(int(response.error_code), [])
+            rows += upstream_rows(response.groups, version, group_filter)
+        if group_filter.allows_type(SHARE):
             try:
-                rows += await self._ours(request.caller.node_id, wanted)
+                rows += await self._ours(request.caller.node_id, group_filter)
             except RequestError as error:
                 return _response(int(error.code), [])
         return _response(0, [row for row in rows if self._security.may_see_group(request.caller, row.group_id)])
 
     async def _upstream(self, request: Request[ListGroupsRequest]) -> tuple[ListGroupsResponse, int]:
-        """The broker's own answer and its version."""
+        """Return the broker's own response and its version."""
         body, node_id = request.body, request.caller.node_id
-        asked = ListGroupsRequest()
+        upstream_body = ListGroupsRequest()
         if request.version >= STATES_VERSION:
-            asked.states_filter = body.states_filter
+            upstream_body.states_filter = body.states_filter
         if request.version >= TYPES_VERSION:
-            asked.types_filter = [kind for kind in body.types_filter if kind.lower() != SHARE]
+            upstream_body.types_filter = [kind for kind in body.types_filter if kind.lower() != SHARE]
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
-        answer = await self._cluster.ask(node_id, asked, ListGroupsResponse)
-        return answer, highest
+        response = await self._cluster.ask(node_id, upstream_body, ListGroupsResponse)
+        return response, highest
 
-    async def _ours(self, node_id: int, wanted: GroupFilter) -> list[_Row]:
+    async def _ours(self, node_id: int, group_filter: GroupFilter) -> list[_Row]:
         listings = await self._stored.listings()
         brokers = await self._brokers(node_id) if listings else []
         return [
             _Row(group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE)
             for group_id, state in listings
-            if wanted.allows(state, SHARE) and place_of(group_id, brokers) == node_id
+            if group_filter.allows(state, SHARE) and place_of(group_id, brokers) == node_id
         ]
 
     async def _brokers(self, node_id: int) -> Collection[int]:
-        """The brokers that are there now, this one included: it is asked."""
+        """Return the active brokers, including this one."""
         try:
-            answer = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
+            response = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
         except UpstreamUnavailableError as error:
-            logger.warning("groups are listed without broker %d: %s", node_id, error)
+            logger.warning(
+                "listing share groups by the last known brokers, because broker %d is not available: %s", node_id, error
+            )
             return self._cluster.node_ids
-        return {node_id, *(broker.node_id for broker in answer.brokers)}
+        return {node_id, *(broker.node_id for broker in response.brokers)}
 
 
 def place_of(group_id: str, node_ids: Iterable[int]) -> int:
-    """The broker on whose port a group is listed: the same for all gateways, and few move when a broker comes."""
+    """Return the broker whose port lists a group: the same at all gateways, and stable when brokers come or go."""
     return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
 
 
-def upstream_rows(rows: Iterable[_Row], version: int, wanted: GroupFilter) -> list[_Row]:
-    """The rows of an upstream that answered in `version`, filtered by what it cannot filter by itself.
+def upstream_rows(rows: Iterable[_Row], version: int, group_filter: GroupFilter) -> list[_Row]:
+    """Filter the upstream's groups, of a response in `version`, by what the upstream cannot filter.
 
-    Before version 5 there are classic groups only; before version 4 it does not say their states.
+    Before version 5 there are only classic groups; before version 4 responses have no states.
     """
     kept = []
     for row in rows:
@@ -131,7 +133,7 @@ def upstream_rows(rows: Iterable[_Row], version: int, wanted: GroupFilter) -> li
             row.group_type = CLASSIC
         if version < STATES_VERSION:
             row.group_state = ""
-        if row.group_type.lower() != SHARE and wanted.allows(row.group_state, row.group_type):
+        if row.group_type.lower() != SHARE and group_filter.allows(row.group_state, row.group_type):
             kept.append(row)
     return kept
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a row to the group coordinator query, with the metadata of the topics, and its answer back."""
+"""ShareGroupHeartbeat: a request row with topic metadata to the group coordinator query, and its response."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
 
-#: Members whose subscription is remembered; one that was forgotten is told by the coordinator's next answer.
+#: Most members whose subscription is stored; the coordinator's next response restores a discarded one.
 MAX_REMEMBERED = 100_000
-#: The epoch of a heartbeat by which a dynamic member leaves.
+#: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
-#: How long descriptions of a group wait for a leave that the job has not run.
+#: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
 
 
@@ -54,8 +54,11 @@ class ShareGroupHeartbeat:
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
-        """Ask the job. While it is away or loads, the member is to try again (COORDINATOR_NOT_AVAILABLE,
-        COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Send the request to the job and return its response.
+
+        While the job is unavailable or loading, the member gets a retriable error: COORDINATOR_NOT_AVAILABLE or
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         body = request.body
         process = SessionKey(body.group_id, body.member_id)
         try:
@@ -68,17 +71,17 @@ class ShareGroupHeartbeat:
             row = await self._row(request)
             is_certain = row.member_epoch == LEAVE_GROUP_EPOCH and self._leases.of(*process).lasts(self._job.now_ms())
             lease = self._lease(process, row)
-            answer = await (self._leave(row) if is_certain else self._job.ask(row))
+            response = await (self._leave(row) if is_certain else self._job.ask(row))
         except RequestError as error:
-            return _refusal(body.member_id, int(error.code), error.message)
+            return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            logger.warning("heartbeat of group %s: %s", body.group_id, error)
+            logger.warning("heartbeat of member %s in group %s failed: %s", body.member_id, body.group_id, error)
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             code = error.code if isinstance(error, JobUnavailableError) else unavailable
-            return _refusal(body.member_id, int(code), str(error))
-        assert isinstance(answer, HeartbeatResponse)
-        self._remember(process, row, answer, lease)
-        return _response(body.member_id, answer)
+            return _error(body.member_id, int(code), str(error))
+        assert isinstance(response, HeartbeatResponse)
+        self._apply_response(process, row, response, lease)
+        return _response(body.member_id, response)
 
     async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> HeartbeatRequest:
         body = request.body
@@ -103,80 +106,82 @@ class ShareGroupHeartbeat:
         )
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
-        """The answer to a leave of a member that is certainly in its group, as soon as the row is durable.
+        """Return the response to a leave of a member that is certainly in its group, once the row is durable.
 
-        Whatever happens to the member until the job runs the row: after it, it is not in the group. Requests for the
-        group that come later are run later, and descriptions wait for the job. Raises JobUnavailableError.
+        The member is not in the group after the job has processed the row, whatever happens to it before. Later
+        requests for the group are processed later, and group descriptions wait for the job. Raises JobUnavailableError.
         """
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._job.subscribe(row.id, lambda _: None if answered.done() else answered.set_result(None))
+        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._job.subscribe(row.id, lambda _: None if processed.done() else processed.set_result(None))
         try:
             await self._job.append(row)
         except BaseException:
             self._job.unsubscribe(row.id)
             raise
-        self._open_leaves.add(row.group_id, asyncio.ensure_future(self._until_run(row.id, answered)))
+        self._open_leaves.add(row.group_id, asyncio.ensure_future(self._wait_until_processed(row.id, processed)))
         return HeartbeatResponse(
             row.id, row.reply_to, row.group_id, member_id=row.member_id, member_epoch=LEAVE_GROUP_EPOCH
         )
 
-    async def _until_run(self, request_id: str, answered: asyncio.Future[None]) -> None:
-        """Wait for the job's answer to a leave, for a while."""
+    async def _wait_until_processed(self, request_id: str, processed: asyncio.Future[None]) -> None:
+        """Wait up to `LEAVE_PATIENCE_S` for the job's response to a leave."""
         try:
-            await asyncio.wait_for(answered, LEAVE_PATIENCE_S)
+            await asyncio.wait_for(processed, LEAVE_PATIENCE_S)
         except TimeoutError:
             self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
-        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once.
+        """Return the lease that the response extends. A leave ends it before its row is sent, as the job may act on it.
 
-        There is none for a static member: its next process may join through any gateway, at any time.
+        A static member has none: its next process may join through any gateway at any time.
         """
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)
             return Lease()
         return self._leases.begin(*process)
 
-    def _remember(self, process: SessionKey, row: HeartbeatRequest, answer: HeartbeatResponse, lease: Lease) -> None:
-        if answer.error_code or answer.member_epoch < 0:
+    def _apply_response(
+        self, process: SessionKey, row: HeartbeatRequest, response: HeartbeatResponse, lease: Lease
+    ) -> None:
+        if response.error_code or response.member_epoch < 0:
             self._subscriptions.pop(process.shortened, None)
             self._identities.left(process)
-            if answer.error_code:
+            if response.error_code:
                 self._leases.end(*process)
             return
-        lease.extend(answer.session_deadline_ms)
+        lease.extend(response.session_deadline_ms)
         if row.group_instance_id is not None:
-            self._identities.joined(process, answer.member_id)
-        if answer.subscribed_topic_names is not None:
-            self._subscriptions[process.shortened] = tuple(answer.subscribed_topic_names)
+            self._identities.joined(process, response.member_id)
+        if response.subscribed_topic_names is not None:
+            self._subscriptions[process.shortened] = tuple(response.subscribed_topic_names)
             self._subscriptions.move_to_end(process.shortened)
             if len(self._subscriptions) > MAX_REMEMBERED:
                 self._subscriptions.popitem(last=False)
 
 
-def _response(member_id: str, answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
-    """Clients go on by the id that they have sent."""
+def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
+    """Convert the response; clients continue with the member id that they have sent."""
     message = ShareGroupHeartbeatResponse
     assignment = None
-    if answer.assignment is not None:
+    if response.assignment is not None:
         assignment = message.Assignment(
             topic_partitions=[
                 message.Assignment.TopicPartitions(topic_id=topic_id_of(text), partitions=list(partitions))
-                for text, partitions in answer.assignment.values()
+                for text, partitions in response.assignment.values()
             ]
         )
     return message(
         throttle_time_ms=0,
-        error_code=answer.error_code,
-        error_message=answer.error_message,
+        error_code=response.error_code,
+        error_message=response.error_message,
         member_id=member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
         assignment=assignment,
     )
 
 
-def _refusal(member_id: str, code: int, message: str | None) -> ShareGroupHeartbeatResponse:
+def _error(member_id: str, code: int, message: str | None) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=code,

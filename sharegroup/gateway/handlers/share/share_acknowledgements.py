@@ -1,4 +1,4 @@
-"""Acknowledgements of a ShareFetch or ShareAcknowledge on their way to the job."""
+"""Sending of acknowledgements of a ShareFetch or ShareAcknowledge to the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sharegroup.types import AcknowledgementBatch
 
 
 class ShareAcknowledgements:
-    """Sends them by partition. `margin_ms` has to be left of a lock for an answer before the job's own."""
+    """Sends acknowledgements by partition. An early response requires at least `margin_ms` of the lock to be left."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ShareAcknowledgements:
     ) -> None:
         self._job, self._cluster, self._security = job, cluster, security
         self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
-        #: Those whose outcome is not known yet; a member's leave waits for its own.
+        #: Acknowledgements without an outcome yet; a member's leave waits for its own.
         self.open = OpenAcknowledgements(sessions.has_records)
         sessions.on_end = self.open.changed
 
@@ -43,7 +43,7 @@ class ShareAcknowledgements:
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
     ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
-        """Send the rows; each partition's outcome comes when it comes, whether somebody waits for it by then or not."""
+        """Send the rows and return the outcome of each partition; outcomes complete even if nothing waits for them."""
         self._sessions.serve(session)
         now_ms, margin_ms = self._job.now_ms(), self._margin_ms
         outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
@@ -59,16 +59,16 @@ class ShareAcknowledgements:
                 part = self._sessions.holder(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
                 outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
-                outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
+                outcomes[key] = asyncio.ensure_future(self._fail_if_deleted(key, outcome))
         self.open.add(session.key, outcomes.values())
         return outcomes
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
-        """What an early answer rests on; none where the leader has moved: another gateway may have it by now."""
+        """Return the lease for an early response; empty if another gateway may serve the partition's new leader."""
         return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
 
-    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
-        """An acknowledgement of what is no more is not good, whoever took it."""
+    async def _fail_if_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
+        """Replace a successful outcome by UNKNOWN_TOPIC_ID if the topic has been deleted."""
         found = await outcome
         if found[0] or await self._cluster.exists(key.topic_id):
             return found

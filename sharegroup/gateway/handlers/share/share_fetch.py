@@ -33,7 +33,7 @@ RECORD_LIMIT = 1
 
 
 class ShareApis:
-    """The handlers, and the `sessions` that they serve. `security` raises RequestError for what may not be done."""
+    """The handlers, with their share `sessions`. `security` raises RequestError for what the caller may not do."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ShareApis:
 
     @property
     def open_acknowledgements(self) -> OpenAcknowledgements:
-        """The acknowledgements whose outcome is not known yet."""
+        """The acknowledgements without an outcome yet."""
         return self._acknowledgements.open
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class ShareApis:
             )
         except RequestError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-                await asyncio.sleep(body.max_wait_ms / 1000)  # as in Kafka: a full cache must not be polled
+                await asyncio.sleep(body.max_wait_ms / 1000)  # as in Kafka: keep clients from polling a full cache
             return response.failed(error)
         if context.dropped is not None:
             self.sessions.end(context.dropped)
@@ -117,7 +117,7 @@ class ShareApis:
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
             served.forget(list(forgotten_of(body.forgotten_topics_data)))
-            await asyncio.sleep(0)  # rows of acknowledgements go out before their records' successors are looked for
+            await asyncio.sleep(0)  # send acknowledgement rows before looking for more records
             fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
             if fetches:
                 response.faults(faults)
@@ -142,9 +142,10 @@ class ShareApis:
         request: Request[ShareFetch],
         response: FetchResponseBuilder,
     ) -> None:
-        """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
+        """Fill the response with buffered records, or wait up to MaxWaitMs until there are at least MinBytes.
 
-        A partition that is not readable here any more ends it: the client should know. So does a gateway that ends.
+        The wait ends when a partition is no longer readable here, because the client should know, or when the gateway
+        shuts down.
         """
         body = request.body
         loop = asyncio.get_running_loop()
@@ -172,7 +173,7 @@ class ShareApis:
         response: FetchResponseBuilder,
         may_wait: bool,
     ) -> None:
-        """Add what the buffers have of the partitions, each once, as far as there is room."""
+        """Add buffered records of each partition once, as far as there is room."""
         body = request.body
         is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         for key in partitions:
@@ -181,7 +182,7 @@ class ShareApis:
                 return
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
-                continue  # once in a response; what came meanwhile is in the next one
+                continue  # a response has a partition once; newer records are in the next response
             if served.must_wait_for(key, self._job.now_ms()):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge say, by topic partition."""
+"""The topic partitions and acknowledgements of ShareFetch and ShareAcknowledge requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.types import AcknowledgementBatch
 
 
 def partitions_of(topics: Iterable[RequestTopic]) -> list[TopicIdPartition]:
-    """What a ShareFetch names to be fetched."""
+    """Return the partitions that a ShareFetch adds to its session."""
     return [
         TopicIdPartition(topic.topic_id, partition.partition_index)
         for topic in topics
@@ -19,14 +19,14 @@ def partitions_of(topics: Iterable[RequestTopic]) -> list[TopicIdPartition]:
 
 
 def forgotten_of(topics: Iterable[ForgottenTopic]) -> Iterable[TopicIdPartition]:
-    """What a ShareFetch names to be fetched no more."""
+    """Yield the partitions that a ShareFetch removes from its session."""
     for topic in topics:
         for partition in topic.partitions:
             yield TopicIdPartition(topic.topic_id, partition)
 
 
 def acknowledgements_of(topics: Iterable[RequestTopic]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
-    """What either request acknowledges; partitions without batches are left out."""
+    """Return the acknowledgement batches by partition, without partitions that have none."""
     found: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:

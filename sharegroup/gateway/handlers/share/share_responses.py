@@ -1,7 +1,6 @@
-"""The responses of ShareFetch and ShareAcknowledge while they are put together: one entry for each partition.
+"""Builders of ShareFetch and ShareAcknowledge responses, with one entry per partition.
 
-Every partition that was acknowledged is echoed, and records are empty bytes where there are none, never null: clients
-stall without the one or the other.
+Each acknowledged partition has an entry, and missing records are empty bytes, not null. Clients stall otherwise.
 """
 
 from __future__ import annotations
@@ -27,35 +26,35 @@ _NO_LEADER = (-1, -1)
 
 
 class _Leaders:
-    """Who leads now, for clients that came to the wrong node."""
+    """The current leaders, for clients that used the wrong node."""
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
         self._cluster, self._listeners, self._node_id = cluster, listeners, node_id
-        self._named: set[int] = set()
+        self._leader_ids: set[int] = set()
 
     def of(self, key: TopicIdPartition, error_code: int) -> tuple[int, int]:
-        """(leader, epoch) of a partition whose entry has this error."""
+        """Return (leader, epoch) for a partition with this error."""
         if error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return _NO_LEADER
         topic = self._cluster.topic_by_id(key.topic_id)
         leader = topic.leaders.get(key.partition) if topic is not None else None
         if leader is None or not self._listeners.has(leader.node_id):
             return _NO_LEADER
-        self._named.add(leader.node_id)
+        self._leader_ids.add(leader.node_id)
         return leader.node_id, leader.epoch
 
     def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
-        """NodeEndpoints: our addresses of the leaders that were named."""
+        """Return the NodeEndpoints: our addresses of the leaders in the response."""
         return [
             message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
             for node_id, (host, port) in (
-                (node_id, self._listeners.address(node_id)) for node_id in sorted(self._named)
+                (node_id, self._listeners.address(node_id)) for node_id in sorted(self._leader_ids)
             )
         ]
 
 
 class _ShareResponse(Generic[Message]):
-    """What both have alike: the outcomes of acknowledgements, who leads, and the message around the partitions."""
+    """The common part: outcomes of acknowledgements, leaders, and the message around the partitions."""
 
     message_class: type[Message]
     topic_class: type[DataContainer]
@@ -67,11 +66,11 @@ class _ShareResponse(Generic[Message]):
         self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
 
     def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
-        """Put in how the acknowledgements of the request ended."""
+        """Add the outcomes of the request's acknowledgements."""
         self._outcomes = outcomes
 
     def failed(self, error: RequestError) -> Message:
-        """The message for a request that is refused as a whole."""
+        """Return the response for a request that is rejected as a whole."""
         return self._message(error.code, error.message, 0, {})
 
     def _message(
@@ -90,7 +89,7 @@ class _ShareResponse(Generic[Message]):
         )
 
     def _entry(self, key: TopicIdPartition, code: int, text: str | None, **more: object) -> DataContainer:
-        """A partition; `more` is what only one of the responses has."""
+        """Return a partition's entry; `more` are the fields of one of the two responses."""
         leader_id, leader_epoch = self._leaders.of(key, code)
         leader = self.leader_class(leader_id=leader_id, leader_epoch=leader_epoch)
         return self.partition_class(
@@ -99,7 +98,7 @@ class _ShareResponse(Generic[Message]):
 
 
 class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
-    """A ShareFetch response in the making."""
+    """Builds a ShareFetch response."""
 
     message_class = ShareFetchResponse
     topic_class = ShareFetchResponse.ShareFetchableTopicResponse
@@ -110,34 +109,34 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         super().__init__(cluster, listeners, node_id)
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
-        self._answered: list[TopicIdPartition] = []
+        self._requested: list[TopicIdPartition] = []
         self.record_count = self.byte_count = 0
 
     def has_records(self, key: TopicIdPartition) -> bool:
-        """Whether the partition's records are in."""
+        """Return whether the response has records of the partition."""
         return key in self._records
 
     def faults(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
-        """Put in why partitions cannot be read here; those whose records are in have none."""
+        """Add why partitions cannot be read here, except for partitions with records."""
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
     @property
     def failed_partitions(self) -> Collection[TopicIdPartition]:
-        """The partitions whose entry has an error."""
+        """The partitions with an error."""
         return self._faults.keys()
 
     def answered(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Put in an entry for each of these partitions, also without records."""
-        self._answered += partitions
+        """Add an entry for each of these partitions, with or without records."""
+        self._requested += partitions
 
     def records(self, key: TopicIdPartition, found: PartRecords) -> None:
-        """Put in a partition's records."""
+        """Add records of a partition."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count
 
     def withdraw(self, is_too_late: Callable[[TopicIdPartition, PartRecords], bool]) -> None:
-        """Leave out the partitions whose records are too late to be sent."""
+        """Remove the partitions whose records are too late to be sent."""
         for key, found in list(self._records.items()):
             if is_too_late(key, found):
                 del self._records[key]
@@ -145,8 +144,8 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
                 self.byte_count -= found.slice.byte_count
 
     def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
-        """The message with its records; its lock time is what is left of the shortest lock in it."""
-        keys = [*self._records, *self._faults, *self._outcomes, *self._answered]
+        """Return the response; its lock timeout is the remaining time of its shortest lock."""
+        keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
         deadlines_ms = [found.lock_deadline_ms for found in self._records.values()]
         left_ms = max(0, min(deadlines_ms) - now_ms) if deadlines_ms else lock_timeout_ms
@@ -171,7 +170,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
 
 
 class AcknowledgeResponseBuilder(_ShareResponse[ShareAcknowledgeResponse]):
-    """A ShareAcknowledge response in the making."""
+    """Builds a ShareAcknowledge response."""
 
     message_class = ShareAcknowledgeResponse
     topic_class = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
@@ -179,6 +178,6 @@ class AcknowledgeResponseBuilder(_ShareResponse[ShareAcknowledgeResponse]):
     leader_class = partition_class.LeaderIdAndEpoch
 
     def message(self, lock_timeout_ms: int) -> ShareAcknowledgeResponse:
-        """The message, with an entry for each partition that was acknowledged."""
+        """Return the response, with an entry for each acknowledged partition."""
         entries = {key: self._entry(key, code, text) for key, (code, text) in self._outcomes.items()}
         return self._message(ErrorCode.NONE, None, lock_timeout_ms, entries)

@@ -1,4 +1,4 @@
-"""Which topic partitions a node serves to a caller, and why not the others."""
+"""The topic partitions that a node serves to a caller, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sharegroup.security.caller import Caller
 
 
 class ShareTopics:
-    """By the upstream cluster's metadata and what the caller may read."""
+    """Decides by the upstream cluster's metadata and by the topics that the caller may read."""
 
     def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
         self._cluster, self._security = cluster, security
 
     async def refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
-        """Ask for metadata when a partition is not known, or not as one that `node_id` leads: it may have moved."""
+        """Refresh the metadata if a partition is unknown, or if `node_id` is not its leader: it may have moved."""
         leaders = [self._cluster.leader(*key) for key in keys]
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()
 
     def faults(self, caller: Caller, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ErrorCode]:
-        """Why this node does not serve partitions, those that it does left out."""
+        """Return the error of each partition that this node does not serve."""
         may_read = lru_cache(None)(partial(self._security.may_read, caller))
         codes = {key: self._fault(caller, key, may_read) for key in partitions}
         return {key: code for key, code in codes.items() if code is not None}

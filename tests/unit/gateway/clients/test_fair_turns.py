@@ -1,4 +1,4 @@
-"""Turns by address."""
+"""The queue with turns by address."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def turns(*waiting: tuple[str, int]) -> FairTurns[int]:
     return found
 
 
-def test_many_of_one_address_put_off_another_by_one_turn() -> None:
+def test_many_items_of_one_address_delay_another_by_one_turn() -> None:
     waiting = turns(*(("rude", number) for number in range(1_000)), ("good", -1))
     assert [waiting.take(anybody) for _ in range(4)] == [0, -1, 1, 2]
     assert len(waiting) == 997
 
 
-def test_within_an_address_it_is_the_order_of_coming() -> None:
+def test_items_of_one_address_stay_in_order() -> None:
     waiting = turns(("a", 1), ("b", 2), ("a", 3), ("b", 4))
     assert [waiting.take(anybody) for _ in range(5)] == [1, 2, 3, 4, None]
 
 
-def test_who_may_not_is_passed_with_its_address() -> None:
+def test_address_whose_first_item_is_not_allowed_is_skipped() -> None:
     waiting = turns(("a", 1), ("a", 2), ("b", 3))
     assert waiting.take(lambda address, item: item != 1) == 3
     assert waiting.take(lambda address, item: item != 1) is None
     assert waiting.take(anybody) == 1
 
 
-def test_who_has_gone_is_not_served() -> None:
+def test_discarded_item_is_not_returned() -> None:
     waiting = turns(("a", 1), ("a", 2), ("b", 3))
     waiting.discard("a", 1)
     waiting.discard("b", 3)
@@ -49,7 +49,7 @@ def test_who_has_gone_is_not_served() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9)), max_size=30))
-def test_all_are_served_and_no_address_twice_while_another_waits(waiting: list[tuple[str, int]]) -> None:
+def test_no_address_has_two_turns_while_another_waits(waiting: list[tuple[str, int]]) -> None:
     numbered = [(address, place * 10 + item) for place, (address, item) in enumerate(waiting)]
     address_of = {item: address for address, item in numbered}
     left = turns(*numbered)

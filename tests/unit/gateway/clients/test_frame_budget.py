@@ -1,4 +1,4 @@
-"""The budget of large requests: who gets a share when."""
+"""The budget of large requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(test: Callable[[FrameBudget], Awaitable[T]], total: int = TOTAL) -> T:
 
 
 async def settled() -> None:
-    """All tasks have got as far as they can."""
+    """Let all tasks run as far as they can."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -33,7 +33,7 @@ def take(budget: FrameBudget, size: int, address: str = "a") -> asyncio.Future[N
     return asyncio.ensure_future(budget.take(address, size))
 
 
-def test_ten_huge_requests_that_never_end_keep_no_ordinary_one_waiting() -> None:
+def test_stalled_huge_requests_do_not_block_ordinary_ones() -> None:
     async def test(budget: FrameBudget) -> tuple[int, bool]:
         huge = [take(budget, 100 * MIB) for _ in range(10)]
         await settled()
@@ -49,7 +49,7 @@ def test_ten_huge_requests_that_never_end_keep_no_ordinary_one_waiting() -> None
     assert run(test) == (TOTAL, True)
 
 
-def test_shares_go_to_one_address_after_the_other() -> None:
+def test_shares_are_assigned_in_turn_by_address() -> None:
     async def test(budget: FrameBudget) -> list[list[bool]]:
         waiting = [take(budget, 100 * MIB, "rude") for _ in range(3)] + [take(budget, 100 * MIB, "good")]
         granted = []
@@ -61,13 +61,13 @@ def test_shares_go_to_one_address_after_the_other() -> None:
 
     assert run(test) == [
         [True, False, False, False],
-        [True, True, False, False],  # who came before the good one
+        [True, True, False, False],  # those before the good one
         [True, True, False, True],
         [True, True, True, True],
     ]
 
 
-def test_a_huge_request_is_not_passed_by_other_huge_ones() -> None:
+def test_huge_requests_do_not_overtake_each_other() -> None:
     async def test(budget: FrameBudget) -> list[bool]:
         await budget.take("a", 60 * MIB)
         waiting, smaller = take(budget, 100 * MIB, "b"), take(budget, 2 * MIB, "c")
@@ -80,7 +80,7 @@ def test_a_huge_request_is_not_passed_by_other_huge_ones() -> None:
     assert run(test) == [False, False, True, True]
 
 
-def test_what_is_larger_than_the_budget_is_read_alone() -> None:
+def test_request_larger_than_the_budget_is_read_alone() -> None:
     async def test(budget: FrameBudget) -> list[bool]:
         await budget.take("a", ORDINARY_BYTES)
         larger = take(budget, 100 * MIB, "b")
@@ -94,8 +94,8 @@ def test_what_is_larger_than_the_budget_is_read_alone() -> None:
 
 
 @pytest.mark.parametrize("is_granted", [False, True])
-def test_who_goes_away_leaves_nothing_behind(is_granted: bool) -> None:
-    """Also in the moment in which it was granted its share."""
+def test_cancelled_request_holds_no_share(is_granted: bool) -> None:
+    """This includes the moment in which the share is assigned."""
 
     async def test(budget: FrameBudget) -> tuple[int, int]:
         await budget.take("a", 100 * MIB)
@@ -112,7 +112,7 @@ def test_who_goes_away_leaves_nothing_behind(is_granted: bool) -> None:
     assert run(test) == (20 * MIB, 0)
 
 
-def test_clients_that_come_and_go_never_have_more_than_there_is() -> None:
+def test_shares_never_exceed_the_budget() -> None:
     most = 0
 
     async def visit(budget: FrameBudget, choice: random.Random) -> None:

@@ -18,15 +18,15 @@ def entry(user: str | None, client_id: str | None, **rates: float) -> QuotaEntry
 
 
 def owed_ms(quotas: Quotas, user: str, client_id: str, fetched: int = 0, requests: int = 1) -> int:
-    """What the last of so many requests has to wait, all at once."""
+    """Return how long the last of `requests` simultaneous requests is throttled."""
     return [quotas.used(f"User:{user}", client_id, fetched, 0) for _ in range(requests)][-1]
 
 
-def test_without_quotas_nobody_waits() -> None:
+def test_without_quotas_nobody_is_throttled() -> None:
     assert owed_ms(Quotas(), "alice", "c", fetched=10**12, requests=1_000) == 0
 
 
-#: From what counts first to what counts last, each with a rate of its own.
+#: In Kafka's order of precedence, each with its own rate.
 LEVELS = [
     ("alice", "c"),
     ("alice", DEFAULT),
@@ -40,19 +40,19 @@ LEVELS = [
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS) + 1))
-def test_the_first_entry_in_kafkas_order_counts(first: int) -> None:
+def test_first_entry_in_kafkas_order_applies(first: int) -> None:
     entries = [entry(*entity, request_rate=level + 1) for level, entity in enumerate(LEVELS)]
     quotas = Quotas(reversed(entries[first:]), request_rate=len(LEVELS) + 1)
     assert owed_ms(quotas, "alice", "c", requests=first + 1) == 0
     assert owed_ms(quotas, "alice", "c") == pytest.approx(1_000 / (first + 1), abs=1)
 
 
-def test_each_rate_is_looked_for_by_itself() -> None:
+def test_each_rate_is_resolved_separately() -> None:
     quotas = Quotas([entry("alice", "c", request_rate=1_000), entry("alice", None, consumer_byte_rate=1_000)])
     assert owed_ms(quotas, "alice", "c", fetched=3_000) == 2_000
 
 
-def test_a_users_quota_is_for_all_clients_of_it_together() -> None:
+def test_quota_of_a_user_is_shared_by_its_client_ids() -> None:
     quotas = Quotas([entry("alice", None, request_rate=2)])
     assert [owed_ms(quotas, "alice", f"client {number}") for number in range(3)] == [0, 0, 500]
     assert owed_ms(quotas, "bob", "client 0", requests=10) == 0
@@ -62,26 +62,28 @@ def test_a_users_quota_is_for_all_clients_of_it_together() -> None:
     ("entity", "is_others"),
     [((DEFAULT, None), False), ((DEFAULT, DEFAULT), True), ((None, DEFAULT), True), (("alice", DEFAULT), True)],
 )
-def test_a_default_quota_is_each_ones_own(entity: tuple[str | None, str | None], is_others: bool) -> None:
+def test_default_quota_applies_to_each_entity_separately(
+    entity: tuple[str | None, str | None], is_others: bool
+) -> None:
     quotas = Quotas([entry(*entity, request_rate=1)])
     assert owed_ms(quotas, "alice", "a", requests=2) == 1_000
     assert (owed_ms(quotas, "alice", "b") == 0) is is_others
 
 
-def test_what_no_entry_says_is_each_users_and_where_nobody_logs_in_each_clients() -> None:
+def test_configured_rate_applies_per_user_or_anonymous_client_id() -> None:
     quotas = Quotas(request_rate=1)
     assert [owed_ms(quotas, "alice", "a"), owed_ms(quotas, "alice", "b"), owed_ms(quotas, "bob", "a")] == [0, 1_000, 0]
     nobody = [owed_ms(quotas, "ANONYMOUS", client_id) for client_id in ("a", "b", "b")]
     assert nobody == [0, 0, 1_000]
 
 
-def test_nobody_is_kept_so_long_that_its_membership_ends() -> None:
+def test_throttle_time_has_a_maximum() -> None:
     quotas = Quotas(consumer_byte_rate=1_000)
     assert owed_ms(quotas, "alice", "c", fetched=10**9) == MAX_THROTTLE_MS
     assert quotas.used("User:alice", "c", 1, MAX_THROTTLE_MS) == MAX_THROTTLE_MS
 
 
-def test_clients_that_were_quiet_are_forgotten() -> None:
+def test_inactive_clients_are_discarded() -> None:
     quotas = Quotas(request_rate=1)
     for number in range(MAX_BUCKETS + 1):
         quotas.used(f"User:{number}", "c", 0, float(number))
@@ -104,14 +106,14 @@ def test_the_file(tmp_path: Path) -> None:
     [
         ("alice: 5", "must be a list of entries"),
         ("- [", "cannot be read"),
-        ("- {request_rate: 5}", "entry 1: Value error, an entry needs a user or a client-id"),
-        ("- {user: a}", "entry 1: Value error, an entry needs consumer_byte_rate or request_rate"),
+        ("- {request_rate: 5}", "entry 1: Value error, an entry must have user or client-id"),
+        ("- {user: a}", "entry 1: Value error, an entry must have consumer_byte_rate or request_rate"),
         ("- {user: a, request_rate: 0}", "entry 1: request_rate: Input should be greater than 0"),
         ("- {user: a, producer_byte_rate: 5}", "entry 1: producer_byte_rate: Extra inputs are not permitted"),
-        ("- {user: a, request_rate: 5}\n- {user: a, request_rate: 6}", "two entries are for user a"),
+        ("- {user: a, request_rate: 5}\n- {user: a, request_rate: 6}", "user a has more than one entry"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_told(tmp_path: Path, text: str, problem: str) -> None:
+def test_problems_of_the_file_are_reported(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(text)
     with pytest.raises(InvalidConfigError) as caught:
@@ -121,8 +123,8 @@ def test_what_is_wrong_in_the_file_is_told(tmp_path: Path, text: str, problem: s
 
 
 @pytest.mark.parametrize("api_key", sorted(OWN_REQUEST_BYTES.keys() - {17, 18, 36}))
-def test_every_response_that_may_be_throttled_says_for_how_long(api_key: int) -> None:
-    """All of the gateway's own but those before and of the login."""
+def test_every_throttled_response_has_a_throttle_time(api_key: int) -> None:
+    """These are all APIs that the gateway handles itself, except those of and before the login."""
     (response,) = {
         message
         for module in (admin, consumer, metadata, share_messages)

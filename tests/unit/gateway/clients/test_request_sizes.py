@@ -1,4 +1,4 @@
-"""How long requests may be, by their first bytes."""
+"""Maximum sizes of requests, by their first bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def head(api_key: int) -> bytes:
     return struct.pack(">h", api_key)
 
 
-def test_every_api_of_the_gateways_own_has_a_limit() -> None:
+def test_every_api_of_the_gateway_has_a_limit() -> None:
     assert OWN_REQUEST_BYTES.keys() == OWN.keys() | {FIND_COORDINATOR, DESCRIBE_CLUSTER, LEAVE_GROUP}
 
 
@@ -31,14 +31,14 @@ def test_every_api_of_the_gateways_own_has_a_limit() -> None:
         (-1, 2**31 - 1, False),
     ],
 )
-def test_the_limit_is_the_apis(api_key: int, size: int, is_refused: bool) -> None:
+def test_limit_depends_on_the_api(api_key: int, size: int, is_refused: bool) -> None:
     assert (too_long(size, head(api_key)) is not None) is is_refused
 
 
-def test_the_problem_says_which_request() -> None:
+def test_rejection_names_the_request() -> None:
     problem = too_long(100_000_000, head(SHARE_FETCH))
     assert problem == f"request 78 of 100000000 bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}"
 
 
-def test_an_empty_frame_is_for_the_header_to_refuse() -> None:
+def test_empty_frame_is_left_to_the_header_decoder() -> None:
     assert too_long(0, b"") is None

@@ -1,4 +1,4 @@
-"""The requests of one client: when the body of a large one is read."""
+"""The queue of a client's requests, and when the body of a large one is read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def frame(size: int) -> memoryview:
     return memoryview(bytes(size))
 
 
-def test_a_small_request_is_read_at_once() -> None:
+def test_small_request_is_read_immediately() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> tuple[bool, int]:
         frames.begun(SMALL_BYTES)
         was_held = link.is_body_held
@@ -51,7 +51,7 @@ def test_a_small_request_is_read_at_once() -> None:
     assert run(test) == (False, SMALL_BYTES)
 
 
-def test_a_large_one_has_its_share_from_its_beginning_until_it_is_handled() -> None:
+def test_large_request_holds_its_share_until_it_is_handled() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> list[object]:
         next_frame = ask(frames)
         await settled()
@@ -70,7 +70,7 @@ def test_a_large_one_has_its_share_from_its_beginning_until_it_is_handled() -> N
     assert run(test) == [(True, False), (False, True, LARGE), LARGE, 0, False]
 
 
-def test_a_large_one_waits_for_the_requests_before_it() -> None:
+def test_large_request_waits_for_earlier_requests() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> list[tuple[bool, int]]:
         seen = []
         frames.put(frame(10))
@@ -88,7 +88,7 @@ def test_a_large_one_waits_for_the_requests_before_it() -> None:
     assert run(test) == [(True, 0), (True, 0), (False, LARGE)]
 
 
-def test_a_client_that_goes_gives_its_share_back() -> None:
+def test_disconnected_client_releases_its_share() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> tuple[int, int, int]:
         frames.begun(LARGE)
         coming = ask(frames)
@@ -96,7 +96,7 @@ def test_a_client_that_goes_gives_its_share_back() -> None:
         used = budget.used_bytes
         coming.cancel()
         frames.clear()
-        frames.begun(7 * MIB + 1)  # beside another's there is no room for it
+        frames.begun(7 * MIB + 1)  # does not fit beside the other share
         await budget.take("b", 2 * MIB)
         waiting = ask(frames)
         await settled()

@@ -1,4 +1,4 @@
-"""Metadata of snapshots: what clients get is what the upstream would have told, at the gateway's addresses."""
+"""Metadata from snapshots: the upstream's topics with the gateway's addresses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_ID = uuid.UUID(int=0)
 
 
 class Upstream(ScriptedUpstream):
-    """Knows TOPICS; what is not in a snapshot is asked with `asked`."""
+    """An upstream with TOPICS; `asked` has the requests that a snapshot did not answer."""
 
     def __init__(self, newest: int = UPSTREAM_VERSION) -> None:
         super().__init__({"MetadataRequest": self._metadata}, {MetadataRequest.API_KEY: newest})
@@ -67,11 +67,11 @@ class Upstream(ScriptedUpstream):
 
 
 async def no_new_ports() -> None:
-    """All brokers have their ports."""
+    """Open no ports, because all brokers have theirs."""
 
 
 class Gateway:
-    """Answers Metadata requests; all on one event loop."""
+    """A gateway that answers Metadata requests on one event loop."""
 
     def __init__(self, upstream: Upstream, security: Authorization = EVERYTHING_ALLOWED) -> None:
         listeners = Listeners("gateway")
@@ -93,7 +93,7 @@ class Gateway:
 
 def ask(upstream: Upstream, topics: list[Any] | None, version: int, security: Authorization = EVERYTHING_ALLOWED,
         **fields: Any) -> MetadataResponse:  # fmt: skip
-    """The answer when there is a snapshot already."""
+    """Return the response of a gateway with a fresh snapshot."""
 
     async def main() -> MetadataResponse:
         gateway = Gateway(upstream, security)
@@ -104,7 +104,7 @@ def ask(upstream: Upstream, topics: list[Any] | None, version: int, security: Au
 
 
 def told(found: MetadataResponse) -> dict[str | None, tuple[int, int]]:
-    """{topic: (error code, number of partitions)}"""
+    """Return {topic: (error code, number of partitions)}."""
     return {each.name: (each.error_code, len(each.partitions)) for each in found.topics}
 
 
@@ -120,7 +120,7 @@ def may_see(*topics: str) -> Authorization:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_all_topics_at_the_gateways_addresses(version: int) -> None:
+def test_all_topics_with_the_gateways_addresses(version: int) -> None:
     upstream = Upstream()
     found = ask(upstream, [] if version == 0 else None, version)
     assert told(found) == {"orders": (0, 3), "bills": (0, 1), "secret": (0, 2)}
@@ -135,7 +135,7 @@ def test_all_topics_at_the_gateways_addresses(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_only_topics_that_the_snapshot_does_not_have_are_asked_for(version: int) -> None:
+def test_only_topics_missing_in_the_snapshot_are_requested(version: int) -> None:
     upstream = Upstream()
     found = ask(upstream, named("bills", "missing", "bills"), version)
     assert told(found) == {"bills": (0, 1), "missing": (3, 0)}
@@ -144,7 +144,7 @@ def test_only_topics_that_the_snapshot_does_not_have_are_asked_for(version: int)
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_topics_by_their_ids(version: int) -> None:
+def test_topics_are_returned_by_id(version: int) -> None:
     upstream = Upstream()
     unknown = uuid.UUID(int=99)
     asked = [_Asked(name=None, topic_id=TOPICS["orders"].topic_id), _Asked(name=None, topic_id=unknown)]
@@ -154,7 +154,7 @@ def test_topics_by_their_ids(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 9, 12, 13])
-def test_no_topics_need_no_snapshot(version: int) -> None:
+def test_request_without_topics_needs_no_snapshot(version: int) -> None:
     async def main() -> tuple[int, int]:
         upstream = Upstream()
         found = await Gateway(upstream).ask([], version)
@@ -163,21 +163,21 @@ def test_no_topics_need_no_snapshot(version: int) -> None:
     assert asyncio.run(main()) == (2, 0)
 
 
-def test_authorized_operations_are_asked_for() -> None:
+def test_authorized_operations_are_requested_from_the_upstream() -> None:
     upstream = Upstream()
     ask(upstream, named("bills"), 12, include_topic_authorized_operations=True)
     assert [request.include_topic_authorized_operations for request in upstream.asked] == [True]
 
 
 @pytest.mark.parametrize("newest", [9, 11])
-def test_older_brokers_are_asked_for_what_they_have(newest: int) -> None:
-    """Their answers are made into what the client knows."""
+def test_responses_of_older_brokers_are_converted(newest: int) -> None:
+    """Their responses are converted to the client's version."""
     upstream = Upstream(newest)
     assert told(ask(upstream, None, 12)) == {"orders": (0, 3), "bills": (0, 1), "secret": (0, 2)}
     assert len(upstream.asked) == 1
 
 
-def test_topics_without_ids_are_given_some() -> None:
+def test_topics_without_ids_get_ids() -> None:
     upstream = Upstream()
     upstream.there = {
         "a": MetadataResponse.MetadataResponseTopic(error_code=0, name="a", topic_id=NO_ID, partitions=[])
@@ -186,7 +186,7 @@ def test_topics_without_ids_are_given_some() -> None:
     assert found.topic_id == uuid.uuid5(uuid.NAMESPACE_URL, "a")
 
 
-def test_a_few_small_topics_are_asked_for_by_themselves_when_the_snapshot_is_old(
+def test_small_topics_are_requested_separately_if_the_snapshot_is_stale(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 0.0)
@@ -196,7 +196,7 @@ def test_a_few_small_topics_are_asked_for_by_themselves_when_the_snapshot_is_old
     assert upstream.snapshots_asked == 1
 
 
-def test_large_ones_are_had_from_a_new_snapshot_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_topics_refresh_a_stale_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 0.0)
     monkeypatch.setattr(metadata_handler, "LARGE_BYTES", 10)
     upstream = Upstream()
@@ -205,26 +205,28 @@ def test_large_ones_are_had_from_a_new_snapshot_then(monkeypatch: pytest.MonkeyP
     assert upstream.snapshots_asked == 2
 
 
-# -- what callers may see ----------------------------------------------------------------------------------------------
+# -- visible topics ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("many", [0, 1_000])
 @pytest.mark.parametrize("version", [0, 4, 9, 13])
-def test_a_listing_has_what_the_caller_may_see(monkeypatch: pytest.MonkeyPatch, version: int, many: int) -> None:
+def test_listing_has_only_topics_that_the_caller_may_see(
+    monkeypatch: pytest.MonkeyPatch, version: int, many: int
+) -> None:
     monkeypatch.setattr(metadata_handler, "MANY_TOPICS", many)
     found = ask(Upstream(), [] if version == 0 else None, version, may_see("orders", "bills"))
     assert told(found) == {"orders": (0, 3), "bills": (0, 1)}
 
 
 @pytest.mark.parametrize("version", [1, 9, 13])
-def test_who_names_a_topic_learns_that_he_may_not_see_it_and_no_more(version: int) -> None:
+def test_hidden_topic_requested_by_name_is_an_authorization_error(version: int) -> None:
     found = ask(Upstream(), named("secret", "bills"), version, may_see("bills"))
     assert told(found) == {"bills": (0, 1), "secret": (int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)}
     if version >= 10:
         assert {each.name: each.topic_id for each in found.topics}["secret"] in (NO_ID, None)
 
 
-def test_who_asks_by_an_id_does_not_learn_the_name() -> None:
+def test_hidden_topic_requested_by_id_is_unknown() -> None:
     asked = [_Asked(name=None, topic_id=TOPICS["secret"].topic_id)]
     found = ask(Upstream(), asked, 12, may_see("bills"))
     assert told(found) == {None: (int(ErrorCode.UNKNOWN_TOPIC_ID), 0)}

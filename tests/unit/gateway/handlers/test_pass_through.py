@@ -1,4 +1,4 @@
-"""Which requests pass through, which are looked at, and what the log has of those that are refused."""
+"""Forwarded requests: which are decoded, which are rejected, and the audit log of rejections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANYTHING = memoryview(UPDATE_METADATA.to_bytes(2, "big") + b"\0\0\0\0\0\7\xff\xf
 
 
 class Cluster(KnownCluster):
-    """Its broker offers Produce and Fetch, and what only brokers send."""
+    """A cluster whose broker offers Produce, Fetch and an API between brokers."""
 
     async def features(self, node_id: int) -> Features:
         offered: Any = SimpleNamespace()
@@ -68,20 +68,20 @@ def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | No
 
 
 @pytest.mark.parametrize("hidden", [(), (HIDDEN,)])
-def test_without_a_list_what_is_no_topic_of_the_jobs_passes_as_it_came(hidden: tuple[str, ...]) -> None:
+def test_without_acl_requests_for_other_topics_are_forwarded_unchanged(hidden: tuple[str, ...]) -> None:
     security = Authorization(None, hidden)
     frame = produce(9, "orders")
     assert admit(security, frame) == Passage(frame)
 
 
-def test_without_a_list_and_topics_to_hide_nothing_is_read() -> None:
+def test_without_acl_and_hidden_topics_requests_are_not_decoded() -> None:
     frame = memoryview(bytes(produce(9, "orders"))[:-5])
     assert admit(Authorization(None), frame).frame is frame
     with pytest.raises(MalformedRequestError):
         admit(Authorization(None, (HIDDEN,)), frame)
 
 
-def test_what_is_read_is_limited_but_for_records() -> None:
+def test_size_of_a_decoded_request_is_limited_except_records() -> None:
     security = Authorization(listing("All topic *"))
     long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
     assert admit(security, memoryview(long_name)).frame is not None
@@ -89,23 +89,23 @@ def test_what_is_read_is_limited_but_for_records() -> None:
         admit(security, memoryview(fetch(ORDERS).tobytes() + bytes(MAX_READ_BYTES)))
 
 
-def test_request_without_a_rule_is_refused() -> None:
-    """With a list or without one: what brokers send to each other is not for clients."""
+def test_request_without_a_rule_is_rejected() -> None:
+    """Requests between brokers are not for clients, with or without an access control list."""
     for security in (Authorization(None), Authorization(listing("All cluster", "All topic *"))):
-        with pytest.raises(RequestError, match="request 6, sent by User:alice") as refused:
+        with pytest.raises(RequestError, match="User:alice sent request 6") as refused:
             admit(security, ANYTHING)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("version", [2, 10])
-def test_versions_that_are_not_offered_are_refused(version: int) -> None:
+def test_versions_that_are_not_offered_are_rejected(version: int) -> None:
     frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff")
     for security in (Authorization(None, (HIDDEN,)), Authorization(listing("All topic *"))):
         with pytest.raises(UnknownVersionError):
             admit(security, frame)
 
 
-def test_a_refusal_is_in_the_log_with_who_where_and_what(caplog: pytest.LogCaptureFixture) -> None:
+def test_rejection_is_audited_with_principal_address_and_resource(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         passage = admit(Authorization(listing("Write topic orders")), produce(9, "orders", "secret", "secret"))
     assert passage.frame is not None
@@ -116,8 +116,8 @@ def test_a_refusal_is_in_the_log_with_who_where_and_what(caplog: pytest.LogCaptu
     ]
 
 
-def test_an_id_that_is_not_known_is_asked_for_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A topic that was just made: the gateway hears of it now."""
+def test_unknown_topic_id_refreshes_the_topics_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The topic was just created, and the gateway learns of it now."""
     cluster = Cluster()
     cluster.there["orders"] = (ORDERS, 1)
     security = Authorization(listing("Read topic orders"))
@@ -131,7 +131,7 @@ def test_an_id_that_is_not_known_is_asked_for_once(caplog: pytest.LogCaptureFixt
     assert cluster.asked == [None, None]
 
 
-def test_an_id_that_nobody_can_tell_of_is_an_unknown_one() -> None:
+def test_topic_id_that_stays_unknown_is_an_unknown_topic_id() -> None:
     cluster = Cluster()
     cluster.is_away = True
     assert admit(Authorization(listing("Read topic *")), fetch(ORDERS), cluster).frame is None

@@ -184,5 +184,5 @@ def test_request_with_truncated_group_id_is_malformed() -> None:
     async def admitted() -> None:
         await PassThrough(Cluster(), {}, EVERYBODY, groups).admit(ALICE, header, frame[: header.end + 4])
 
-    with pytest.raises(MalformedRequestError, match="no JoinGroupRequest of version 5"):
+    with pytest.raises(MalformedRequestError, match="malformed JoinGroupRequest of version 5"):
         asyncio.run(admitted())

@@ -1,4 +1,4 @@
-"""Metadata cut into topics and joined again: byte for byte what kafka-python makes of the decoded response."""
+"""Metadata split into topics and joined again: byte for byte what kafka-python encodes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ TOPICS = st.lists(
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=8)
 @given(TOPICS, st.integers(0, 3))
-def test_what_is_cut_and_joined_is_the_same(version: int, topics: list[Any], brokers: int) -> None:
+def test_split_and_joined_response_is_the_same(version: int, topics: list[Any], brokers: int) -> None:
     whole = response(topics, brokers)
     cut = received(whole, version)
     assert [piece.name for piece in cut.topics.values()] == [found.name for found in topics]
@@ -93,7 +93,7 @@ def test_single_topics_are_joined_with_other_brokers(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_topics_are_known_by_their_ids(version: int) -> None:
+def test_topics_are_found_by_id(version: int) -> None:
     cut = received(response([topic("a"), topic("b")]), version)
     assert cut.by_id[uuid.uuid5(uuid.NAMESPACE_DNS, "b")].name == "b"
 
@@ -104,7 +104,7 @@ def test_a_topic_without_an_id_has_none() -> None:
     assert (cut.topics["a"].topic_id, dict(cut.by_id)) == (None, {})
 
 
-def test_the_rest_is_decoded_as_it_came() -> None:
+def test_response_without_topics_is_decoded() -> None:
     found = received(response([topic("a", 100)], brokers=3), 13).without_topics
     assert [(broker.node_id, broker.host, broker.rack) for broker in found.brokers] == [
         (0, "b0", "r"),
@@ -115,7 +115,7 @@ def test_the_rest_is_decoded_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_cut_off_is_told(version: int) -> None:
+def test_truncated_response_is_malformed(version: int) -> None:
     body = received(response([topic("a", 3), topic("b", 3)]), version).body
     for end in range(len(body) - 60, len(body)):
         with pytest.raises(MalformedRequestError):
@@ -124,7 +124,7 @@ def test_what_is_cut_off_is_told(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_partition_with_hundreds_of_replicas(version: int) -> None:
-    """Whose number takes two bytes."""
+    """Their number takes two bytes."""
     many = topic("a", 1)
     many.partitions.append(partition(1, replicas=300, offline=200))
     whole = response([many, topic("b")])

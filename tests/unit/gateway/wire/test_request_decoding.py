@@ -1,4 +1,4 @@
-"""Requests decoded by our own decoder: what kafka-python makes of them, and nothing from what is none."""
+"""The request decoder: equal to kafka-python's, and safe for malformed bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequ
 from tests.unit.gateway.own_requests import DECODED_VERSIONS, bodies
 from tests.unit.gateway.wire_bytes import varint
 
-#: The other two have a decoder and tests of their own.
+#: The other two have their own decoder and tests.
 BY_SCHEMA = [(message, version) for message, version in DECODED_VERSIONS if message not in request_decoding._OWN]
 
 
@@ -32,7 +32,7 @@ def ids(versions: list[tuple[Any, int]]) -> list[str]:
 
 
 def decode(message: Any, frame: bytes | bytearray | memoryview) -> Any:
-    """The request in an unframed frame."""
+    """Decode the request in a frame without its length."""
     view = memoryview(frame)
     return decode_request(message, read_header(view), view)
 
@@ -58,7 +58,7 @@ def share_fetch(batches: int) -> Any:
 @pytest.mark.parametrize(("message", "version"), BY_SCHEMA, ids=ids(BY_SCHEMA))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
+def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
     header = read_header(memoryview(frame))
     start = header.end + message.flexible_version_q(version)
@@ -73,7 +73,7 @@ def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObjec
 @pytest.mark.parametrize(("message", "version"), DECODED_VERSIONS, ids=ids(DECODED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject) -> None:
+def test_truncated_request_is_malformed(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
     for end in range(read_header(memoryview(frame)).end, len(frame)):
         with pytest.raises(MalformedRequestError):
@@ -83,7 +83,7 @@ def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject
 @pytest.mark.parametrize(("message", "version"), DECODED_VERSIONS, ids=ids(DECODED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_random_bytes_are_a_request_or_none(message: Any, version: int, data: st.DataObject) -> None:
+def test_random_bytes_are_a_request_or_malformed(message: Any, version: int, data: st.DataObject) -> None:
     frame = bytearray(encoded(message, version, data.draw(bodies(message, version))))
     start = read_header(memoryview(frame)).end
     for place, byte in data.draw(st.lists(st.tuples(st.integers(start, len(frame)), st.integers(0, 255)), max_size=5)):
@@ -109,15 +109,15 @@ def test_tagged_fields_are_skipped_wherever_they_are() -> None:
     assert decode(DescribeConfigsRequest, tagged) == decode(DescribeConfigsRequest, frame)
 
 
-def test_an_unknown_version() -> None:
-    with pytest.raises(UnknownVersionError, match=r"ShareFetchRequest version 3, known are 1..2"):
+def test_unknown_version_is_rejected() -> None:
+    with pytest.raises(UnknownVersionError, match="ShareFetchRequest version 3 is not supported; supported: 1 to 2"):
         decode(ShareFetchRequest, b"\0\x4e\0\3\0\0\0\7\xff\xff\0")
     with pytest.raises(UnknownVersionError):
         decode(ShareFetchRequest, b"\0\x4e\xff\xff\0\0\0\7\xff\xff\0")
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31, 2**32 - 2, 50_001, 3])
-def test_an_array_that_is_longer_than_its_frame(count: int) -> None:
+def test_array_longer_than_its_frame_is_rejected(count: int) -> None:
     header = b"\0\x03\0\x0c\0\0\0\7\xff\xff\0"
     topics = varint(count + 1)
     with pytest.raises(MalformedRequestError):
@@ -127,8 +127,8 @@ def test_an_array_that_is_longer_than_its_frame(count: int) -> None:
             decode(MetadataRequest, b"\0\x03\0\1\0\0\0\7\xff\xff" + struct.pack(">i", count) + b"\0\1a")
 
 
-def test_a_frame_full_of_small_elements_is_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is two bytes there and a hundred here."""
+def test_too_many_elements_are_rejected_before_they_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element has two bytes in the frame and a hundred as an object."""
     monkeypatch.setattr(request_decoding, "MAX_ELEMENTS", 1_000)
     header = b"\0\x03\0\x09\0\0\0\7\xff\xff\0"
     topic, end = b"\2a\0", b"\0\0\0\0"
@@ -152,7 +152,7 @@ def test_ten_thousand_acknowledgement_batches_fit() -> None:
     assert len(decode(ShareFetchRequest, frame).topics[0].partitions[0].acknowledgement_batches) == 10_000
 
 
-def test_null_where_it_is_not_allowed() -> None:
+def test_null_of_a_non_nullable_field_is_rejected() -> None:
     frame = encoded(FindCoordinatorRequest, 2, FindCoordinatorRequest(key=None, key_type=0))
     with pytest.raises(MalformedRequestError, match="key must not be null"):
         decode(FindCoordinatorRequest, frame)
@@ -161,8 +161,8 @@ def test_null_where_it_is_not_allowed() -> None:
         decode(ShareAcknowledgeRequest, types)
 
 
-def test_tagged_fields_that_mean_something_are_told() -> None:
-    """A follower's Fetch has them: whoever passes the request on has to leave them out."""
+def test_tagged_fields_are_reported() -> None:
+    """A follower's Fetch has such fields, which must not be forwarded."""
     fetch = FetchRequest(
         max_wait_ms=1, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1, topics=[],
         forgotten_topics_data=[], rack_id="",
@@ -188,7 +188,7 @@ def test_records_are_not_copied() -> None:
 
 
 class CountedBytes(bytearray):
-    """Counts what is read from it: the bytes of slices, and one for everything else."""
+    """Counts the bytes that are read from it: those of slices, and one for any other access."""
 
     read_bytes = 0
 
@@ -199,7 +199,7 @@ class CountedBytes(bytearray):
 
 
 @pytest.mark.parametrize("tags", [b"\0", b"\1\x05\1z"], ids=["no tags", "tags everywhere"])
-def test_the_cost_is_linear(tags: bytes) -> None:
+def test_decoding_takes_linear_time(tags: bytes) -> None:
     """kafka-python copies the rest of the frame for each struct with tagged fields."""
 
     def read_bytes(topics: int) -> int:
@@ -215,15 +215,15 @@ def test_the_cost_is_linear(tags: bytes) -> None:
 
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\x80"])
-def test_a_length_without_an_end(byte: bytes) -> None:
+def test_unterminated_length_is_malformed(byte: bytes) -> None:
     with pytest.raises(MalformedRequestError, match="varint without an end"):
         decode(MetadataRequest, b"\0\x03\0\x09\0\0\0\7\xff\xff\0" + byte * 1_000_000)
 
 
 @pytest.mark.parametrize("size", [0x7FFF, 0x8000])
 @pytest.mark.parametrize("message", [MetadataRequest, ShareFetchRequest, ShareAcknowledgeRequest])
-def test_string_that_brokers_do_not_read_is_refused(message: Any, size: int) -> None:
-    """A broker closes the connection that carries a longer one, which other clients may share."""
+def test_string_longer_than_brokers_accept_is_rejected(message: Any, size: int) -> None:
+    """A broker closes a connection on which it receives a longer one, which other clients may share."""
     name = "x" * size
     fields: dict[str, Any] = {"group_id": name, "member_id": "m", "topics": [], "forgotten_topics_data": []}
     if message is MetadataRequest:
@@ -239,12 +239,12 @@ def test_string_that_brokers_do_not_read_is_refused(message: Any, size: int) -> 
 
 
 def test_numbers_of_an_array_are_counted_before_they_are_decoded() -> None:
-    """Each may cost an entry of the answer, which is a hundred times as large."""
+    """Each number may cause an entry in the response, which is a hundred times as large."""
     topic = DescribeProducersRequest.TopicRequest
     ids = DescribeProducersRequest(topics=[topic(name="t", partition_indexes=[0] * MAX_ELEMENTS)])
-    with pytest.raises(MalformedRequestError, match="elements, with partition_indexes"):
+    with pytest.raises(MalformedRequestError, match="elements in partition_indexes"):
         decode(DescribeProducersRequest, encoded(DescribeProducersRequest, 0, ids))
     forgotten = ShareFetchRequest.ForgottenTopic(topic_id=UUID(int=1), partitions=[0] * MAX_ELEMENTS)
     fetch = ShareFetchRequest(group_id="g", member_id="m", topics=[], forgotten_topics_data=[forgotten])
-    with pytest.raises(MalformedRequestError, match="elements, with forgotten partitions"):
+    with pytest.raises(MalformedRequestError, match="elements in forgotten partitions"):
         decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, fetch))

@@ -1,4 +1,4 @@
-"""ShareFetch responses in pieces: byte for byte what kafka-python makes of them, and no large batch copied."""
+"""ShareFetch responses in pieces: byte for byte what kafka-python encodes, without copies of large batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sharegroup.protocol.messages import ShareFetchResponse
 
 Topic = ShareFetchResponse.ShareFetchableTopicResponse
 Partition = Topic.PartitionData
-#: Their lengths as varints take one to three bytes; from 32,768 bytes on a batch is a piece of its own.
+#: The lengths as varints take one to three bytes; from 32,768 bytes on a batch is a piece of its own.
 SIZES = (0, 1, 126, 127, 128, 16_382, 16_383, 32_767, 32_768, 70_000)
 
 
@@ -64,7 +64,7 @@ def some_response(rng: random.Random) -> ShareFetchResponse:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_what_kafka_python_makes(seed: int, version: int) -> None:
+def test_encodes_as_kafka_python_does(seed: int, version: int) -> None:
     rng = random.Random(seed)
     response = some_response(rng)
     records = {
@@ -83,7 +83,7 @@ def test_it_is_what_kafka_python_makes(seed: int, version: int) -> None:
     assert len(pieces) <= 2 * len(large) + 1
 
 
-def test_a_throttled_client_is_told() -> None:
+def test_throttle_time_is_encoded() -> None:
     response = some_response(random.Random(1))
     encoded = ShareFetchBytes(response, {})
     encoded.throttle(250)

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge decoded into tuples: as kafka-python decodes them, and nothing from what is none."""
+"""The decoder of ShareFetch and ShareAcknowledge: equal to kafka-python's, and safe for malformed bytes."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def decode(message: Any, frame: bytes | bytearray) -> Any:
 
 
 def by_schema(message: Any, frame: bytes | bytearray) -> Any:
-    """What the decoder of all other requests makes of it."""
+    """Decode with the decoder of all other requests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(request_decoding, "_OWN", {})
         return decode(message, frame)
 
 
 def as_tuples(body: Any, version: int) -> ShareFetch | ShareAcknowledge:
-    """A message of kafka-python's as one of ours."""
+    """Return a message of kafka-python's as one of our tuples."""
     topics = [
         (topic.topic_id or UUID(int=0), [(entry.partition_index, batches_of(entry)) for entry in topic.partitions])
         for topic in body.topics
@@ -73,7 +73,7 @@ def batches_of(partition: Any) -> list[AcknowledgementBatch]:
 
 
 def as_message(message: Any, version: int, body: Any) -> Any:
-    """The inverse of `as_tuples`."""
+    """Invert `as_tuples`."""
     topic_class, *_ = (
         value for value in vars(message).values() if isinstance(value, type) and hasattr(value, "_struct")
     )
@@ -106,7 +106,7 @@ def batch_bytes(first: int, last: int, types: list[int], tags: bytes = b"\0") ->
 
 
 def acknowledging(*batches: bytes, count: int | None = None) -> bytes:
-    """A ShareAcknowledge with these batches of one partition."""
+    """Return a ShareAcknowledge with these batches of one partition."""
     announced = varint((len(batches) if count is None else count) + 1)
     return BEGIN + b"\2" + TOPIC + b"\2" + b"\0\0\0\3" + announced + b"".join(batches) + b"\0\0\0"
 
@@ -116,13 +116,13 @@ def batches_in(frame: bytes) -> list[AcknowledgementBatch]:
     return found
 
 
-# -- the same as kafka-python ------------------------------------------------------------------------------------------
+# -- equal to kafka-python ---------------------------------------------------------------------------------------------
 
 
 @each_version
 @settings(max_examples=50)
 @given(data=st.data())
-def test_what_kafka_python_encodes_is_decoded_as_it_decodes_it(message: Any, version: int, data: st.DataObject) -> None:
+def test_decodes_as_kafka_python_does(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
     start = read_header(memoryview(frame)).end + 1
     original = message.decode(frame[start:], version=version)
@@ -132,7 +132,7 @@ def test_what_kafka_python_encodes_is_decoded_as_it_decodes_it(message: Any, ver
 @each_version
 @settings(max_examples=50)
 @given(data=st.data())
-def test_what_is_decoded_is_encoded_to_the_same_bytes(message: Any, version: int, data: st.DataObject) -> None:
+def test_decoding_inverts_encoding(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
     assert encoded(message, version, as_message(message, version, decode(message, frame))) == frame
 
@@ -149,14 +149,14 @@ def test_what_is_decoded_is_encoded_to_the_same_bytes(message: Any, version: int
 def test_batches_of_any_form_between_runs_of_one_form(
     batches: list[tuple[int, int, list[int], bytes]], run: int
 ) -> None:
-    """In front of a run, behind it, and between two runs."""
+    """Before a run, after it, and between two runs."""
     usual = [(number, number, [1 + number % 3], b"\0") for number in range(run)]
     for mixed in ([*batches, *usual], [*usual, *batches], [*usual, *batches, *usual]):
         frame = acknowledging(*(batch_bytes(*batch) for batch in mixed))
         assert batches_in(frame) == [(first, last, tuple(types)) for first, last, types, _ in mixed]
 
 
-def test_each_acknowledge_type_there_can_be() -> None:
+def test_every_acknowledge_type_is_decoded() -> None:
     types = list(range(-128, 128))
     assert batches_in(acknowledging(*(batch_bytes(0, 0, [kind]) for kind in types))) == [
         (0, 0, (kind,)) for kind in types
@@ -169,7 +169,7 @@ def test_each_acknowledge_type_there_can_be() -> None:
 @each_version
 @settings(max_examples=100)
 @given(data=st.data())
-def test_mutated_bytes_are_the_same_value_as_by_the_schemas_or_no_request(
+def test_mutated_bytes_decode_as_by_the_schemas_or_are_malformed(
     message: Any, version: int, data: st.DataObject
 ) -> None:
     frame = bytearray(encoded(message, version, data.draw(bodies(message, version))))
@@ -180,7 +180,7 @@ def test_mutated_bytes_are_the_same_value_as_by_the_schemas_or_no_request(
     try:
         expected = as_tuples(by_schema(message, frame), version)
     except MalformedRequestError:
-        with pytest.raises(MalformedRequestError, match=f"no {message.name} of version {version}: "):
+        with pytest.raises(MalformedRequestError, match=f"malformed {message.name} of version {version}: "):
             decode(message, frame)
     else:
         assert decode(message, frame) == expected
@@ -189,7 +189,7 @@ def test_mutated_bytes_are_the_same_value_as_by_the_schemas_or_no_request(
 @each_version
 @settings(max_examples=10)
 @given(data=st.data())
-def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject) -> None:
+def test_truncated_request_is_malformed(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
     for end in range(read_header(memoryview(frame)).end, len(frame)):
         with pytest.raises(MalformedRequestError):
@@ -207,10 +207,10 @@ def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject
     ],
     ids=["topics", "partitions", "batches", "types"],
 )
-def test_an_array_that_is_longer_than_its_frame_costs_nothing(before: bytes, length: int) -> None:
+def test_array_longer_than_its_frame_allocates_nothing(before: bytes, length: int) -> None:
     frame = BEGIN + before + varint(length)
     with pytest.raises(MalformedRequestError):
-        decode(ShareAcknowledgeRequest, frame)  # once without being watched: what is made once does not count
+        decode(ShareAcknowledgeRequest, frame)  # once unmeasured, because the first call fills caches
     tracemalloc.start()
     try:
         with pytest.raises(MalformedRequestError):
@@ -225,7 +225,7 @@ def test_an_array_that_is_longer_than_its_frame_costs_nothing(before: bytes, len
     [(b"", TOPIC + b"\1\0"), (b"\2" + TOPIC, b"\0\0\0\3\1\0"), (b"\2" + TOPIC + b"\2\0\0\0\3", bytes(16) + b"\1\0")],
     ids=["topics", "partitions", "batches"],
 )
-def test_as_many_elements_as_there_is_room_for_are_too_many(before: bytes, element: bytes) -> None:
+def test_frame_full_of_elements_is_rejected(before: bytes, element: bytes) -> None:
     count = (MAX_OWN_REQUEST_BYTES - 100) // len(element)
     assert count > MAX_ELEMENTS
     frame = BEGIN + before + varint(count + 1) + element * count + b"\0" * 10
@@ -234,27 +234,27 @@ def test_as_many_elements_as_there_is_room_for_are_too_many(before: bytes, eleme
 
 
 @pytest.mark.parametrize("before", [b"", b"\2" + TOPIC, b"\2" + TOPIC + b"\2\0\0\0\3"])
-def test_null_arrays(before: bytes) -> None:
+def test_null_arrays_are_rejected(before: bytes) -> None:
     with pytest.raises(MalformedRequestError, match="must not be null"):
         decode(ShareAcknowledgeRequest, BEGIN + before + b"\0" * 40)
 
 
-def test_null_acknowledge_types() -> None:
+def test_null_acknowledge_types_are_rejected() -> None:
     with pytest.raises(MalformedRequestError, match="acknowledge types must not be null"):
         decode(ShareAcknowledgeRequest, acknowledging(bytes(16) + b"\0\0", batch_bytes(1, 1, [1])))
 
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\x80"])
 @pytest.mark.parametrize("before", [b"", b"\2" + TOPIC + b"\2\0\0\0\3\2" + bytes(16)], ids=["topics", "types"])
-def test_a_length_without_an_end(before: bytes, byte: bytes) -> None:
+def test_unterminated_length_is_malformed(before: bytes, byte: bytes) -> None:
     with pytest.raises(MalformedRequestError, match="varint without an end"):
         decode(ShareAcknowledgeRequest, BEGIN + before + byte * 100_000)
 
 
 @pytest.mark.parametrize("tags", [b"\1\x05\x7fabc", varint(2**31), b"\2\0\0", b"\xff" * 100])
 @pytest.mark.parametrize("after", ["a batch", "the body"])
-def test_tagged_fields_that_are_none(after: str, tags: bytes) -> None:
+def test_malformed_tagged_fields_are_rejected(after: str, tags: bytes) -> None:
     whole = acknowledging(batch_bytes(1, 1, [1]))
-    ends = {"a batch": -4, "the body": -1}  # each of the last bytes says that there are no tagged fields
+    ends = {"a batch": -4, "the body": -1}  # each of the last bytes is an empty list of tagged fields
     with pytest.raises(MalformedRequestError):
         decode(ShareAcknowledgeRequest, whole[: ends[after]] + tags)

@@ -1,4 +1,4 @@
-"""How clients are taken in."""
+"""Accepted connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sharegroup.gateway.clients.accepting.acceptor import Acceptor
 
 
 class Taken(asyncio.Protocol):
-    """Keeps the transport of the client."""
+    """A protocol that keeps the client's transport."""
 
     def __init__(self, taken: asyncio.Future[asyncio.BaseTransport]) -> None:
         self._taken = taken
@@ -18,7 +18,7 @@ class Taken(asyncio.Protocol):
         self._taken.set_result(transport)
 
 
-def test_the_end_of_an_answer_does_not_wait_for_the_clients_confirmation() -> None:
+def test_accepted_connections_have_no_delay() -> None:
     asyncio.run(_takes_one_in())
 
 

@@ -1,4 +1,4 @@
-"""How many connections there may be, of all and of one address."""
+"""Limits of connections, in total and per address."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from sharegroup.gateway.clients.accepting.address_limits import MAX_REMEMBERED, 
 
 
 def come(limits: AddressLimits, address: str, number: int, now_ms: float = 0) -> int:
-    """How many of so many connections are taken in."""
+    """Return how many of `number` connections are accepted."""
     return sum(limits.refusal(address, now_ms) is None for _ in range(number))
 
 
-def test_an_address_has_no_more_than_its_own_places() -> None:
+def test_connections_of_an_address_are_limited() -> None:
     limits = AddressLimits(100, 10, {}, 0)
     assert come(limits, "rude", 50) == 10
     assert come(limits, "good", 5) == 5
 
 
-def test_a_place_that_is_left_is_free_for_others() -> None:
+def test_closed_connection_frees_its_place() -> None:
     limits = AddressLimits(2, 2, {}, 0)
     assert come(limits, "a", 3) == 2
     limits.ended("a")
     assert come(limits, "b", 3) == 1
 
 
-def test_an_override_counts_in_place_of_the_limits_for_any() -> None:
+def test_override_replaces_the_limits_per_address() -> None:
     limits = AddressLimits(100, 10, {"balancer": 30, "barred": 0}, 5)
     assert come(limits, "balancer", 50) == 30
     assert come(limits, "barred", 1) == 0
     assert come(limits, "other", 50) == 5
 
 
-def test_the_last_places_are_for_addresses_that_have_few() -> None:
-    """As another gateway has that looks after this one, or a client that is new."""
+def test_last_places_are_reserved_for_addresses_with_few_connections() -> None:
+    """For example another gateway that checks this one, or a new client."""
     limits = AddressLimits(100, 100, {"balancer": 100}, 0)
     assert come(limits, "rude", 200) + come(limits, "balancer", 200) == 100 - 100 // 50 + 2
     limits = AddressLimits(1_000, 1_000, {}, 0)
@@ -49,14 +49,14 @@ def test_the_last_places_are_for_addresses_that_have_few() -> None:
     [
         (AddressLimits(0, 10, {}, 0), "gateway.max.connections)"),
         (AddressLimits(10, 0, {}, 0), "gateway.max.connections.per.ip)"),
-        (AddressLimits(10, 10, {"a": 0}, 0), "its override"),
+        (AddressLimits(10, 10, {"a": 0}, 0), "overrides"),
     ],
 )
-def test_a_refusal_says_by_which_limit(limits: AddressLimits, reason: str) -> None:
+def test_rejection_names_the_limit(limits: AddressLimits, reason: str) -> None:
     assert reason in (limits.refusal("a", 0) or "")
 
 
-def test_who_connects_too_often_is_refused_until_time_has_passed() -> None:
+def test_creation_rate_rejects_until_time_has_passed() -> None:
     limits = AddressLimits(1_000, 1_000, {}, 5)
     assert come(limits, "a", 20) == 5
     assert "creation.rate" in (limits.refusal("a", 0) or "")
@@ -64,7 +64,7 @@ def test_who_connects_too_often_is_refused_until_time_has_passed() -> None:
     assert come(limits, "a", 20, now_ms=400) == 2
 
 
-def test_addresses_that_were_quiet_are_forgotten() -> None:
+def test_inactive_addresses_are_discarded() -> None:
     limits = AddressLimits(10**9, 10, {}, 5)
     for number in range(MAX_REMEMBERED + 1):
         limits.refusal(str(number), now_ms=float(number))
@@ -81,6 +81,6 @@ def test_the_overrides_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["localhost:5", "10.0.0.7", "10.0.0.7:", "10.0.0.7:-1", ":5", "10.0.0.7:٣"])
-def test_what_is_no_override_is_a_wrong_value(text: str) -> None:
+def test_malformed_override_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"begin with an IP address|end with a number"):
         GatewayConfig.model_validate({"gateway.max.connections.per.ip.overrides": text})

@@ -1,4 +1,4 @@
-"""How many connections the process has file descriptors for."""
+"""The number of connections by the limit of open files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INFINITY = resource.RLIM_INFINITY
 
 
 class Limits:
-    """Stands in for those of the process."""
+    """Replaces the limits of the process."""
 
     def __init__(self, soft: int, hard: int, refused: bool = False) -> None:
         self.limits, self._refused = (soft, hard), refused
@@ -41,7 +41,7 @@ class Limits:
         (Limits(256, INFINITY, refused=True), 256, 256),
     ],
 )
-def test_the_limit_is_raised_as_far_as_may_be(
+def test_limit_is_raised_to_the_hard_limit(
     monkeypatch: pytest.MonkeyPatch, limits: Limits, found: int | None, soft: int
 ) -> None:
     monkeypatch.setattr(descriptors.resource, "getrlimit", limits.getrlimit)
@@ -53,18 +53,18 @@ def test_the_limit_is_raised_as_far_as_may_be(
 @pytest.mark.parametrize(
     ("limit", "possible"), [(None, 5_000), (20_000, 5_000), (10_128, 5_000), (1_024, 448), (64, 1)]
 )
-def test_no_more_connections_than_there_are_descriptors_for(
+def test_connections_are_limited_by_descriptors(
     limit: int | None, possible: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert connections_within(limit, 5_000) == possible
     assert len(caplog.records) == (possible < 5_000)
 
 
-def test_the_line_says_what_to_change(caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_names_the_limit_to_change(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         connections_within(1_024, 5_000)
     (record,) = caplog.records
     assert record.getMessage() == (
-        "gateway.max.connections is 5000, for which 10128 open files are needed, and the limit is 1024 (ulimit -Hn):"
-        " 448 connections are served"
+        "gateway.max.connections is 5000 and needs 10128 open files, but the limit is 1024 (ulimit -Hn):"
+        " serving up to 448 connections"
     )

@@ -1,4 +1,4 @@
-"""So much a second."""
+"""The token bucket."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from hypothesis import strategies as st
 from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
 
 
-def test_a_seconds_worth_may_come_at_once() -> None:
+def test_one_second_of_tokens_may_be_spent_immediately() -> None:
     bucket = TokenBucket(10, 0)
     assert [bucket.spend(5, 0), bucket.spend(5, 0)] == [0, 0]
 
 
-def test_a_debt_takes_its_time_to_be_paid() -> None:
+def test_debt_is_paid_at_the_rate() -> None:
     bucket = TokenBucket(1_000, 0)
     assert bucket.spend(3_500, 0) == 2_500
     assert bucket.spend(0, 2_000) == 500
     assert bucket.spend(0, 2_500) == 0
 
 
-def test_who_was_away_has_no_more_than_a_seconds_worth() -> None:
+def test_idle_bucket_holds_at_most_one_second_of_tokens() -> None:
     bucket = TokenBucket(10, 0)
     assert bucket.spend(10, 0) == 0
     assert bucket.spend(11, 3_600_000) == 100
 
 
-def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
+def test_clock_that_does_not_advance_adds_no_tokens() -> None:
     bucket = TokenBucket(10, 1_000)
     assert bucket.spend(20, 1_000) == 1_000
     assert bucket.spend(0, 0) == 1_000
     assert bucket.spend(0, 1_000) == 1_000
 
 
-def test_a_part_of_a_millisecond_counts_as_a_whole_one() -> None:
+def test_wait_is_rounded_up_to_milliseconds() -> None:
     assert TokenBucket(3_000, 0, burst=1).spend(2, 0) == 1
 
 
-def test_what_is_taken_one_by_one_is_never_owed() -> None:
+def test_single_tokens_are_never_spent_into_debt() -> None:
     bucket = TokenBucket(2, 0)
     assert [bucket.take(0), bucket.take(0), bucket.take(0), bucket.take(499), bucket.take(500)] == [
         True,
@@ -51,7 +51,7 @@ def test_what_is_taken_one_by_one_is_never_owed() -> None:
 
 
 @given(st.floats(0.1, 1e9), st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 2_000)), max_size=30))
-def test_who_waits_as_told_never_has_more_than_its_rate(rate: float, spent: list[tuple[float, int]]) -> None:
+def test_client_that_waits_as_required_stays_within_its_rate(rate: float, spent: list[tuple[float, int]]) -> None:
     now, total, bucket = 0, 0.0, TokenBucket(rate, 0)
     for tokens, pause_ms in spent:
         now += bucket.spend(tokens, now)

@@ -1,4 +1,4 @@
-"""Passwords are checked in turns by address."""
+"""Threads that check passwords, in turn by address."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def settled() -> None:
 
 
 class Door:
-    """A step that waits until it is let through; says who came."""
+    """A step that blocks until the door opens; it records who entered."""
 
     def __init__(self) -> None:
         self.came: list[str] = []
@@ -56,7 +56,7 @@ class Door:
         self._open.set()
 
 
-def test_hundreds_of_one_address_put_off_another_by_one() -> None:
+def test_many_logins_of_one_address_delay_another_by_one() -> None:
     async def test(turns: LoginTurns) -> list[str]:
         door = Door()
         rude = [asyncio.ensure_future(turns.run("rude", door.step(f"rude {n}"), succeeded)) for n in range(400)]
@@ -72,7 +72,7 @@ def test_hundreds_of_one_address_put_off_another_by_one() -> None:
     assert len(came) == 401
 
 
-def test_of_an_address_one_login_is_at_work_at_a_time() -> None:
+def test_an_address_has_one_login_in_progress() -> None:
     async def test(turns: LoginTurns) -> list[str]:
         door = Door()
         work = [
@@ -89,8 +89,8 @@ def test_of_an_address_one_login_is_at_work_at_a_time() -> None:
     assert run(test, threads=4) == ["a", "b"]
 
 
-def test_after_a_failed_login_its_address_waits_and_no_other() -> None:
-    """The delay is longer than the test may take: only its address can be waiting for it."""
+def test_failed_login_blocks_only_its_own_address() -> None:
+    """The delay is longer than the test: only the address of the failed login can be waiting for it."""
 
     async def test(turns: LoginTurns) -> tuple[str, bool, bool]:
         guess = asyncio.ensure_future(turns.run("rude", lambda: "no", failed))
@@ -101,7 +101,7 @@ def test_after_a_failed_login_its_address_waits_and_no_other() -> None:
     assert run(test, failed_delay_s=2 * DEADLINE_S) == ("yes", False, False)
 
 
-def test_who_does_not_wait_for_the_answer_waits_for_the_next_turn_all_the_same() -> None:
+def test_failed_login_blocks_its_address_after_the_client_left() -> None:
     async def test(turns: LoginTurns) -> tuple[float, str]:
         loop = asyncio.get_running_loop()
         begin = loop.time()
@@ -116,7 +116,7 @@ def test_who_does_not_wait_for_the_answer_waits_for_the_next_turn_all_the_same()
     assert elapsed >= 0.2
 
 
-def test_who_goes_while_waiting_is_left_out_and_in_nobodys_way() -> None:
+def test_client_that_leaves_while_waiting_blocks_nobody() -> None:
     async def test(turns: LoginTurns) -> list[str]:
         door = Door()
         first = asyncio.ensure_future(turns.run("a", door.step("first"), succeeded))
@@ -132,7 +132,7 @@ def test_who_goes_while_waiting_is_left_out_and_in_nobodys_way() -> None:
     assert run(test) == ["first", "last"]
 
 
-def test_a_step_that_breaks_is_told_to_its_client_alone() -> None:
+def test_exception_of_a_step_reaches_only_its_caller() -> None:
     def broken() -> str:
         raise RuntimeError("broken")
 

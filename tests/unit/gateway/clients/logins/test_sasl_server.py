@@ -1,4 +1,4 @@
-"""SASL: scramp's client and plain bytes against our server; nothing but a right password in the right order gets in."""
+"""The SASL server against scramp's client and plain bytes: only the right password in the right order logs in."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plain(user: str, password: str, authorization_id: str = "") -> bytes:
 
 
 def scram_login(server: SaslServer, user: str, password: str, mechanism: str = SCRAM) -> ErrorCode:
-    """Log in; the code of the first answer that refuses, or NONE."""
+    """Log in; return the code of the first response that rejects it, or NONE."""
     assert choose(server, mechanism) is ErrorCode.NONE
     client = ScramClient([mechanism], user, password)
     first = say(server, client.get_client_first().encode())
@@ -64,7 +64,7 @@ def scram_login(server: SaslServer, user: str, password: str, mechanism: str = S
     client.set_server_first(first.auth_bytes.decode())
     final = say(server, client.get_client_final().encode())
     if not final.error_code:
-        client.set_server_final(final.auth_bytes.decode())  # the server has proved itself as well
+        client.set_server_final(final.auth_bytes.decode())  # checks the server's proof
     return final.error_code
 
 
@@ -81,7 +81,9 @@ def test_plain(server: SaslServer) -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "b"), ("bob", PASSWORD), ("carol", "b"), ("alice", "")])
-def test_a_wrong_password_and_an_unknown_user_look_the_same(credentials: Credentials, user: str, password: str) -> None:
+def test_wrong_password_and_unknown_user_are_indistinguishable(
+    credentials: Credentials, user: str, password: str
+) -> None:
     over_scram = new_server(credentials)
     assert scram_login(over_scram, user, password) is ErrorCode.SASL_AUTHENTICATION_FAILED
     over_plain = new_server(credentials)
@@ -96,7 +98,7 @@ def test_a_wrong_password_and_an_unknown_user_look_the_same(credentials: Credent
         assert server.principal is None
 
 
-def test_an_unknown_user_is_challenged_with_the_same_salt_each_time(credentials: Credentials) -> None:
+def test_unknown_user_gets_the_same_salt_each_time(credentials: Credentials) -> None:
     challenges = set()
     for _ in range(2):
         server = new_server(credentials)
@@ -113,7 +115,7 @@ def test_an_unknown_user_is_challenged_with_the_same_salt_each_time(credentials:
         b"alice",
         b"\0alice",
         b"\0alice\0" + PASSWORD.encode() + b"\0",
-        b"bob\0alice\0" + PASSWORD.encode(),  # in another's name
+        b"bob\0alice\0" + PASSWORD.encode(),  # in the name of another user
         b"\0\0",
         b"\0alice\0\x01",
         b"\xff\0alice\0" + PASSWORD.encode(),
@@ -149,7 +151,7 @@ def test_malformed_scram_final(server: SaslServer, final: bytes) -> None:
     assert server.has_failed
 
 
-def test_a_proof_of_another_exchange_is_worth_nothing(credentials: Credentials) -> None:
+def test_proof_of_another_exchange_is_rejected(credentials: Credentials) -> None:
     client = ScramClient([SCRAM], "alice", PASSWORD)
     overheard = new_server(credentials, "first-nonce")
     choose(overheard, SCRAM)
@@ -162,7 +164,7 @@ def test_a_proof_of_another_exchange_is_worth_nothing(credentials: Credentials) 
     assert say(replayed, proof).error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_the_server_s_proof_needs_the_password(server: SaslServer) -> None:
+def test_server_proof_requires_the_password(server: SaslServer) -> None:
     client = ScramClient([SCRAM], "alice", PASSWORD)
     choose(server, SCRAM)
     client.set_server_first(say(server, client.get_client_first().encode()).auth_bytes.decode())
@@ -198,13 +200,13 @@ def test_bare_messages_of_scram(server: SaslServer) -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "wrong"), [("PLAIN", plain("alice", "b")), (SCRAM, b"n,,n=alice"), (SCRAM, b"")])
-def test_a_wrong_bare_message_has_no_answer(server: SaslServer, mechanism: str, wrong: bytes) -> None:
+def test_wrong_bare_message_has_no_response(server: SaslServer, mechanism: str, wrong: bytes) -> None:
     choose(server, mechanism, 0)
     assert server.bare_message(wrong, NOW_MS) == b""
     assert (server.has_failed, server.takes_bare_messages, server.principal) == (True, False, None)
 
 
-def test_messages_are_bare_after_no_other_version(server: SaslServer) -> None:
+def test_messages_are_bare_only_after_version_0(server: SaslServer) -> None:
     choose(server, "PLAIN", 1)
     assert not server.takes_bare_messages
 
@@ -230,7 +232,7 @@ def test_nothing_follows_a_failure(server: SaslServer) -> None:
     assert server.principal is None
 
 
-def test_authentication_is_once(server: SaslServer) -> None:
+def test_second_authentication_is_rejected(server: SaslServer) -> None:
     choose(server, "PLAIN")
     say(server, plain("alice", PASSWORD))
     assert choose(server, "PLAIN") is ErrorCode.ILLEGAL_SASL_STATE
@@ -238,7 +240,7 @@ def test_authentication_is_once(server: SaslServer) -> None:
     assert (server.is_authenticated, server.principal) == (True, "User:alice")
 
 
-def test_only_the_handshake_is_served_before(server: SaslServer) -> None:
+def test_only_login_requests_are_allowed_before_authentication(server: SaslServer) -> None:
     assert [api_key for api_key in range(100) if server.allows(api_key, NOW_MS)] == [17, 18, 36]
     choose(server, "PLAIN")
     assert [api_key for api_key in range(100) if server.allows(api_key, NOW_MS)] == [17, 18, 36]
@@ -246,7 +248,7 @@ def test_only_the_handshake_is_served_before(server: SaslServer) -> None:
     assert all(server.allows(api_key, NOW_MS) for api_key in range(100))
 
 
-def test_kafka_s_messages(server: SaslServer) -> None:
+def test_responses_are_kafkas_messages(server: SaslServer) -> None:
     def ask(api_key: int, version: int, body: object) -> object:
         request = Request(RequestHeader(api_key, version, 1, "c", 0), body, Caller(1, 0, "10.0.0.1"))
         return server.handle(request, NOW_MS)
@@ -264,7 +266,7 @@ def test_kafka_s_messages(server: SaslServer) -> None:
     assert not server.is_sasl(18)
 
 
-def test_where_sasl_is_off() -> None:
+def test_sasl_requests_are_rejected_without_sasl() -> None:
     for api_key, body in ((17, SaslHandshakeRequest(mechanism="PLAIN")), (36, SaslAuthenticateRequest(auth_bytes=b""))):
         request = Request(RequestHeader(api_key, 1, 1, "c", 0), body, Caller(1, 0, "10.0.0.1"))
         response = asyncio.run(sasl_is_off(request))
@@ -276,7 +278,7 @@ def test_where_sasl_is_off() -> None:
     st.sampled_from(["PLAIN", SCRAM, SCRAM_256]),
     st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([b"n,,n=alice,r=x", b"\0alice\0x"])), max_size=3),
 )
-def test_no_bytes_get_in(mechanism: str, messages: list[bytes]) -> None:
+def test_random_bytes_never_log_in(mechanism: str, messages: list[bytes]) -> None:
     server = new_server(Credentials({}, b"decoy"))
     choose(server, mechanism)
     for message in messages:
@@ -285,7 +287,7 @@ def test_no_bytes_get_in(mechanism: str, messages: list[bytes]) -> None:
 
 
 def test_the_exchange_of_rfc_7677() -> None:
-    """Its only example: SCRAM-SHA-256, user `user`, password `pencil`."""
+    """RFC 7677's only example: SCRAM-SHA-256, user `user`, password `pencil`."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     _, stored_key, server_key, _ = ScramMechanism(SCRAM_256).make_auth_info("pencil", 4_096, salt)
     credential = ScramCredential(SCRAM_256, salt, stored_key, server_key, 4_096)
@@ -299,8 +301,8 @@ def test_the_exchange_of_rfc_7677() -> None:
     assert server.principal == "User:user"
 
 
-def test_a_user_without_an_entry_for_the_mechanism_has_no_password_there(credentials: Credentials) -> None:
-    """It goes as for an unknown user, down to the salt's length."""
+def test_user_without_entry_for_the_mechanism_is_unknown_there(credentials: Credentials) -> None:
+    """The response is that for an unknown user, down to the length of the salt."""
     assert scram_login(new_server(credentials), "bob", "b") is ErrorCode.NONE
     refused = ErrorCode.SASL_AUTHENTICATION_FAILED
     assert scram_login(new_server(credentials), "bob", "b", SCRAM_256) is refused
@@ -313,20 +315,20 @@ LIFETIME_MS = 60_000
 
 @pytest.fixture
 def ending(credentials: Credentials) -> SaslServer:
-    """Logged in by PLAIN, for a minute."""
+    """Return a server with a session of PLAIN that lasts a minute."""
     server = new_server(credentials, max_reauth_ms=LIFETIME_MS)
     choose(server, "PLAIN")
     assert say(server, plain("alice", PASSWORD)).session_lifetime_ms == LIFETIME_MS
     return server
 
 
-def test_a_session_without_an_end_is_told_as_0(server: SaslServer) -> None:
+def test_session_without_end_has_lifetime_0(server: SaslServer) -> None:
     choose(server, "PLAIN")
     assert say(server, plain("alice", PASSWORD)).session_lifetime_ms == 0
     assert server.allows(3, NOW_MS + 10 * 365 * 86_400_000)
 
 
-def test_after_its_session_a_client_may_only_authenticate_again(ending: SaslServer) -> None:
+def test_only_reauthentication_is_allowed_after_the_session_end(ending: SaslServer) -> None:
     assert ending.allows(3, NOW_MS + LIFETIME_MS - 1)
     end_ms = NOW_MS + LIFETIME_MS
     assert [api_key for api_key in range(100) if ending.allows(api_key, end_ms)] == [17]
@@ -337,35 +339,35 @@ def test_after_its_session_a_client_may_only_authenticate_again(ending: SaslServ
     assert ending.allows(3, end_ms + LIFETIME_MS - 1)
 
 
-def test_who_authenticates_again_stays_who_he_is(ending: SaslServer) -> None:
+def test_reauthentication_as_another_user_is_rejected(ending: SaslServer) -> None:
     assert choose(ending, "PLAIN") is ErrorCode.NONE
     refused = say(ending, plain("bob", "b"))
     assert refused.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert (ending.has_failed, ending.is_authenticated, ending.refusal) == (
         True,
         False,
-        "it had logged in as User:alice",
+        "the connection is authenticated as User:alice",
     )
 
 
-def test_a_wrong_password_ends_a_session_that_was_good(ending: SaslServer) -> None:
+def test_failed_reauthentication_ends_the_session(ending: SaslServer) -> None:
     choose(ending, "PLAIN")
     assert say(ending, plain("alice", "wrong")).error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert not any(ending.allows(api_key, NOW_MS) for api_key in range(100))
 
 
-def test_the_mechanism_stays_as_well(ending: SaslServer) -> None:
+def test_reauthentication_with_another_mechanism_is_rejected(ending: SaslServer) -> None:
     assert choose(ending, SCRAM) is ErrorCode.ILLEGAL_SASL_STATE
     assert ending.allows(3, NOW_MS)
 
 
-def test_who_knows_no_sessions_cannot_renew_one(ending: SaslServer) -> None:
+def test_bare_login_cannot_reauthenticate(ending: SaslServer) -> None:
     assert choose(ending, "PLAIN", 0) is ErrorCode.ILLEGAL_SASL_STATE
     assert not ending.takes_bare_messages
     assert ending.allows(3, NOW_MS)
 
 
-def test_once_a_second_is_enough(ending: SaslServer) -> None:
+def test_reauthentication_is_limited_to_once_a_second(ending: SaslServer) -> None:
     choose(ending, "PLAIN")
     say(ending, plain("alice", PASSWORD))
     assert ending.handshake("PLAIN", 1, NOW_MS + 999) is ErrorCode.ILLEGAL_SASL_STATE

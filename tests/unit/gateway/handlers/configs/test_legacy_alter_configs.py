@@ -1,4 +1,4 @@
-"""AlterConfigs: a group has exactly the configs that the request names; the rest goes upstream as it came."""
+"""AlterConfigs: a group has exactly the configs of the request; other resources are forwarded unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOCK, RESET = "share.record.lock.duration.ms", "share.auto.offset.reset"
 
 
 def answered(request: Any) -> Any:
-    """An upstream that takes everything."""
+    """Respond as an upstream that accepts everything."""
     found = AlterConfigsResponse.AlterConfigsResourceResponse
     return AlterConfigsResponse(
         responses=[
@@ -39,7 +39,7 @@ def answered(request: Any) -> Any:
 
 
 def described(request: Any) -> Any:
-    """An upstream where `consumer.x` is set for every group, and `consumer.y` has its default."""
+    """Respond as an upstream where `consumer.x` is set for every group, and `consumer.y` has its default."""
     result = DescribeConfigsResponse.DescribeConfigsResult
     entry = result.DescribeConfigsResourceResult
     return DescribeConfigsResponse(
@@ -60,7 +60,7 @@ def described(request: Any) -> Any:
 
 
 class LegacyAlteration:
-    """The handler with all that it talks to; `g` has a lock duration and a reset of its own."""
+    """The handler with its collaborators; `g` has its own lock duration and offset reset."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class LegacyAlteration:
         self._handler = AlterConfigs(incremental, tables, cluster)
 
     def alter(self, *resources: tuple[int, str, dict[str, str | None]], validate_only: bool = False) -> Any:
-        """{(type, name): error code}"""
+        """Alter configs and return {(type, name): error code}."""
         resource = AlterConfigsRequest.AlterConfigsResource
         request = AlterConfigsRequest(
             resources=[
@@ -102,12 +102,12 @@ class LegacyAlteration:
 
     @property
     def changed(self) -> list[tuple[str, Any, bool]]:
-        """What the job was asked: (group, configs, validate only)."""
+        """Return the requests to the job: (group, configs, validate only)."""
         rows = [row for row in self.requests.rows if isinstance(row, AlterConfigsRow)]
         return [(row.group_id, row.configs, row.validate_only) for row in rows]
 
     def upstream(self, name: str) -> list[tuple[str, list[str]]]:
-        """What the upstream was asked by a request: (resource, config names)."""
+        """Return the upstream requests of this name: (resource, config names)."""
         asked = [request for request in self.cluster.asked if request.name == name]
         return [
             (item.resource_name, [config.name for config in item.configs])
@@ -117,7 +117,7 @@ class LegacyAlteration:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_group_has_the_configs_of_the_request_and_no_other(validate_only: bool) -> None:
+def test_group_has_exactly_the_configs_of_the_request(validate_only: bool) -> None:
     alteration = LegacyAlteration()
     found = alteration.alter((GROUP, "g", {LOCK: "50000"}), (GROUP, "new", {}), validate_only=validate_only)
     assert found == {(GROUP, "g"): 0, (GROUP, "new"): 0}
@@ -125,27 +125,27 @@ def test_group_has_the_configs_of_the_request_and_no_other(validate_only: bool) 
     assert not alteration.upstream("AlterConfigsRequest")
 
 
-def test_upstreams_configs_of_a_group_are_reset_as_well() -> None:
+def test_upstreams_configs_of_a_group_are_also_reset() -> None:
     alteration = LegacyAlteration(versions={LEGACY: 2, INCREMENTAL: 1, DESCRIBE: 4})
     assert alteration.alter((GROUP, "h", {"streams.z": "1"})) == {(GROUP, "h"): 0}
     assert alteration.upstream("IncrementalAlterConfigsRequest") == [("h", ["streams.z", "consumer.x"])]
     assert not alteration.changed
 
 
-def test_other_resources_go_upstream_as_they_came() -> None:
+def test_other_resources_are_forwarded_unchanged() -> None:
     alteration = LegacyAlteration()
     found = alteration.alter((TOPIC, "t", {"retention.ms": "5"}), (BROKER, "1", {"log.cleaner.threads": "2"}))
     assert found == {(TOPIC, "t"): 0, (BROKER, "1"): 0}
     assert alteration.upstream("AlterConfigsRequest") == [("t", ["retention.ms"]), ("1", ["log.cleaner.threads"])]
 
 
-def test_jobs_configs_of_a_broker_are_refused() -> None:
+def test_jobs_configs_of_a_broker_are_rejected() -> None:
     alteration = LegacyAlteration()
     assert alteration.alter((BROKER, "1", {f"group.{LOCK}": "1"})) == {(BROKER, "1"): ErrorCode.INVALID_CONFIG}
     assert not alteration.cluster.asked
 
 
-def test_each_resource_needs_its_right() -> None:
+def test_each_resource_requires_its_right() -> None:
     entry = {"principal": "User:alice", "resource": "group", "name": "g", "operations": ["AlterConfigs"]}
     alteration = LegacyAlteration(Authorization(Acl([AclEntry.model_validate(entry)]), ("rows",)))
     found = alteration.alter(
@@ -156,14 +156,14 @@ def test_each_resource_needs_its_right() -> None:
     assert not alteration.upstream("AlterConfigsRequest")
 
 
-def test_nothing_is_reset_while_the_tables_cannot_be_read() -> None:
+def test_nothing_is_reset_while_the_tables_are_unavailable() -> None:
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     alteration = LegacyAlteration(error=RequestError(code, "away"))
     assert alteration.alter((GROUP, "g", {LOCK: "1"})) == {(GROUP, "g"): code}
     assert not alteration.changed
 
 
-def test_upstream_without_the_api_refuses_its_part_only() -> None:
+def test_upstream_without_the_api_rejects_only_its_part() -> None:
     alteration = LegacyAlteration(versions={})
     found = alteration.alter((TOPIC, "t", {"retention.ms": "5"}), (GROUP, "g", {LOCK: "50000"}))
     assert found == {(TOPIC, "t"): ErrorCode.UNSUPPORTED_VERSION, (GROUP, "g"): 0}

@@ -1,4 +1,4 @@
-"""LeaveGroup of a share group: members are removed, or the group is rebalanced; other groups' goes to the brokers."""
+"""LeaveGroup of a share group removes members or rebalances the group; that of other groups is forwarded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, RecordedReq
 
 NAMED, DYNAMIC = MemberIdentity("", "worker-1"), MemberIdentity("m2", None)
 UNKNOWN = int(ErrorCode.UNKNOWN_MEMBER_ID)
-#: The coordinator names the first one by its id as well.
+#: The coordinator also returns the id of the first member.
 ERRORS = (MemberError("m1", "worker-1", 0, None), MemberError("m2", None, UNKNOWN, "not there"))
 VERSIONS_WITH_MEMBERS = range(3, 6)
 
@@ -40,47 +40,47 @@ def leave(*members: MemberIdentity, group_id: str = "g", member_id: str = "") ->
 def left(
     requests: RecordedRequests, message: LeaveGroupRequest, version: int, security: Authorization = EVERYTHING_ALLOWED
 ) -> tuple[int, list[tuple[str, str | None, int]]]:
-    """The error of the response, and its members with theirs."""
+    """Return the error of the response, and its members with theirs."""
     found = answer(LeaveGroup(requests, security), message, LeaveGroupResponse, version, ALICE)
     members = [(each.member_id, each.group_instance_id, each.error_code) for each in found.members or ()]
     return found.error_code, members
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_MEMBERS)
-def test_members_are_removed_and_named_as_they_were_in_the_request(version: int) -> None:
-    """Java's admin looks up the error of a member by what it has sent."""
+def test_removed_members_are_identified_as_in_the_request(version: int) -> None:
+    """Java's admin client finds the error of a member by the identity that it sent."""
     requests = RecordedRequests({"g": {"member_errors": ERRORS}})
     assert left(requests, leave(NAMED, DYNAMIC), version) == (0, [("", "worker-1", 0), ("m2", None, UNKNOWN)])
     assert requests.rows == [RemoveMembersRequest("1", "g", "gateway", members=(NAMED, DYNAMIC))]
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_an_old_request_names_one_member(version: int) -> None:
+def test_old_request_has_one_member(version: int) -> None:
     requests = RecordedRequests({"g": {"member_errors": ERRORS[1:]}})
     assert left(requests, leave(member_id="m2"), version) == (UNKNOWN, [])
     assert requests.rows == [RemoveMembersRequest("1", "g", "gateway", members=(DYNAMIC,))]
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_MEMBERS)
-def test_a_member_without_id_and_name_stands_for_those_that_are_away(version: int) -> None:
+def test_member_without_id_and_name_means_members_that_are_away(version: int) -> None:
     requests = RecordedRequests({"g": {"removed": (MemberIdentity("m1", "worker-1"),)}})
     assert left(requests, leave(ANYBODY_AWAY), version) == (0, [("m1", "worker-1", 0)])
     assert requests.rows == [InvokeConsumerRebalanceRequest("1", "g", "gateway")]
 
 
-def test_an_old_request_for_those_that_are_away_names_none_of_them() -> None:
+def test_old_request_for_members_that_are_away_lists_none() -> None:
     requests = RecordedRequests({"g": {"removed": (MemberIdentity("m1", "worker-1"),)}})
     assert left(requests, leave(), 2) == (0, [])
     assert requests.rows == [InvokeConsumerRebalanceRequest("1", "g", "gateway")]
 
 
-def test_what_the_coordinator_refuses_is_the_error_of_the_response() -> None:
+def test_coordinators_error_is_the_error_of_the_response() -> None:
     requests = RecordedRequests({"g": RequestError(ErrorCode.GROUP_ID_NOT_FOUND, "not found")})
     assert left(requests, leave(NAMED), 5) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     assert left(requests, leave(ANYBODY_AWAY), 5) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
-def test_read_on_the_group_is_the_right_to_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_leave_group_requires_read_on_the_group(caplog: pytest.LogCaptureFixture) -> None:
     requests = RecordedRequests()
     assert left(requests, leave(ANYBODY_AWAY), 5, Authorization(listing("Read group g"))) == (0, [])
     caplog.set_level(logging.INFO, "sharegroup.audit")
@@ -90,7 +90,7 @@ def test_read_on_the_group_is_the_right_to_it(caplog: pytest.LogCaptureFixture) 
     assert "operation=READ resource=group:g" in caplog.text
 
 
-def test_each_member_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_removed_member_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sharegroup.audit")
     left(RecordedRequests({"g": {"member_errors": ERRORS}}), leave(NAMED, DYNAMIC), 5)
     assert [line.partition("resource=")[2] for line in caplog.messages] == [
@@ -100,7 +100,7 @@ def test_each_member_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> No
 
 
 class ShareGroups:
-    """The group `share` is one."""
+    """Share groups: only `share`."""
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
         assert node_id == ALICE.node_id
@@ -120,11 +120,11 @@ def is_ours(message: LeaveGroupRequest, version: int, length: int | None = None)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_only_a_share_groups_request_is_answered_here(version: int) -> None:
+def test_only_requests_of_share_groups_are_handled_here(version: int) -> None:
     assert is_ours(leave(NAMED, group_id="share", member_id="m"), version)
     assert not is_ours(leave(NAMED, group_id="classic", member_id="m"), version)
 
 
-def test_a_request_without_its_group_is_malformed() -> None:
-    with pytest.raises(MalformedRequestError, match="no LeaveGroupRequest of version 5"):
+def test_request_without_a_group_id_is_malformed() -> None:
+    with pytest.raises(MalformedRequestError, match="malformed LeaveGroupRequest of version 5"):
         is_ours(leave(NAMED, group_id="share"), 5, length=20)

@@ -1,4 +1,4 @@
-"""ListGroups and DeleteGroups: the upstream's groups and ours."""
+"""ListGroups and DeleteGroups: groups of the upstream and of the gateway."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def names(cluster: ScriptedUpstream, version: int = 5, caller: Caller = ALICE, *
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_upstreams_share_groups_are_left_out_and_ours_are_there(version: int) -> None:
+def test_our_share_groups_replace_the_upstreams(version: int) -> None:
     assert names(upstream(), version) == {"billing", "stream", "orders", "old-orders"}
 
 
-def test_what_our_rows_say() -> None:
+def test_our_groups_are_listed_with_type_and_state() -> None:
     handler = ListGroups(FixedTables(OURS), upstream(), EVERYTHING_ALLOWED)
     response = answer(
         handler, ListGroupsRequest(states_filter=["STABLE"], types_filter=["Share"]), ListGroupsResponse, 5
@@ -74,25 +74,25 @@ def test_what_our_rows_say() -> None:
     assert (row.group_id, row.protocol_type, row.group_state, row.group_type) == ("orders", "share", "Stable", "share")
 
 
-def test_filters() -> None:
+def test_groups_are_filtered_by_state_and_type() -> None:
     assert names(upstream(), states_filter=["empty"]) == {"stream", "old-orders"}
     assert names(upstream(), types_filter=["consumer"]) == {"stream"}
     assert names(upstream(), types_filter=["share", "classic"], states_filter=["Stable"]) == {"billing", "orders"}
 
 
-def test_the_upstream_is_not_asked_for_share_groups() -> None:
-    """Brokers that have share groups themselves would list them for nothing, and older ones do not know the type."""
+def test_share_groups_are_not_requested_from_the_upstream() -> None:
+    """Brokers with share groups would list them in vain, and older ones do not support the type."""
     cluster = upstream()
     assert names(cluster, types_filter=["Share", "Consumer"]) == {"stream", "orders", "old-orders"}
     assert [request.types_filter for request in cluster.asked if request.name == "ListGroupsRequest"] == [["Consumer"]]
 
 
-def test_the_upstream_is_not_needed_for_share_groups() -> None:
-    cluster = ScriptedUpstream()  # answers nothing
+def test_share_groups_are_listed_without_the_upstream() -> None:
+    cluster = ScriptedUpstream()  # does not respond
     assert names(cluster, types_filter=["share"]) == {"orders", "old-orders"}
 
 
-def test_an_old_upstream_has_classic_groups_only() -> None:
+def test_groups_of_an_old_upstream_are_classic() -> None:
     rows = listed(("billing", "Stable", ""), ("idle", "Empty", ""))
     cluster = upstream(4, ListGroupsRequest=lambda _: rows)
     assert names(cluster, types_filter=["classic"]) == {"billing", "idle"}
@@ -100,28 +100,28 @@ def test_an_old_upstream_has_classic_groups_only() -> None:
     assert names(upstream(3, ListGroupsRequest=lambda _: rows), states_filter=["Stable"]) == {"orders"}
 
 
-def test_each_group_is_listed_on_one_port() -> None:
+def test_each_share_group_is_listed_on_one_port() -> None:
     brokers = (1, 2, 5)
     ports = [Caller(1, node_id, "127.0.0.1") for node_id in brokers]
     found = [names(upstream(node_ids=brokers), caller=port, types_filter=["share"]) for port in ports]
     assert sorted(name for port in found for name in port) == sorted(OURS)
 
 
-def test_few_groups_move_when_a_broker_comes() -> None:
+def test_few_groups_change_ports_when_a_broker_joins() -> None:
     groups = [f"group-{number}" for number in range(300)]
     moved = [name for name in groups if place_of(name, [3, 1, 2]) != place_of(name, [1, 2, 3, 4])]
     assert 0 < len(moved) < 150
     assert {place_of(name, [1, 2, 3, 4]) for name in moved} == {4}
 
 
-def test_a_caller_sees_what_it_may_describe() -> None:
+def test_caller_sees_only_groups_that_it_may_describe() -> None:
     acl = Acl([AclEntry.model_validate(ENTRY)])
     handler = ListGroups(FixedTables(OURS), upstream(), Authorization(acl))
     response = answer(handler, ListGroupsRequest(), ListGroupsResponse, 5)
     assert {group.group_id for group in response.groups} == set(OURS)
 
 
-def test_errors_are_told() -> None:
+def test_errors_of_tables_and_upstream_are_returned() -> None:
     away = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     handler = ListGroups(away, upstream(), EVERYTHING_ALLOWED)
     response = answer(handler, ListGroupsRequest(), ListGroupsResponse, 5)
@@ -146,7 +146,7 @@ def codes(cluster: ScriptedUpstream, requests: RecordedRequests, *group_ids: str
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_our_groups_are_deleted_by_a_row_and_others_upstream(version: int) -> None:
+def test_share_groups_are_deleted_by_a_row_and_others_upstream(version: int) -> None:
     cluster = upstream(DeleteGroupsRequest=deleted)
     requests = RecordedRequests({"orders": RequestError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")})
     found = codes(cluster, requests, "billing", "orders", "old-orders", "hidden", version=version)
@@ -158,13 +158,13 @@ def test_our_groups_are_deleted_by_a_row_and_others_upstream(version: int) -> No
     assert [request.groups_names for request in cluster.asked if request.name == "DeleteGroupsRequest"] == [["billing"]]
 
 
-def test_the_upstream_is_not_asked_for_our_groups() -> None:
+def test_upstream_gets_no_request_to_delete_our_groups() -> None:
     cluster = ScriptedUpstream()
     assert codes(cluster, RecordedRequests(), "orders") == {"orders": 0}
     assert not cluster.asked
 
 
-def test_who_may_not_delete_is_refused() -> None:
+def test_delete_groups_requires_the_delete_right() -> None:
     nothing = Authorization(Acl([]))
     handler = DeleteGroups(RecordedRequests(), FixedTables(OURS), ScriptedUpstream(), nothing)
     response = answer(handler, DeleteGroupsRequest(groups_names=["orders", "x"]), DeleteGroupsResponse, 2)

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: who would join a group of another kind is refused before the job hears of it."""
+"""ShareGroupHeartbeat: requests to the job, leases, static members, and groups of another type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, Scri
 
 
 class Job:
-    """A group coordinator to which every heartbeat is welcome."""
+    """A group coordinator that accepts every heartbeat."""
 
     reply_to = "gateway"
 
@@ -42,13 +42,13 @@ class Job:
 
 
 def Configs(**values: object) -> Any:  # noqa: N802
-    """The configs of any group."""
+    """Return configs that apply to any group."""
     config = dataclasses.replace(Config().group_config("g"), **cast(Any, values))
     return SimpleNamespace(group_config=lambda _: config)
 
 
 class NotShareGroups:
-    """The group `classic` is none."""
+    """Upstream groups in which only `classic` is not a share group."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str]] = []
@@ -64,11 +64,11 @@ class NotShareGroups:
     [
         ("classic", 0, True, (69, "not a share group", 0), 0),
         ("orders", 0, True, (0, None, 1), 1),
-        ("classic", 1, False, (0, None, 1), 1),  # the job knows whether it has such a member
+        ("classic", 1, False, (0, None, 1), 1),  # the job decides whether it has such a member
         ("classic", -1, False, (0, None, 1), 1),
     ],
 )
-def test_a_group_of_another_kind_is_not_joined(
+def test_heartbeat_cannot_join_a_group_of_another_type(
     group_id: str, epoch: int, asked: bool, answered: tuple[int, str | None, int], rows: int
 ) -> None:
     job, groups, upstream = Job(), NotShareGroups(), ScriptedUpstream()
@@ -93,7 +93,7 @@ def test_a_group_of_another_kind_is_not_joined(
     assert len(job.rows) == rows
 
 
-def test_a_heartbeat_that_the_loading_job_does_not_answer_is_to_be_repeated() -> None:
+def test_heartbeat_gets_a_retriable_error_while_the_job_loads() -> None:
     class Loading(Job):
         async def ask(self, row: Any) -> HeartbeatResponse:
             raise JobLoadingError("the job is still loading")
@@ -107,7 +107,7 @@ def test_a_heartbeat_that_the_loading_job_does_not_answer_is_to_be_repeated() ->
 
 
 class Named(Job):
-    """A group coordinator that has stored the id `stored` for each name; `code` is what it refuses with."""
+    """A group coordinator that stores the member id `stored` for each name; `code` is the error it returns."""
 
     code = ErrorCode.NONE
 
@@ -121,7 +121,7 @@ class Named(Job):
 
 
 class Gateway:
-    """The handler, for the process m of a client."""
+    """The handler, with the process m of a client."""
 
     def __init__(self, **values: object) -> None:
         self.job, self.leases, self.identities = Named(), MemberLeases(), MemberIdentities(Configs(**values))
@@ -144,17 +144,17 @@ class Gateway:
         return answer(self._heartbeat, message, ShareGroupHeartbeatResponse, version=1)
 
     def row(self) -> tuple[str, str | None, str | None]:
-        """Of the last row: (member id, group instance id, incarnation id)"""
+        """Return (member id, group instance id, incarnation id) of the last row."""
         row = self.job.rows[-1]
         return row.member_id, row.group_instance_id, row.incarnation_id
 
 
-#: Of `answer`.
+#: The client id of requests that `answer` sends.
 CLIENT_ID = "client"
 PROCESS = SessionKey("g", "m")
 
 
-def test_a_client_id_is_no_name_by_default() -> None:
+def test_client_id_is_not_an_instance_id_by_default() -> None:
     gateway = Gateway()
     assert gateway.send(0).member_id == "m"
     assert gateway.row() == ("m", None, None)
@@ -162,17 +162,17 @@ def test_a_client_id_is_no_name_by_default() -> None:
     assert gateway.identities.of(PROCESS) == Identity("m")
 
 
-def test_a_client_id_is_the_name_of_a_static_member_where_the_group_says_so() -> None:
+def test_client_id_is_the_instance_id_of_a_configured_group() -> None:
     gateway = Gateway(client_id_as_instance_id=True)
     for epoch in (0, 3):
-        assert gateway.send(epoch).member_id == "m"  # the client goes on by its own id
+        assert gateway.send(epoch).member_id == "m"  # the client continues with its own id
         assert gateway.row() == ("", CLIENT_ID, "m")
         assert gateway.identities.of(PROCESS) == Identity("stored", "m")
-    assert not gateway.leases.of(*PROCESS).lasts(0)  # another process may take its place at any time
+    assert not gateway.leases.of(*PROCESS).lasts(0)  # another process may replace it at any time
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(-1, ErrorCode.NONE), (3, ErrorCode.FENCED_INSTANCE_ID)])
-def test_a_process_that_is_no_member_any_more_is_forgotten(epoch: int, code: ErrorCode) -> None:
+def test_process_that_is_no_longer_a_member_is_removed(epoch: int, code: ErrorCode) -> None:
     gateway = Gateway(client_id_as_instance_id=True)
     gateway.send(0)
     gateway.job.code = code
