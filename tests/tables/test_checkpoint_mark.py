@@ -70,8 +70,8 @@ def test_a_checkpoint_ahead_names_what_is_to_be_removed() -> None:
     refuse_checkpoint_ahead(None, newest.__getitem__)
     newest["share_partitions"] = 4
     text = (
-        "table share_partitions has lost commits: the checkpoint /c/a is built on batch 5 of query query-1, and the "
-        "newest one in the table is 4: remove that checkpoint, and the checkpoint /c/b beside it; "
+        "table share_partitions has lost commits: the checkpoint /c/a depends on batch 5 of query query-1, but "
+        "the newest batch in the table is 4: remove that checkpoint and the other query's checkpoint /c/b, and "
     )
     with pytest.raises(StaleCheckpointError, match=text):
         refuse_checkpoint_ahead(checkpoint, newest.__getitem__, "/c/b")

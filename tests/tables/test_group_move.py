@@ -152,12 +152,12 @@ def test_a_group_that_is_not_at_rest_stays(tmp_path: Path, act: Callable[[TwoQue
 
 def test_requests_that_nobody_has_read_keep_it(tmp_path: Path) -> None:
     left(tmp_path)
-    with pytest.raises(GroupMoveError, match="7 requests for group g are not read yet"):
+    with pytest.raises(GroupMoveError, match="7 requests for group g are unread"):
         check_movable(tables(tmp_path, "a"), tables(tmp_path, "b"), GROUP, lambda _: 7)
 
 
 def test_a_group_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(GroupMoveError, match="there is no group g"):
+    with pytest.raises(GroupMoveError, match="group g does not exist"):
         move(tmp_path, "a", "b")
 
 

@@ -49,7 +49,7 @@ def job_lead(tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLE
 
 
 def fenced(mine: int, there: int) -> pytest.RaisesExc[FencedLeaderError]:
-    return pytest.RaisesExc(FencedLeaderError, match=rf"leader epoch {there} \(mine: {mine}\)")
+    return pytest.RaisesExc(FencedLeaderError, match=rf"leader epoch {there} \(epoch of this job: {mine}\)")
 
 
 # -- the deciding epoch ------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_a_job_without_commits_sees_who_came_after_it(caplog: pytest.LogCaptureF
     for _ in range(3):
         now[0] += LOOK_INTERVAL_S
         watch.look()
-    assert [record.message for record in caplog.records] == ["cannot see who leads: the store is away"]
+    assert [record.message for record in caplog.records] == ["cannot check which job leads: the store is away"]
     tables.is_away = False
     now[0] += LOOK_INTERVAL_S
     watch.look()

@@ -111,30 +111,30 @@ JOINED = "group billing: member m1 joined (till at 10.0.0.7), for orders"
 
 def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None:
     assert job.batch(heartbeat(0)) == [
-        "group billing discovers topic orders (id id-1), partitions 0-2",
+        "group billing: initializing topic orders (id id-1), partitions 0-2",
         JOINED,
     ]
     assert job.batch_again() == []
     ready = ("id-1", 0, 2), ("id-1", 2, 2)
-    assert job.batch(initialized(*ready)) == ["group billing has topic orders (id id-1) ready, partitions 0, 2"]
+    assert job.batch(initialized(*ready)) == ["group billing: initialized topic orders (id id-1), partitions 0, 2"]
     assert job.batch(initialized(*ready, ("id-1", 1, 2))) == [
-        "group billing has topic orders (id id-1) ready, partitions 1"
+        "group billing: initialized topic orders (id id-1), partitions 1"
     ]
     assert job.batch(heartbeat(2), heartbeat(3)) == []
     assert job.batch(heartbeat(-1)) == [
         "group billing: member m1 left",
-        "group billing is empty: its last member has gone",
+        "group billing is empty: its last member has left",
     ]
     assert job.batch(heartbeat(-1)) == []
 
 
 def test_one_that_is_not_heard_of_timed_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
     job.batch(heartbeat(0, topics={}), heartbeat(0, "m2", {}))
-    assert job.batch(heartbeat(7, "m2")) == ["group billing fences member m2: it has to join again"]
+    assert job.batch(heartbeat(7, "m2")) == ["group billing: member m2 fenced; it must join again"]
     assert job.batch(heartbeat(-1), tick_ms=T0 + 3_600_000) == [
         "group billing: member m1 left",
         "group billing: member m2 timed out",
-        "group billing is empty: its last member has gone",
+        "group billing is empty: its last member has left",
     ]
 
 
@@ -144,13 +144,13 @@ def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
 
     job.batch(of("p1", 0))
     assert job.batch(of("p1", -2)) == ["group billing: static member m1, worker, left for a restart"]
-    assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, goes on in another process"]
+    assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, continues in another process"]
     told = "This process is member m1 no more: another process has joined as it."
-    assert job.batch(of("p1", 2)) == [f"group billing fences a process of member m1: {told}"]
+    assert job.batch(of("p1", 2)) == [f"group billing: a process of member m1 fenced: {told}"]
     removed = RemoveMembersRequest("r", GROUP, "me", members=(MemberIdentity("", "worker"),))
     assert job.batch(removed) == [
         "group billing: member m1 was removed",
-        "group billing is empty: its last member has gone",
+        "group billing is empty: its last member has left",
     ]
     job.batch(of("p3", 0))
     job.batch(of("p3", -2))
@@ -163,12 +163,12 @@ def test_one_that_came_and_went_in_a_batch_is_told_whole(job: Job) -> None:
 
 def test_topics_and_groups_that_go(job: Job) -> None:
     job.batch(heartbeat(0))
-    forgets = "group billing forgets topic orders (id id-1), partitions 0-2"
+    forgets = "group billing: removing topic orders (id id-1), partitions 0-2"
     assert job.batch(TopicDeletedNotice("topic_deleted", GROUP, topic_ids=("id-1",))) == [forgets]
     deleted = tuple(("id-1", p, 2) for p in range(3))
     assert job.batch(DeletedNotice("deleted", GROUP, deleted=deleted)) == []
     assert job.batch(heartbeat(0, "m2", {"orders": TopicMetadata("id-2", 1)}))[0] == (
-        "group billing discovers topic orders (id id-2), partitions 0"
+        "group billing: initializing topic orders (id id-2), partitions 0"
     )
     job.batch(heartbeat(-1), heartbeat(-1, "m2"))
     assert job.batch(DeleteGroupRequest("delete_group", GROUP, "me"))[-1] == "group billing is deleted"

@@ -79,7 +79,7 @@ def test_what_is_refused_is_tried_again_and_said_once(caplog: pytest.LogCaptureF
     world.mirror.look()
     assert len(world.commits) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "group g cannot be mirrored by consumer group lag-of-g: UnknownMemberIdError"
+        "group g: cannot commit offsets to consumer group lag-of-g: UnknownMemberIdError"
     ]
     world.refused = set()
     world.mirror.look()
@@ -97,7 +97,7 @@ def test_the_thread_goes_on_after_a_failure_and_says_it_once(caplog: pytest.LogC
     thread.close(60)
     assert world.commits == [("lag-of-g", {("t", 0): 5})]
     begin, end = caplog.messages
-    assert begin == "start offsets are not mirrored, will try again: KafkaConnectionError: away"
+    assert begin == "cannot mirror start offsets, will try again: KafkaConnectionError: away"
     assert end.startswith("start offsets are mirrored again after ")
 
 

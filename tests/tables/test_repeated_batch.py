@@ -99,7 +99,7 @@ def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFi
     assert dropped == ["q"]
     assert [record.getMessage() for record in caplog.records] == [
         "query q: batch 0 ran again with other effects than those in the tables: position of request partition 0 "
-        "(5 before, 4 now); its checkpoint is dropped, and it comes back from the tables"
+        "(5 before, 4 now); checkpoint dropped, the query recovers from the tables"
     ]
 
 

@@ -41,7 +41,7 @@ def test_a_checkpoint_that_knows_all_batches_of_its_query_is_gone_on_from(newest
 def test_an_older_checkpoint_of_the_same_query_is_refused(newest_batch: int, last_writer: str) -> None:
     with pytest.raises(
         StaleCheckpointError,
-        match=f"the tables have batch 7 of query {MINE}, its checkpoint /checkpoints/share_partition ends at batch "
+        match=f"the tables have batch 7 of query {MINE}, but its checkpoint /checkpoints/share_partition ends at batch "
         f"{newest_batch}: remove that checkpoint",
     ):
         refuse_stale_checkpoint(checkpoint(newest_batch), info(last_writer), 7, started(WRITTEN + 1))
