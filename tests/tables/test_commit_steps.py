@@ -204,7 +204,7 @@ def test_a_new_leader_fences_the_old_one_before_it_sends_anything(tmp_path: Path
     new, _ = start(tmp_path)
     old_producer.sent.clear()
     for _ in range(2):  # once fenced, always fenced
-        with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
+        with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 2"):
             old.commit(batch(1))
     assert old_producer.sent == []
     new.commit(batch(1))
@@ -233,7 +233,7 @@ def test_another_leader_s_commit_of_the_same_batch_is_not_ours(tmp_path: Path) -
     old, _ = start(tmp_path)
     other = DeltaTableWriter(str(tmp_path), SHARE_GROUP_STATE)
     other.commit("query-1", 0, lambda: Write(()))
-    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
+    with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 1"):
         old.commit(batch(0))
 
 

@@ -68,7 +68,7 @@ def test_the_epoch_is_above_those_of_tables_that_an_earlier_version_led(tables: 
 def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: Tables) -> None:
     first, second = job_lead(tables, "first"), job_lead(tables, "second")
     tables.before_next_commit(lambda: first.take() and None)
-    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
+    with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 1"):
         second.take()
     first.check()
     assert tables.writer(SHARE_GROUP_JOB, "reader").leader_epoch == 1

@@ -46,7 +46,7 @@ def test_a_look_has_what_the_tables_and_the_logs_say(tables: str) -> None:
 def test_what_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
     looks = Looks(Config(job=JobConfig(**{"tables.path": str(tmp_path)})), SeenLogs(), lambda: NOW_MS)
     assert looks.look().groups == {}
-    assert looks.newest.problems == (f"table share_groups is not there: no job has run on {tmp_path}",)
+    assert looks.newest.problems == (f"table share_groups does not exist: no job has run on {tmp_path}",)
 
 
 @pytest.mark.parametrize("cell", ["east", "west"])

@@ -52,7 +52,7 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
     waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
     assert waited == [min(FIRST_RETRY_MS * 2**n, MAX_RETRY_MS) for n in range(len(waited))]
     assert cluster.asked[1:] == [["orders"]] * len(waited)
-    assert caplog.messages == ["log offsets of topic orders cannot be polled: no leader of partition 1"]
+    assert caplog.messages == ["topic orders: cannot poll log offsets, retrying: no leader of partition 1"]
 
 
 def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.LogCaptureFixture) -> None:
@@ -64,7 +64,7 @@ def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.Lo
     found = leaders.askable([O0], 60_000 + MAX_RETRY_MS)
     assert found == {("orders", 3): [O0]}
     leaders.answered("orders", [O0], 63_500)
-    assert caplog.messages[1:] == ["log offsets of topic orders are polled again after 63.5 s"]
+    assert caplog.messages[1:] == ["topic orders: log offsets are polled again after 63.5 s"]
     leaders.unanswered("orders", 3, [O0], 80_000)
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}

@@ -1,4 +1,4 @@
-"""What a look of the source asks the brokers: how far which logs reach, and which topics are no more."""
+"""The part of a source poll that queries the brokers: the offsets of logs, and deleted topics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sharegroup.types import SharePartitionKey
 
 
 class LogNews:
-    """Asks for the logs that it is time for. `poll_ms` is how often those are asked for that somebody waits for,
-    `idle_poll_ms` how often all are."""
+    """Polls the logs that are due. `poll_ms` is the interval for logs that a member waits for, `idle_poll_ms` the
+    interval for all logs."""
 
     def __init__(self, topics: TopicIdentities, answers: LogAnswers, poll_ms: int, idle_poll_ms: int) -> None:
         self._topics, self._answers = topics, answers
@@ -22,7 +22,7 @@ class LogNews:
         self._asked_ms = {"waiting": 0, "all": 0}
 
     def take(self, look: SourceLook) -> list[TopicIdPartition]:
-        """Take the news in; the logs that have moved."""
+        """Poll the brokers, update the source's state, and return the logs whose offsets have changed."""
         known = look.known
         self._answers.forget(known.take_left())
         if self._topics.is_due(look.now_ms):
@@ -32,8 +32,11 @@ class LogNews:
         return moved
 
     def _ask(self, look: SourceLook) -> list[TopicIdPartition]:
-        """A share-partition that is new starts at its log's end or start as it is now, also in a topic that others read
-        already: its log is asked for both, on and on until its leader answers."""
+        """Fetch the offsets of the logs that are due.
+
+        A new share-partition starts at the current end or start of its log, even if others already read the topic.
+        Both offsets of its log are therefore requested until its leader responds.
+        """
         known = look.known
         is_idle = self._is_due("all", look.now_ms)
         begun = set(map(TopicIdPartition.of, look.begun))
@@ -48,8 +51,11 @@ class LogNews:
         return known.logs.learn(answers)
 
     def _asked_for(self, look: SourceLook) -> set[TopicIdPartition]:
-        """The logs that nobody knows, those that requests are about or members wait for, and those of groups whose
-        config changed: they may be asked for another end."""
+        """Return the logs to request between the idle polls.
+
+        These are unknown logs, logs that requests concern or members wait for, and logs of groups whose config
+        changed, because such a group may need the other end offset.
+        """
         listing = look.known.listing
         wanted = set(look.known.logs.unknown)
         for topic_id in look.requested:
@@ -67,7 +73,7 @@ class LogNews:
         return due
 
     def _lose_topics(self, look: SourceLook) -> None:
-        """Tell the shards of topics that are no more: once, and again when a share-partition is listed anew."""
+        """Send deleted topics to their shards: once, and again when a share-partition is listed again."""
         known, listing = look.known, look.known.listing
         names = self._topics.take_learned() | {key.topic for key in look.begun}
         for name in sorted(names):

@@ -1,11 +1,11 @@
-"""What the `kafka_log_offsets` source says next: its decisions, apart from its waiting.
+"""Decides what the `kafka_log_offsets` source sends next. Waiting is implemented elsewhere.
 
-Everything that is not in the arguments comes through three protocols, so that the same decisions run beside Kafka and
-Delta tables or in a simulation. There is no clock here: `now_ms` comes in. It is a steady time, which nobody sets, as a
-topic's state may depend on how long its name stands for nothing; the brokers' time is in the hand-over.
+All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
+or in a simulation. There is no clock here: `now_ms` is passed in. It is a steady time, which nobody sets, because a
+topic's state may depend on how long its name means no topic. The brokers' time is in the handover.
 
-A look costs what it is for: rows of `share_partitions` that changed, logs that somebody waits for, deadlines that are
-over. What it compares with is in memory (`SourceKnowledge`); all that it says is in the offset that it gives.
+The cost of a poll depends on the changed rows of `share_partitions`, the logs that somebody waits for, and the expired
+deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned offset.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sharegroup.types import LAST_ALTERED_MS, SharePartitionKey
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """`shards`: `operator.shards`; the intervals are those of the job's config, in ms."""
+    """`shards` is `operator.shards`; the intervals are those of the job's config, in ms."""
 
     shards: int
     poll_ms: int
@@ -46,8 +46,8 @@ class PlannerSettings:
 
 
 class LogOffsetsPlanner:
-    """Decides the source's next offset from what it looks up. One lives as long as the source's process; what it
-    remembers may be lost at any time."""
+    """Decides the source's next offset. One planner lives as long as the source's process; its memory may be lost at
+    any time."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: Configs, settings: PlannerSettings) -> None:
         topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
@@ -60,12 +60,12 @@ class LogOffsetsPlanner:
     def next(
         self, before: SourceOffset, told: HandOver, requested: Collection[str], safe_ms: int, now_ms: int
     ) -> SourceOffset | None:
-        """The offset after `before`, None if nothing is new.
+        """Return the offset after `before`; None if nothing has changed.
 
-        `told` is what the driver says; `requested`: the ids of topics that unread requests are for, which somebody
-        waits for; `safe_ms`: all requests appended before it, by the brokers' time, are read (0: not known).
+        `told` is the driver's handover. `requested` has the ids of topics that unread requests concern, because
+        somebody waits for them. All requests appended before `safe_ms`, by the brokers' time, are read (0: not known).
         """
-        # Where a look fails half-way, what it has learned was never said: the next one begins with the offset again.
+        # If a poll fails half-way, its results were never sent, so the next one restores the state from the offset.
         known, self._known = self._known, None
         if known is None or known.offset != before:
             version = before.partitions_version
@@ -94,15 +94,15 @@ class LogOffsetsPlanner:
             clock_ms=_tick(look, safe_ms),
             rows=(),
         )
-        # What many were told is not to be written again with each batch that brings only requests.
+        # Large rows must not be written again with each batch that has only requests.
         is_news = look.batch.has_rows or position != replace(before, rows=()) or before.is_large
         return replace(position, seq=before.seq + 1, rows=look.batch.rows()) if is_news else None
 
     def _load(self, look: SourceLook) -> int | None:
-        """Lead what can be led from now on; the version of the states to load it from, None if nothing is loaded.
+        """Load what can be managed from now on; return the version of the states to read, None if nothing is loaded.
 
-        What has a state can, whether Kafka says how far its log reaches or not: acknowledgements wait for no leader.
-        What has none waits for what its start offset depends on.
+        A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
+        wait for a leader. One without a state waits for the values that its start offset depends on.
         """
         known, pending = look.known, look.pending
         if not pending:
@@ -113,14 +113,14 @@ class LogOffsetsPlanner:
         asked = {key: row for key, row in pending.items() if key.group_id not in stopped}
         if any(_needs_state(known, row) for row in asked.values()):
             version = self._tables.newest_version(SHARE_GROUP_STATE.name)
-            states = self._tables.states(version, list(asked))  # of all: the rows are made of them next
+            states = self._tables.states(version, list(asked))  # of all of them, because the rows need them next
             stopped |= self._stopped.find(asked.values(), states)
         pending = _without_groups(look, stopped)
         without = [row for row in pending.values() if not is_current(states.get(row.key), row.state_epoch)]
         starts = starts_by_time(known, self._answers, without, look.now_ms, look.told.brokers_ms(look.now_ms))
         waiting = {row.key: row.state_epoch for row in without if not can_start(known, row, starts)}
         look.left.update(key for key in waiting if known.led.leave(key))
-        # All that waited before were pending.
+        # All share-partitions that waited before were pending.
         known.waiting = waiting | {key: row.state_epoch for key, row in look.pending.items() if key not in pending}
         loads = [row for key, row in pending.items() if key not in waiting]
         if not loads:
@@ -130,7 +130,7 @@ class LogOffsetsPlanner:
         return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
 
     def _tell_fences(self, look: SourceLook, loads: Collection[SharePartitionRow]) -> None:
-        """The operator may not know who was fenced in what it loads; of what is new there is nobody."""
+        """Send the fences of loaded groups, which the operator may not have; new share-partitions have no members."""
         groups = {row.key.group_id for row in loads if not row.initializing}
         if not groups:
             return
@@ -140,7 +140,7 @@ class LogOffsetsPlanner:
 
 
 def _needs_state(known: SourceKnowledge, row: SharePartitionRow) -> bool:
-    """Return whether it depends on the share-partition's state what happens to it, and nobody has looked for it yet."""
+    """Return whether the share-partition's state decides what happens to it, and was not read yet."""
     is_news = known.waiting.get(row.key) != row.state_epoch
     return not row.initializing or (is_news and not can_start(known, row, {}))
 
@@ -165,7 +165,7 @@ def _tell_loads(look: SourceLook, loads: Collection[SharePartitionRow], starts: 
 
 
 def _load(known: SourceKnowledge, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
-    """`log` is null while it is not known: what is there can be acknowledged, nothing can be given out."""
+    """Return a load row. `log` is null while unknown: records can be acknowledged then, but not acquired."""
     log = known.logs.offsets.get(TopicIdPartition.of(row.key))
     return {
         "topic": row.key.topic,
@@ -178,7 +178,7 @@ def _load(known: SourceKnowledge, row: SharePartitionRow, starts: StartsByTime) 
 
 
 def _tell_configs(look: SourceLook) -> None:
-    """Configs come with each load of a shard, and again for every shard of a group whose config changed."""
+    """Send configs with each load of a shard, and to every shard of a group whose config changed."""
     known = look.known
     shards = {shard_key: ShardKey.decode(shard_key).group_id for shard_key in look.batch.loading}
     for group_id in look.reconfigured:
@@ -193,7 +193,7 @@ def _tell_configs(look: SourceLook) -> None:
 
 
 def _tell_logs(look: SourceLook, moved: Collection[TopicIdPartition]) -> None:
-    """What is loaded in the same batch is told with its load."""
+    """Send changed log offsets, except those of share-partitions that are loaded in the same batch."""
     known = look.known
     logs: dict[str, list[list[Any]]] = {}
     for log in sorted(moved):
@@ -204,8 +204,7 @@ def _tell_logs(look: SourceLook, moved: Collection[TopicIdPartition]) -> None:
 
 
 def _tick(look: SourceLook, safe_ms: int) -> int:
-    """Tick the keys whose deadline is before the safe time, and after a start every key once; the time of the last
-    ticks."""
+    """Tick the keys whose deadline is before the safe time, and every key once after a start; return the tick time."""
     known = look.known
     due = set(look.told.deadlines.due(safe_ms))
     if not known.ticked_all and safe_ms:

@@ -1,4 +1,4 @@
-"""One look of the source of the share_partition query: what it is told, and what it finds step by step."""
+"""One poll of the source of the share_partition query: its input, and its results so far."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sharegroup.types import SharePartitionKey
 
 @dataclass(frozen=True)
 class SourceLook:
-    """`told` is what the driver says, `requested` the ids of topics that unread requests are for, `batch` what is to be
-    said, `now_ms` a steady time.
+    """`told` is the driver's handover, `requested` the ids of topics that unread requests concern, `batch` the rows to
+    send, `now_ms` a steady time.
 
-    `pending` are the share-partitions that are to be led and are not, `begun` those of them whose rows are news, `left`
-    those that are led no more, `reconfigured` the groups whose config is another.
+    `pending` has the share-partitions that must be managed and are not, and `begun` those of them whose rows are new.
+    `left` has those that are no longer managed, and `reconfigured` the groups whose config has changed.
     """
 
     known: SourceKnowledge

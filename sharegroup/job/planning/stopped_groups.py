@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoppedGroups:
-    """Finds and remembers the stopped groups. It may be lost at any time: a process that starts finds them again."""
+    """Finds and remembers the stopped groups. This memory may be lost: a new process finds them again."""
 
     def __init__(self) -> None:
         self._missing: dict[str, SharePartitionRow] = {}

@@ -1,4 +1,4 @@
-"""What a look of the source finds in the tables: rows of `share_partitions` that changed, and configs."""
+"""The part of a source poll that reads the tables: changed rows of `share_partitions`, and configs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sharegroup.storage.schemas import SHARE_PARTITIONS
 
 
 class TableNews:
-    """Takes what is new in the tables into what the source knows. `shards`: `operator.shards`."""
+    """Applies changes of the tables to the source's state. `shards` is `operator.shards`."""
 
     def __init__(self, tables: SourceTables, configs: Configs, shards: int) -> None:
         self._tables, self._configs, self._shards = tables, configs, shards
 
     def take(self, look: SourceLook) -> int:
-        """Take the news in; the version of `share_partitions` that was read.
+        """Apply the changes; return the version of `share_partitions` that was read.
 
-        The configs are read after the share-partitions, and at this very moment if they may be said to a shard: so
-        they are not older than any `configure` that the batches before have read.
+        The configs are read after the share-partitions, and at their newest version if they may be sent to a shard.
+        They are therefore not older than any `configure` request that the previous batches have read.
         """
         known = look.known
         self._share_out_anew(look)
@@ -36,7 +36,7 @@ class TableNews:
         return version
 
     def _share_out_anew(self, look: SourceLook) -> None:
-        """With another number of shards everything is unloaded at the old keys, and loaded at the new ones."""
+        """If the number of shards has changed, unload everything at the old keys and load it at the new ones."""
         led = look.known.led
         if led.shards == self._shards:
             return

@@ -1,4 +1,4 @@
-"""The tables of current state, for one who reads them again and again."""
+"""The tables of current state, for repeated reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sharegroup.storage.schemas import TableSpec
 
 
 class KeptTables(Tables):
-    """A read costs what was written since the last: files that were read are kept, until no newest version has them.
+    """Reads only what was written since the last read: data files are cached while the newest version has them.
 
-    They are kept as Arrow has them, in a tenth of the space of Python's rows. Tables are opened anew each time: who has
-    removed them and begun again is not shown the old ones. Any thread may read.
+    They are cached as Arrow tables, which take a tenth of the space of Python rows. Tables are opened again each time,
+    so tables that were deleted and created again are detected. Any thread may read.
     """
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
