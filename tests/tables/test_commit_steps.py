@@ -86,7 +86,7 @@ def test_a_job_that_died_and_kept_its_checkpoint_runs_the_batch_again(tmp_path: 
 
 
 @pytest.mark.parametrize("step", AFTER_STEP)
-def test_a_job_that_lost_its_checkpoint_completes_the_batch_from_its_outbox(tmp_path: Path, step: int) -> None:
+def test_a_job_without_checkpoint_completes_the_batch_from_its_outbox(tmp_path: Path, step: int) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
     steps, _ = start(tmp_path, fault_point=dies_after(step))
@@ -164,9 +164,7 @@ def test_what_a_job_that_died_owed_to_the_log_is_written_by_the_next(
     assert len(rows(tmp_path, "delivery_log", "batch_id")) == 3
 
 
-def test_a_log_that_cannot_be_written_holds_up_the_batches_before_they_owe_too_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_wait_when_too_many_rows_of_a_log_are_deferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_steps, "_MOST_OWED", 1)
     steps, _ = start(tmp_path, later=Postponed())
     steps.commit(batch(0))

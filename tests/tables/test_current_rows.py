@@ -73,7 +73,7 @@ COMMITS = st.lists(
 
 
 @given(COMMITS)
-def test_whatever_is_committed_the_chunks_are_the_rows_and_are_neither_too_large_nor_too_many(
+def test_chunks_have_all_rows_and_are_neither_too_large_nor_too_many(
     commits: list[list[tuple[str, int]] | str],
 ) -> None:
     table, model = Table(), dict[str, tuple[int, int]]()

@@ -32,7 +32,7 @@ def answers(job: TwoQueries) -> list[Any]:
     return [(row["id"], row["error_code"], row["acquired"]) for row in responses]
 
 
-def test_a_process_whose_place_was_taken_is_refused_after_a_start_without_checkpoints(tmp_path: Path) -> None:
+def test_a_replaced_process_is_rejected_after_a_start_without_checkpoints(tmp_path: Path) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     job.groups(join("p1"))
     job.partitions()

@@ -124,7 +124,7 @@ def test_deleted_states_are_gone_and_begin_anew(
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
-def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp_path: Path, dies_after: int) -> None:
+def test_a_topic_subscribed_to_during_its_deletion_starts_again(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
     steps: Steps = [lambda: job.groups(DELETE_OFFSETS), lambda: job.groups(heartbeat(0)), job.partitions]
     run(steps, job, dies_after)
@@ -213,7 +213,7 @@ class WrittenBetween(Tables):
 
 
 @pytest.mark.parametrize("member_id", ["m1", "m2"])
-def test_no_member_is_ahead_of_its_group_whatever_is_written_between_two_reads(tmp_path: Path, member_id: str) -> None:
+def test_no_member_is_ahead_of_its_group_if_written_between_two_reads(tmp_path: Path, member_id: str) -> None:
     """Another member joins, or the only one leaves: the description is of the members that it shows."""
     job = TwoQueries(tmp_path, EARLIEST)
     join(job)

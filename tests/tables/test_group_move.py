@@ -71,9 +71,7 @@ def states(root: Path, cell: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("dies_after", range(5))
-def test_wherever_it_dies_it_is_moved_by_another_run_and_no_job_starts_in_between(
-    tmp_path: Path, dies_after: int
-) -> None:
+def test_a_move_that_dies_is_completed_and_no_job_starts_in_between(tmp_path: Path, dies_after: int) -> None:
     left(tmp_path)
     before, offsets = states(tmp_path, "a"), read_share_group_offsets(str(tmp_path / "a"), GROUP)
     assert len(before) == 2

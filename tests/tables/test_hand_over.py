@@ -87,9 +87,7 @@ def test_a_line_that_is_half_written_is_read_when_it_is_whole(path: Path, reader
     assert reader.read() == HandOver({"k": 7})
 
 
-def test_a_driver_that_died_in_a_line_is_followed_by_one_with_a_file_of_its_own(
-    path: Path, reader: HandOverFileReader
-) -> None:
+def test_a_driver_rewrites_a_file_that_ends_in_an_incomplete_line(path: Path, reader: HandOverFileReader) -> None:
     HandOverFileWriter(str(path)).write(HandOverChange({"k": 1}))
     with path.open("ab") as file:
         file.write(b'[{"k":')

@@ -119,7 +119,7 @@ def test_a_query_that_starts_again_does_not_take_the_lead_back(tables: Tables) -
     b.check()
 
 
-def test_a_job_of_an_earlier_version_that_came_after_is_found_in_its_tables(tables: Tables) -> None:
+def test_a_later_job_of_an_earlier_version_is_found_in_its_tables(tables: Tables) -> None:
     lead = job_lead(tables, "a")
     lead.take()
     lead.epoch_for("groups")

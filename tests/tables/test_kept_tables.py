@@ -65,7 +65,7 @@ def test_what_reads_a_path_reads_kept_tables(tmp_path: Path) -> None:
         assert read_share_group_offsets(kept, "g0") == read_share_group_offsets(str(tmp_path), "g0") != ()
 
 
-def test_tables_that_are_gone_are_missing_and_those_that_come_anew_are_read(tmp_path: Path) -> None:
+def test_deleted_tables_are_missing_and_recreated_ones_are_read(tmp_path: Path) -> None:
     kept = KeptTables(str(tmp_path))
     for group_id in ("old", "new"):
         with pytest.raises(TableMissingError):

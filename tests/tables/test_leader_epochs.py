@@ -29,7 +29,7 @@ def test_who_knows_nothing_of_before_asks_where_the_last_leader_began() -> None:
     assert world.epochs_asked == [("orders", 2)]
 
 
-def test_after_an_election_the_log_is_compared_with_the_leader_that_was_known() -> None:
+def test_after_an_election_the_log_is_compared_with_the_known_leader() -> None:
     world = led(0)
     world.epochs["orders"], world.epoch_ends_of["orders"] = 2, {0: 60}
     assert logs(world) == [[[0, 0, 100, None, True, 2, 60]]]

@@ -108,7 +108,7 @@ def test_tables_of_current_state_survive_too(root: Path, disk: PowerLoss, tmp_pa
     assert last_leader_epoch(str(left), "query-1") == 1
 
 
-def test_a_commit_that_another_process_has_not_synced_is_synced_before_it_is_skipped(
+def test_an_unsynced_commit_of_another_process_is_synced_before_the_skip(
     root: Path, disk: PowerLoss, tmp_path: Path
 ) -> None:
     unsynced, _ = start(root, writer=functools.partial(DeltaTableWriter, is_synced=False))

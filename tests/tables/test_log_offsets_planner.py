@@ -140,7 +140,7 @@ def test_a_start_by_time_is_looked_up_for_what_has_no_state_alone() -> None:
     assert [(load["partition"], load["start_offset"]) for load in loads(world.read())] == [(0, 3), (1, 42)]
 
 
-def test_the_last_stable_offset_is_asked_for_where_a_group_reads_committed_records() -> None:
+def test_the_last_stable_offset_is_requested_for_read_committed_groups() -> None:
     world = World(
         row(OLD), row(BILLS._replace(group_id="h")), states={OLD: state(), BILLS._replace(group_id="h"): state()}
     )
@@ -223,7 +223,7 @@ def gone(world: World, within_ms: int) -> int | None:
 
 
 @pytest.mark.parametrize("end", [50, 100, 500])
-def test_a_topic_made_again_is_soon_known_for_another_and_its_log_never_for_the_old_ones(end: int) -> None:
+def test_a_recreated_topic_is_detected_and_its_log_is_not_the_old_ones(end: int) -> None:
     world = led()
     world.described.clear()
     while not world.described:
@@ -246,7 +246,7 @@ def test_an_end_is_not_believed_while_the_name_cannot_be_looked_up() -> None:
     assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 500, None, True]])]
 
 
-def test_the_new_topic_is_loaded_beside_it_and_the_old_one_is_forgotten_with_its_row() -> None:
+def test_a_recreated_topic_is_loaded_and_the_old_one_removed_with_its_row() -> None:
     world = led()
     world.topics["orders"] = ("new", (0, 50, 50))
     assert gone(world, 10_000) is not None
@@ -287,7 +287,7 @@ def test_a_topic_that_is_back_in_time_was_never_gone() -> None:
     assert gone(world, GRACE_MS - 2 * LOOK_MS) is None
 
 
-def test_another_id_for_a_name_whose_own_was_never_seen_may_be_metadata_that_is_behind() -> None:
+def test_another_id_for_a_name_never_seen_may_be_outdated_metadata() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("older", (0, 7, 7))
     assert gone(world, GRACE_MS - LOOK_MS) is None
@@ -297,7 +297,7 @@ def test_another_id_for_a_name_whose_own_was_never_seen_may_be_metadata_that_is_
     assert world.logs() == {SHARD: [0, 100, None, True]}
 
 
-def test_a_topic_that_was_made_again_while_the_job_was_down_is_gone_after_the_grace_time() -> None:
+def test_a_topic_recreated_during_downtime_is_gone_after_the_grace_time() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("new", (0, 7, 7))
     assert gone(world, GRACE_MS + 2 * LOOK_MS) is not None
@@ -348,7 +348,7 @@ def test_a_log_that_falls_is_told_with_its_own_start() -> None:
     assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 15, None, False]])]
 
 
-def test_a_log_without_an_id_is_told_as_such_when_a_look_found_its_name_without_a_topic_before() -> None:
+def test_a_log_without_a_topic_id_is_sent_as_such_after_a_missing_topic() -> None:
     """Its leader is asked while nobody has looked again: what it says would be taken for a log with an id."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (0, 1_000, 1_000))
@@ -372,7 +372,7 @@ def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
 # -- with the operator -------------------------------------------------------------------------------------------------
 
 
-def test_a_start_without_a_checkpoint_and_without_the_leader_loses_no_acknowledgement() -> None:
+def test_a_start_without_checkpoint_or_leader_loses_no_acknowledgement() -> None:
     """The request was appended twelve seconds before the first batch; the gateway has answered it with success."""
     held = StateBatch(3, 9, RecordState.ACQUIRED, 1, "m1", T0 + 30_000)
     key = OLD._replace(topic_id=TOPIC_ID)
@@ -386,7 +386,7 @@ def test_a_start_without_a_checkpoint_and_without_the_leader_loses_no_acknowledg
     assert shard.led().window.start_offset == 10
 
 
-def test_a_topic_made_again_is_read_from_its_start_by_those_who_know_its_new_id() -> None:
+def test_a_recreated_topic_is_read_from_its_start_under_its_new_id() -> None:
     """Old start offset 1,000; the new log has 50 records."""
     world = World(row(OLD), states={OLD: state(1_000)})
     world.topics["orders"] = ("old", (0, 1_000, 1_000))

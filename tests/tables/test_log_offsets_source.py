@@ -241,9 +241,7 @@ def test_a_start_while_the_brokers_are_away_loads_what_the_tables_have(source: S
 
 
 @pytest.mark.parametrize("is_executor", [True, False])
-def test_a_source_that_dies_in_a_batch_is_followed_by_one_that_runs_it_again(
-    source: Source, brokers: Brokers, is_executor: bool
-) -> None:
+def test_a_batch_in_which_the_source_died_is_run_again(source: Source, brokers: Brokers, is_executor: bool) -> None:
     """Tables and logs have gone on: the batch is as it was, and what it said is not said again."""
     (orders, more) = partitions("orders", 0, 1)
     brokers.end_offsets |= {orders: 7, more: 8}

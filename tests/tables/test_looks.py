@@ -68,7 +68,7 @@ def test_one_cell_that_cannot_be_read_leaves_the_others(tables: str, tmp_path: P
         Config(job=JobConfig(**{"tables.path": str(tmp_path)}), cells=cells), SeenLogs(), lambda: NOW_MS
     ).look()
     (problem,) = look.problems
-    assert problem.startswith("cell west: table share_groups is not there")
+    assert problem.startswith("cell west: table share_groups does not exist")
     assert list(look.groups) == [GROUP_ID]
 
 

@@ -128,7 +128,7 @@ def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None
     assert job.batch(heartbeat(-1)) == []
 
 
-def test_one_that_is_not_heard_of_timed_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
+def test_a_silent_member_times_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
     job.batch(heartbeat(0, topics={}), heartbeat(0, "m2", {}))
     assert job.batch(heartbeat(7, "m2")) == ["group billing: member m2 fenced; it must join again"]
     assert job.batch(heartbeat(-1), tick_ms=T0 + 3_600_000) == [

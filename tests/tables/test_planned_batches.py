@@ -122,7 +122,7 @@ def test_another_number_of_shards_unloads_the_old_keys_and_loads_the_new() -> No
     assert world.read_for(2_000) == []
 
 
-def test_another_number_of_shards_unloads_the_old_key_and_deletes_by_the_new() -> None:
+def test_a_changed_shard_count_unloads_the_old_key_and_deletes_by_the_new() -> None:
     world = World(row(P1))
     world.read()
     world.list(row(P1, deleting=True))
@@ -263,7 +263,7 @@ def test_every_key_is_ticked_once_after_a_start() -> None:
     assert [each for each in world.read(safe_ms=5) if each[1] == "tick"] == [(key, "tick", 5) for key in keys]
 
 
-def test_a_start_with_a_checkpoint_says_configs_and_logs_once_more_and_loads_nothing() -> None:
+def test_a_start_with_checkpoint_sends_configs_and_logs_and_loads_nothing() -> None:
     world = World(row(P0), row(P1), states={P0: state()})
     world.read()
     world.start()

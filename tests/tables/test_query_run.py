@@ -97,7 +97,7 @@ def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> Non
     assert first.log[5:] == []
 
 
-def test_a_start_goes_on_from_what_the_old_leader_commits_until_it_is_fenced() -> None:
+def test_a_start_continues_from_the_last_commit_of_the_fenced_leader() -> None:
     tables = MemoryTables()
     old = Run(tables, "old", 1)
     old.lead()
@@ -149,7 +149,7 @@ def test_upkeep_comes_after_so_many_commits() -> None:
     assert run.log[2:].count("upkeep") == 1
 
 
-def test_what_the_old_leader_commits_until_it_is_fenced_can_make_a_checkpoint_stale() -> None:
+def test_a_late_commit_of_the_fenced_leader_can_make_a_checkpoint_stale() -> None:
     """It was looked at before the job took the lead, and is again when nobody else can write any more."""
     tables = MemoryTables()
     old = Run(tables, "query-1", 1)

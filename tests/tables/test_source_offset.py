@@ -85,7 +85,7 @@ def test_what_many_are_told_is_told_to_each() -> None:
         (3, 12, {"start_offset": 12, "batches": []}),
     ],
 )
-def test_a_load_goes_on_with_the_state_of_its_epoch_and_begins_anew_over_an_older_one(
+def test_a_load_uses_the_state_of_its_epoch_and_ignores_an_older_one(
     state_epoch: int, start_offset: int | None, more: dict[str, Any]
 ) -> None:
     asked = []

@@ -163,7 +163,7 @@ def test_what_people_have_to_decide_ends_the_job(failure: BaseException) -> None
     assert len(ended.starts) == 1
 
 
-def test_a_checkpoint_that_a_worker_cannot_read_ends_the_job_with_what_to_do() -> None:
+def test_an_unreadable_checkpoint_ends_the_job_with_instructions() -> None:
     job = Job()
     assert job.run(1)
     told = (

@@ -26,7 +26,7 @@ def test_a_broker_that_tells_of_a_topic_without_an_id_has_none() -> None:
     assert not topics.has_id("orders")
 
 
-def test_a_name_that_stood_for_nothing_for_long_does_not_make_the_next_topic_a_deleted_one() -> None:
+def test_a_topic_created_after_a_long_absence_is_not_taken_for_deleted() -> None:
     """The broker that is asked first may not know it yet; an id that was taken for a deleted one is never served."""
     old, new = ("orders", "id-1"), ("orders", "id-2")
     answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}

@@ -24,7 +24,8 @@ class TableUpkeep:
         newest = leader_epoch_of(self._table)
         if newest != leader_epoch:
             raise FencedLeaderError(
-                f"upkeep of {self._table.spec.name} for leader epoch {leader_epoch} cancelled: the leader epoch is {newest}"
+                f"upkeep of {self._table.spec.name} for leader epoch {leader_epoch} cancelled: "
+                f"the leader epoch is {newest}"
             )
 
     def run(self, leader_epoch: int, upkeep: Upkeep) -> None:

@@ -126,7 +126,7 @@ class TableWriter:
                 self._table.sync()
                 return known
         raise TableStoreError(
-            f"table {self.spec.name} cannot be rolled back: no version from before batch {batch_id + 1} of query {app_id} "
+            f"table {self.spec.name} cannot be rolled back: no version before batch {batch_id + 1} of query {app_id} "
             "is kept"
         )
 
