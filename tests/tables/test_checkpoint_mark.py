@@ -1,4 +1,4 @@
-"""What a checkpoint on a local disk says of itself."""
+"""The mark in a checkpoint on a local disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.tables.power_loss import PowerLoss
 
 @pytest.fixture
 def boots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that names the start of the machine."""
+    """Return the file that names the boot of the machine."""
     path = tmp_path / "boot_id"
     path.write_text("first\n")
     monkeypatch.setattr(checkpoint_mark, "_BOOT_ID", path)
@@ -32,7 +32,7 @@ def test_a_mark_is_read_as_it_was_written(tmp_path: Path, boots: Path, folder: s
     boots.write_text("second\n")
     assert MarkFile(folder.format(tmp_path)).is_of_earlier_boot()
     mark.write({"share_groups": 8})
-    assert mark.read() == CheckpointMark("first", {"share_groups": 8}), "the system is asked once"
+    assert mark.read() == CheckpointMark("first", {"share_groups": 8}), "the boot id is read once"
 
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0", b'{"boot_id": "fir', b"[]", b'{"boot_id": "first", "committed": 3}'])

@@ -1,4 +1,4 @@
-"""Which chunks a change of rows touches, and that all of them together are what a plain dict would be."""
+"""Which chunks a change of rows rewrites, and that all chunks together equal a plain dict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALF = CHUNK_ROWS // 2
 
 
 class Table:
-    """A table that `CurrentRows` is the writer of: each commit's rows in place of those of its chunks."""
+    """A table that `CurrentRows` writes: each commit's rows replace those of its chunks."""
 
     def __init__(self, chunk_rows: int = CHUNK_ROWS) -> None:
         self.chunk_rows = chunk_rows
@@ -45,7 +45,7 @@ class Table:
         return [row for _, rows in sorted(self.chunks.items()) for row in rows]
 
     def start_again(self) -> None:
-        """The next leader has the table, and nothing else."""
+        """Start the next leader, which has only the table."""
         self.current = CurrentRows(SHARE_GROUPS, self.rows(), self.chunk_rows)
 
     @property
@@ -107,7 +107,7 @@ def check_content(table: Table, model: dict[str, tuple[int, int]]) -> None:
 
 
 def check_cost(write: Write, before: dict[str, int], named: set[str], table: Table) -> None:
-    """A chunk is touched for a row that was named, or for one that it shares a merged chunk with."""
+    """Check that a chunk is written only for a named row, or for one in the same merged chunk."""
     after = {row["group_id"]: row["chunk"] for row in table.rows()}
     needed = {before[name] for name in named & before.keys()} | {after[name] for name in named & after.keys()}
     moved = {name for name in before.keys() & after.keys() if before[name] != after[name]}

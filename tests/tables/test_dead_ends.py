@@ -1,4 +1,4 @@
-"""Rejected and limit-archived records, from real tables."""
+"""Rejected records and records archived at the limit, read from real tables."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_dead_ends_of_a_topic_are_left_out_with_their_counts(tables: str) -> Non
 
 @pytest.mark.parametrize("may_describe_topic", [False, True])
 def test_page_of_dead_ends_needs_the_topics_rights(tmp_path: Path, may_describe_topic: bool) -> None:
-    """Rows have topics, offsets and members, which who may describe the group alone does not see."""
+    """The rows contain topics, offsets and members, which a user who may only describe the group must not see."""
     write_sample_history(str(tmp_path), minutes=6)
     entries = [{"resource": "group", "name": GROUP_ID}, *([{"resource": "topic", "name": TOPIC}] * may_describe_topic)]
     allowed = {"principal": "User:ANONYMOUS", "operations": ["Describe"]}

@@ -1,4 +1,4 @@
-"""Deadlines of many keys, against a dict that is gone through."""
+"""Deadlines of many keys, compared with a dict that is scanned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit finds what it is there to find: tables that are right but for one thing."""
+"""The audit finds every planted defect in tables that are otherwise correct."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def acknowledge(*batches: tuple[int, int, int]) -> AcknowledgeRequest:
 
 
 def run(path: Path, batches: Iterable[SharePartitionRequest], topic_id: str = "id-t", state_epoch: int = 0) -> str:
-    """Each request is a micro-batch, one millisecond after the last."""
+    """Run each request as a micro-batch, one millisecond after the last."""
     tables_path = str(path)
     tables = Tables(tables_path, "g", topic_id)
     tables.commit([rows.encode(rows.LOAD, json.dumps([LOAD | {"state_epoch": state_epoch}]))], 1_000)
@@ -90,7 +90,7 @@ def test_what_is_not_finished_is_told(
 
 def test_a_record_that_was_finished_twice_is_told(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
-    again = Tables(tables_path, "g", "id-t")  # a leader that forgot everything, as no leader should
+    again = Tables(tables_path, "g", "id-t")  # a leader that lost all state, as no leader should
     again.commit([rows.encode(rows.LOAD, json.dumps([LOAD]))], 9_000)
     for number, request in enumerate([replace(FETCH_ALL, max_records=3), acknowledge((0, 2, 1))]):
         again.commit([rows.encode(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)

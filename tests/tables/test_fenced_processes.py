@@ -1,4 +1,4 @@
-"""A job that comes back from the tables knows which processes have taken the place of others (KIP-345)."""
+"""A job that recovers from the tables rejects processes that were replaced by others (KIP-345)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_a_replaced_process_is_rejected_after_a_start_without_checkpoints(tmp_pa
     job.groups()
     job.groups(join("p2"))
     assert answers(job) == [("fetch-p1", ErrorCode.FENCED_INSTANCE_ID, []), ("fetch-p2", ErrorCode.NONE, [[0, 0, 1]])]
-    job.groups(join("p1", "m2"))  # the commit that still says whom to tell of p2 is not the newest one
+    job.groups(join("p1", "m2"))  # the commit that still contains the fence of p2 is not the newest one
     job.lose_checkpoint()
     assert answers(job) == [("fetch-p1", ErrorCode.FENCED_INSTANCE_ID, []), ("fetch-p2", ErrorCode.NONE, [[1, 1, 1]])]

@@ -1,4 +1,4 @@
-"""Groups that go from one cell's tables to another's, wherever the move dies."""
+"""Groups that move from one cell's tables to another's, when the move dies at any step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = range(1, 5)
 
 
 def config(root: Path, cell: str) -> Config:
-    """The file, with the group in this cell."""
+    """Return the file's config with the group in this cell."""
     section = {"cell.names": "a,b", "group.cells": {GROUP: cell}}
     groups = {GROUP: {"share.auto.offset.reset": "earliest"}}
     return parse_config({"cells": section, "job": {"tables.path": str(root)}, "groups": groups}, "test")
@@ -43,7 +43,7 @@ def tables(root: Path, cell: str) -> CellTables:
 
 
 def move(root: Path, source: str, target: str, dies_after: int = 0) -> bool:
-    """Whether there was something to move. Raises Died."""
+    """Run a move; return whether there was something to move. Raises Died."""
 
     def after(step: int) -> None:
         if step == dies_after:
@@ -57,7 +57,7 @@ def move(root: Path, source: str, target: str, dies_after: int = 0) -> bool:
 
 
 def left(root: Path) -> TwoQueries:
-    """The job of cell a, which has read all that the member said when it left."""
+    """Return the job of cell a after it has read all requests of the member that left."""
     job = used(root / "a")
     job.groups(alter_configs({LOCK: "20000"}))
     job.partitions()
@@ -116,7 +116,7 @@ def test_a_move_that_is_given_up_goes_back(tmp_path: Path, dies_after: int) -> N
     before = states(tmp_path, "a")
     with pytest.raises(Died):
         move(tmp_path, "a", "b", dies_after)
-    if dies_after == 1:  # nobody has seen it
+    if dies_after == 1:  # the group is not visible there yet
         refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
     else:
         with pytest.raises(StrayedGroupsError):

@@ -1,4 +1,4 @@
-"""What the driver tells the sources by a file: changes, which add up to the same on both sides."""
+"""What the driver sends to the sources in a file: changes that add up to the same handover on both sides."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHANGES = st.builds(
 
 
 def plain(changes: list[HandOverChange]) -> HandOver:
-    """What changes add up to, as dicts have it."""
+    """Return the sum of changes as dicts."""
     deadlines: dict[str, int | None] = {}
     waiting: dict[str, WaitsFor] = {}
     positions: dict[int, int] = {}
@@ -58,7 +58,7 @@ def plain(changes: list[HandOverChange]) -> HandOver:
 def test_every_reader_knows_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[HandOverChange, bool, bool]], least_changes: int
 ) -> None:
-    """Whether it reads each time, now and then, or late; and whether the driver was another one before."""
+    """The reader reads each time, sometimes, or late, and another driver may have written before."""
     path = str(tmp_path_factory.mktemp("hand_over") / "share_partition")
     writer, reader = HandOverFileWriter(path, least_changes), HandOverFileReader(path)
     assert reader.read() == HandOver()

@@ -1,4 +1,4 @@
-"""Tables that are read again and again: what is read is what the tables have, and what was read is not read again."""
+"""Tables that are read repeatedly: reads return the tables' content, and read no file twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.tables.job_tables import T0, start
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The chunks of the files that are read."""
+    """Return the chunks of the files that are read."""
     read_table, read = DeltaFiles.table, list[str]()
 
     def counted(files: DeltaFiles, path: str) -> pa.Table:

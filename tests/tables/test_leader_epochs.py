@@ -1,4 +1,4 @@
-"""What the source tells of leader elections: the leader's epoch, and from where on later leaders wrote."""
+"""What the source sends after leader elections: the leader's epoch, and the offset from which later leaders wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def led(epoch: int) -> World:
 
 
 def logs(world: World) -> list[list[object]]:
-    """What is said of the log in a look when all are asked."""
+    """Return what one poll of all logs sends about the log."""
     return [body for _, kind, body in world.read(6_000) if kind == "log"]
 
 
@@ -33,7 +33,7 @@ def test_after_an_election_the_log_is_compared_with_the_known_leader() -> None:
     world = led(0)
     world.epochs["orders"], world.epoch_ends_of["orders"] = 2, {0: 60}
     assert logs(world) == [[[0, 0, 100, None, True, 2, 60]]]
-    assert logs(world) == [], "once"
+    assert logs(world) == [], "sent once"
     assert world.epochs_asked == [("orders", 0)]
 
 

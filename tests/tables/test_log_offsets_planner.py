@@ -1,5 +1,5 @@
-"""The source's decisions, with tables, brokers and configs in memory and time as an argument: what is led, by which
-config, how far its log reaches, and which topics are no more."""
+"""The source's decisions, with tables, brokers and configs in memory and time as an argument: managed share-partitions,
+their configs, the offsets of their logs, and deleted topics."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.tables.source_world import (
 )
 from tests.unit.core.operators.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
 
-# -- what is led -------------------------------------------------------------------------------------------------------
+# -- managed share-partitions -------------------------------------------------------------------------------------------------------
 
 
 def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None:
-    """The acknowledgements in the first batch must find it; its log is told when it is known."""
+    """The acknowledgements in the first batch must find it; its log offsets are sent when they are known."""
     initialized, caught_up, fresh = OLD, OLD._replace(partition=1), OLD._replace(partition=2)
     world = World(
         row(initialized),
@@ -79,7 +79,7 @@ def test_a_new_share_partition_waits_for_its_log_and_is_not_read_for_again() -> 
 
 
 def test_a_share_partition_starts_by_the_config_of_when_it_was_made() -> None:
-    """The poll of the configs may be a moment old: the row knows better."""
+    """The polled configs may be slightly old, so the row decides."""
     world = World()
     world.read()
     assert world.of_group_polled == CONFIG
@@ -89,7 +89,7 @@ def test_a_share_partition_starts_by_the_config_of_when_it_was_made() -> None:
 
 
 def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
-    """Another group reads the topic already, so that its log is known; retention has gone on since."""
+    """Another group reads the topic already, so its log is known; retention has moved the start since."""
     world = World(row(OLD, new=True, reset="earliest"))
     (load,) = loads(world.read())
     assert load["start_offset"] == 0
@@ -102,7 +102,7 @@ def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
 
 @pytest.mark.parametrize(("reset", "start_offset"), [("earliest", 50), ("latest", 120), ("by_duration:PT1H", 42)])
 def test_what_others_know_of_a_log_whose_leader_is_away_is_nobody_s_start(reset: str, start_offset: int) -> None:
-    """It goes to the operator with those that have a state: who has none waits for the leader."""
+    """The operator gets it for share-partitions with a state; one without a state waits for the leader."""
     world = World(row(OLD, new=True, reset="earliest"))
     world.read()
     world.topics["orders"], world.is_away = ("old", (50, 120, 120)), True
@@ -129,7 +129,7 @@ def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
 def test_a_config_that_changed_is_read_once_more_before_it_is_said() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.read()
-    world.of_group_polled, world.of_group = EARLIEST, COMMITTED  # the poll of half a second ago, and now
+    world.of_group_polled, world.of_group = EARLIEST, COMMITTED  # the poll of half a second ago, and the present values
     assert [body for _, kind, body in world.read() if kind == "config"] == [COMMITTED]
 
 
@@ -204,7 +204,7 @@ def test_a_group_is_unloaded_when_a_state_turns_out_to_be_missing() -> None:
     assert world.read() == [(SHARD, "unload", [0])]
 
 
-# -- topics that are no more -------------------------------------------------------------------------------------------
+# -- deleted topics -------------------------------------------------------------------------------------------
 
 
 def led() -> World:
@@ -215,7 +215,7 @@ def led() -> World:
 
 
 def gone(world: World, within_ms: int) -> int | None:
-    """After how long the topic is said to be gone."""
+    """Return the time after which the topic counts as deleted."""
     for at in range(200, within_ms + 1, 200):
         if (SHARD, "gone", "orders") in world.read():
             return at
@@ -229,7 +229,7 @@ def test_a_recreated_topic_is_detected_and_its_log_is_not_the_old_ones(end: int)
     while not world.described:
         assert world.read() == []
     world.topics["orders"] = ("new", (0, end, end))
-    assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before another end is believed
+    assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before a changed end offset is accepted
     assert len(world.described) == 1 + (end != 100)
     assert gone(world, 2 * LOOK_MS + CONFIRM_MS) is not None
     assert world.logs() == {SHARD: [0, 100, None, True]}
@@ -340,7 +340,7 @@ def test_without_topic_ids_a_log_that_falls_is_told_as_such() -> None:
 
 
 def test_a_log_that_falls_is_told_with_its_own_start() -> None:
-    """Else a new topic would be read from where the log before had begun, beyond its end."""
+    """Otherwise a new topic would be read from the start of the previous log, beyond its end."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (29, 29, 29))
     world.read()
@@ -349,7 +349,7 @@ def test_a_log_that_falls_is_told_with_its_own_start() -> None:
 
 
 def test_a_log_without_a_topic_id_is_sent_as_such_after_a_missing_topic() -> None:
-    """Its leader is asked while nobody has looked again: what it says would be taken for a log with an id."""
+    """Its leader is queried before the name is looked up again: its log would be taken for one with an id."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (0, 1_000, 1_000))
     world.read_for(LOOK_MS)
@@ -373,7 +373,7 @@ def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
 
 
 def test_a_start_without_checkpoint_or_leader_loses_no_acknowledgement() -> None:
-    """The request was appended twelve seconds before the first batch; the gateway has answered it with success."""
+    """The request was appended twelve seconds before the first batch, and the gateway has responded with success."""
     held = StateBatch(3, 9, RecordState.ACQUIRED, 1, "m1", T0 + 30_000)
     key = OLD._replace(topic_id=TOPIC_ID)
     world = World(row(key), states={key: state()._replace(state_batches=(held,))})
@@ -387,7 +387,7 @@ def test_a_start_without_checkpoint_or_leader_loses_no_acknowledgement() -> None
 
 
 def test_a_recreated_topic_is_read_from_its_start_under_its_new_id() -> None:
-    """Old start offset 1,000; the new log has 50 records."""
+    """The old start offset is 1,000; the new log has 50 records."""
     world = World(row(OLD), states={OLD: state(1_000)})
     world.topics["orders"] = ("old", (0, 1_000, 1_000))
     world.read_for(LOOK_MS)

@@ -1,4 +1,4 @@
-"""What is made of the brokers' answers about topics."""
+"""How the brokers' responses about topics are interpreted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class Client:
-    """A LogOffsetsClient that knows some topics."""
+    """A LogOffsetsClient with some topics."""
 
     def __init__(self, settings: object) -> None:
         self.asked: list[Collection[str]] = []

@@ -1,4 +1,4 @@
-"""What the page sees, from real tables; what the brokers would say is given."""
+"""What the page shows, from real tables; the brokers' responses are given."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_look_has_what_the_tables_and_the_logs_say(tables: str) -> None:
         assert row.oldest_ms == NOW_MS - 61_000
     assert group.acquired == sum(row.records(RecordState.ACQUIRED) for row in group.partitions)
     assert looks.look().groups == look.groups
-    assert looks.history.trend(GROUP_ID).per_second is None  # both looks at one moment
+    assert looks.history.trend(GROUP_ID).per_second is None  # both polls at the same moment
 
 
 def test_what_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["east", "west"])
 def test_a_group_is_looked_at_in_its_cell(tables: str, tmp_path: Path, cell: str) -> None:
-    for name in ("east", "west"):  # one of them is where the group was before it moved
+    for name in ("east", "west"):  # one of them is the group's cell before a move
         shutil.copytree(tables, tmp_path / name)
     cells = CellsConfig(**{"cell.names": ["east", "west"], "group.cells": {GROUP_ID: cell}})
     look = Looks(
@@ -73,7 +73,7 @@ def test_one_cell_that_cannot_be_read_leaves_the_others(tables: str, tmp_path: P
 
 
 class LogsAway(SeenLogs):
-    """Brokers that do not answer while `are_away`."""
+    """Brokers that do not respond while `are_away`."""
 
     are_away = True
 

@@ -1,4 +1,4 @@
-"""The lines of the job's log: from the rows of a group's batches, each said once."""
+"""The lines of the job's log, made from the rows of a group's batches, each logged once."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ ORDERS = {"orders": TopicMetadata("id-1", 3)}
 
 
 class Nobody:
-    """Whom a query writes to."""
+    """A handover writer and producer without a reader."""
 
     def write(self, content: object) -> None:
-        """Take a hand-over, and forget it."""
+        """Discard a handover change."""
 
     def send(self, responses: object, requests: object) -> None:
-        """Take rows for Kafka, and forget them."""
+        """Discard rows for Kafka."""
 
 
 class Job:
@@ -59,7 +59,7 @@ class Job:
         steps.query_id = "query-1"
 
     def batch(self, *requests: ShareGroupRequest, tick_ms: int | None = None) -> list[str]:
-        """What a batch with these requests logs."""
+        """Return the lines of a batch with these requests."""
         lines = [self._line(request) for request in requests]
         lines += [] if tick_ms is None else [rows.encode(rows.TICK, str(tick_ms))]
         group = ShareGroupOperator(GROUP, parse_config({}, "test"), self._state)
@@ -69,7 +69,7 @@ class Job:
         return self._finish()
 
     def batch_again(self) -> list[str]:
-        """What the last batch logs when it is run again by a job that died before Spark heard of it."""
+        """Return the lines of the last batch when a restarted job runs it again."""
         return self._finish()
 
     def _finish(self) -> list[str]:

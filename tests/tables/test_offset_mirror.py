@@ -16,7 +16,7 @@ KEY = "consumer_group_offset_mirror"
 
 
 class World:
-    """What a mirror reads, and where it commits; `refused` are the partitions that Kafka takes nothing of."""
+    """The source and the target of a mirror; `refused` has the partitions that Kafka rejects."""
 
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, Any]] = {"": {KEY: ""}, "g": {KEY: "lag-of-g"}, "h": {KEY: ""}}

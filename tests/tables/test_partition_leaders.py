@@ -1,4 +1,4 @@
-"""Whom to ask for log offsets, when topics and leaders go away and come back."""
+"""Which partitions are queried for log offsets when topics and leaders disappear and return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = (O0, O1, BILLS)
 
 
 class Cluster:
-    """Who leads; `asked` is what was looked up."""
+    """The leaders of a cluster; `asked` records the look-ups."""
 
     def __init__(self, **leaders: Mapping[int, int]) -> None:
         self.topics = dict(leaders)

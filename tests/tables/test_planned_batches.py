@@ -1,4 +1,4 @@
-"""What each batch of the source says: loads, unloads, deletions, configs, logs and ticks, and nothing twice."""
+"""The rows of each batch of the source: loads, unloads, deletions, configs, logs and ticks, none of them twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITH_STATE = {"start_offset": 8, "header": list(HEADER), "batches": [[8, 9, 1, 1
 
 
 def partitions(rows: list[tuple[str, str, Any]]) -> dict[str, list[int]]:
-    """The partitions that each shard loads."""
+    """Return the partitions that each shard loads."""
     return {key: [load["partition"] for load in body] for key, kind, body in rows if kind == "load"}
 
 
@@ -64,7 +64,7 @@ def test_what_was_told_its_start_offset_needs_no_log_offsets() -> None:
     ("reset", "start_offset"), [("earliest", 5), ("latest", 100), ("by_duration:PT1H", 42), (None, 100)]
 )
 def test_where_a_share_partition_without_state_starts(reset: str | None, start_offset: int) -> None:
-    """By the config of when it was made; by the group's present one if its row has none."""
+    """It starts by the config at its creation, or by the group's present config if its row has none."""
     world = World(row(P0, reset=reset, new=True))
     world.topics["orders"] = ("old", (5, 100, 90))
     world.of_group = CONFIG | {"auto_offset_reset": "latest"}
@@ -185,7 +185,7 @@ def test_only_the_logs_that_moved_are_told() -> None:
 
 
 def asked(world: World, **told: Any) -> set[str]:
-    """The topics whose ends one look asks for."""
+    """Return the topics whose end offsets one poll requests."""
     world.asked.clear()
     world.read(**told)
     return {topic for topic, _ in world.asked}
@@ -216,7 +216,7 @@ def test_a_new_share_partition_asks_for_its_own_log_alone() -> None:
 
 
 def test_a_topic_that_nobody_reads_any_more_is_forgotten() -> None:
-    """Whoever reads it again asks for everything anew; and idle topics need no memory."""
+    """A new reader requests everything again, and idle topics need no memory."""
     world = two_topics()
     world.list(row(OLD))
     assert world.read() == [("g\tbills-id\t0", "unload", [0])]
@@ -231,7 +231,7 @@ def test_a_topic_that_nobody_reads_any_more_is_forgotten() -> None:
 
 
 def _mentions(found: object, name: str, depth: int = 12) -> bool:
-    """Whether something that is remembered has a topic's name in it."""
+    """Return whether any stored value contains a topic's name."""
     if isinstance(found, str):
         return found == name
     if isinstance(found, dict):
@@ -282,7 +282,7 @@ def test_a_start_goes_on_waiting_for_what_had_waited() -> None:
 
 
 def test_a_look_that_fails_half_way_has_told_nothing() -> None:
-    """What it had learned is learned again by the next one."""
+    """The next poll gets the same results again."""
     world = World(row(P0))
     world.read()
     world.list(row(P0), row(P1, new=True))
@@ -300,7 +300,7 @@ def _fail(version: int, keys: Any) -> Any:
 
 
 def test_a_batch_that_says_much_is_followed_by_one_that_says_nothing() -> None:
-    """Else Spark would write all of it again with each batch that brings only requests."""
+    """Otherwise Spark would write all rows again with each batch that has only requests."""
     world = World(*(row(P0._replace(group_id=f"g{number}")) for number in range(200)))
     assert len(world.read()) == 400
     assert world.offset.is_large

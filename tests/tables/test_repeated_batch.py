@@ -1,4 +1,4 @@
-"""A batch that runs again: with the effects that are in the tables, or with others."""
+"""A batch that runs again, with the effects that are in the tables or with others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.tables.job_tables import T0, RecordingProducer, batch, start
 
 
 def other(**values: object) -> Batch:
-    """The batch that `batch(1)` makes, with other values."""
+    """Return the batch that `batch(1)` makes, with other values."""
     return dataclasses.replace(batch(1), **values)  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ def test_another_query_with_the_same_batch_id_is_not_compared(tmp_path: Path) ->
 
 class _NoHandOver:
     def write(self, change: HandOverChange) -> None:
-        """Nobody reads it."""
+        """Discard the change."""
 
 
 def _run(tables: MemoryTables, leader_epoch: int, dropped: list[str]) -> QueryRun:

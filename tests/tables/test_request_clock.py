@@ -1,4 +1,4 @@
-"""The safe time: before it, every request has been read."""
+"""The safe time: every request before it has been read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_long_backlog_moves_the_safe_time_all_the_same() -> None:
 
 
 class Poll:
-    """Brokers that do not know the topic yet, then one partition with a request, whose leader may be silent."""
+    """Brokers that do not have the topic yet, then one partition with a request, whose leader may be silent."""
 
     def __init__(self) -> None:
         self.partitions: list[TopicPartition] = []
@@ -151,7 +151,7 @@ def test_an_open_transaction_holds_back_the_safe_time_and_is_reported(caplog: py
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {0: 4, 1: 0}) == (True, 0)
     for now_ms in (2_000, 12_000, 13_000):
-        assert clock.observe(now_ms, {0: 4, 1: 1}) == (False, 0), "there is nothing to bring"
+        assert clock.observe(now_ms, {0: 4, 1: 1}) == (False, 0), "there is nothing to read"
     assert [record.getMessage() for record in caplog.records] == [
         "requests-0: no row can be read from offset 4 on, the log ends at 5: a transaction is open, or the "
         "leader does not respond. Until then these requests wait, and no lock or session expires"

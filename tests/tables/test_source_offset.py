@@ -1,4 +1,4 @@
-"""The source's offset JSON, and the rows between two of them."""
+"""The source's offset JSON, and the rows between two offsets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_offset_comes_back_from_its_json(many: int) -> None:
 
 
 def test_what_is_large_is_packed() -> None:
-    """Spark writes an offset into its log, and more than once into each progress event."""
+    """Spark writes an offset to its log, and more than once to each progress event."""
     load = {"topic": "orders", "state_epoch": 1, "initializing": False, "start_offset": 123_456}
     rows = tuple(
         SourceRow("load", [load | {"partition": p, "log": [0, 123_456 + p, None, True]}], (f"group-{g:04}\tid\t0",))
@@ -114,7 +114,7 @@ def test_equal_offsets_make_no_rows() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(1, 3), (3, 2), (2, 2)])
 def test_offsets_that_do_not_follow_each_other_are_refused(start: int, end: int) -> None:
-    """The rows of a batch between them are nowhere: Spark never asks for two batches as one."""
+    """No offset contains the rows of a batch between them; Spark never requests two batches as one."""
     apart = SourceOffset(seq=start), SourceOffset(seq=end, rows=(SourceRow("tick", 9, ("a",)),))
     with pytest.raises(OffsetsApartError, match=f"offsets {start} and {end}"):
         list(rows_between(*apart, no_states))

@@ -1,4 +1,4 @@
-"""Which checkpoints are gone on from, and which are refused."""
+"""Which checkpoints a query continues from, and which are rejected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def checkpoint(newest_batch: int) -> Checkpoint:
 
 
 def started(leader_epoch: int) -> Callable[[str], int]:
-    """When the checkpoint's query was started last."""
+    """Return a function with the epoch of the last start of the checkpoint's query."""
     return lambda query_id: leader_epoch if query_id == MINE else pytest.fail(query_id)
 
 
@@ -32,7 +32,7 @@ def test_without_a_checkpoint_there_is_nothing_to_refuse() -> None:
 
 @pytest.mark.parametrize("newest_batch", [7, 8, 90])
 def test_a_checkpoint_that_knows_all_batches_of_its_query_is_gone_on_from(newest_batch: int) -> None:
-    """It may know more: a batch without effects commits nothing."""
+    """It may have more, because a batch without effects commits nothing."""
     refuse_stale_checkpoint(checkpoint(newest_batch), info(MINE), 7, started(1))
 
 
@@ -48,7 +48,7 @@ def test_an_older_checkpoint_of_the_same_query_is_refused(newest_batch: int, las
 
 
 def test_a_query_that_was_started_after_the_last_write_goes_on() -> None:
-    """A start reads the tables: what was written before it is in the checkpoint."""
+    """A start reads the tables, so its checkpoint contains what was written before."""
     refuse_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(WRITTEN + 1))
 
 

@@ -1,4 +1,4 @@
-"""Queries that fail, and when they start again; the clock is the test's."""
+"""Queries that fail, and when they start again; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sharegroup.storage.writing.versioned_table import TableStoreError
 
 @dataclass
 class Query:
-    """As the supervisor sees one."""
+    """A query as the supervisor uses it."""
 
     is_active: bool = True
     ended_by: BaseException | None = None
@@ -30,7 +30,7 @@ class Query:
 
 
 class Job:
-    """Starts of one query do what `script` says, and then just succeed; `starts` are their times."""
+    """Starts of one query that do what `script` defines, and then succeed; `starts` has their times."""
 
     def __init__(self, *script: BaseException | None) -> None:
         self.script = deque(script)
@@ -48,7 +48,7 @@ class Job:
         return self.query
 
     def run(self, seconds: int) -> bool:
-        """Whether the query runs in the end."""
+        """Run the supervisor; return whether the query runs in the end."""
         for _ in range(seconds):
             self.supervisor.watch()
             self.now += 1
@@ -82,7 +82,7 @@ def test_an_outage_is_outlasted() -> None:
     assert job.run(1)
     job.query.end(RuntimeError("the batch failed"), batches=7)
     assert not job.run(60)
-    assert job.starts == [0, 2, 4, 8, 16, 32]  # failed at 1; again after 1, 2, 4, ...
+    assert job.starts == [0, 2, 4, 8, 16, 32]  # failed at 1; started again after 1, 2, 4, ...
     assert not job.run(600)
     assert {after - before for before, after in zip(job.starts[6:], job.starts[7:], strict=False)} == {MAX_DELAY_S}
     job.script.clear()

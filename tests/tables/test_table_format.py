@@ -1,4 +1,4 @@
-"""Tables of another format version are refused, and stay as they are."""
+"""Tables of another format version are rejected, and are not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fence between writers, on tables in Delta and in memory: one contract for both."""
+"""The fence between writers, on tables in Delta and in memory, with one contract for both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def info(leader_epoch: int, batch_id: int) -> dict[str, Any]:
 
 
 def row(spec: TableSpec, group_id: str) -> Write:
-    """One row, which is added, or of a table of current state put in place of all of its only chunk."""
+    """Return a write of one row: added, or as the only row of its chunk in a table of current state."""
     return Write([{"group_id": group_id}]) if spec.is_append_only else Write([{"group_id": group_id, "chunk": 0}], [0])
 
 
@@ -39,7 +39,7 @@ def commit(writer: TableWriter, epoch: int, batch_id: int) -> bool:
 
 
 def leader(tables: Tables, spec: TableSpec, epoch: int, batches: int = 0) -> TableWriter:
-    """A writer that leads, and has committed some batches."""
+    """Return a writer that leads, and has committed some batches."""
     writer = tables.writer(spec, f"writer-{epoch}")
     writer.lead(epoch)
     for batch_id in range(batches):
@@ -54,7 +54,7 @@ def groups(tables: Tables, spec: TableSpec) -> list[str]:
 def upkeep(
     tables: Tables, spec: TableSpec, epoch: int, prune_before: str | None = None, local_versions: int = 1_000
 ) -> None:
-    """The upkeep of a leader, beside its writer."""
+    """Return the upkeep of a leader, beside its writer."""
     kept = Upkeep(timedelta(hours=24), local_versions, prune_before)
     TableUpkeep(tables.table(spec), f"upkeep-{epoch}").run(epoch, kept)
 
@@ -122,7 +122,7 @@ def test_rows_of_a_chunk_that_is_not_replaced_are_refused(tables: Tables) -> Non
     assert groups(tables, SHARE_GROUPS) == ["g0"]
 
 
-# -- taking the lead ---------------------------------------------------------------------------------------------------
+# -- becoming the leader ---------------------------------------------------------------------------------------------------
 
 
 @BOTH_FORMS
@@ -179,7 +179,7 @@ def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tab
 
 @pytest.mark.parametrize("chunk", [0, 1])
 def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, chunk: int) -> None:
-    """Two commits that touch no row of each other are no less a compare-and-set."""
+    """Two commits are a compare-and-set even if they change no common row."""
     old = leader(tables, SHARE_GROUPS, 1, batches=1)
     elsewhere = Write([{"group_id": "x", "chunk": chunk}], [chunk])
     new = tables.writer(SHARE_GROUPS, "new")
@@ -195,7 +195,7 @@ def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, ch
     assert new.commit("query-2", 8, lambda: elsewhere)
 
 
-# -- commits without an answer, and a store that fails -----------------------------------------------------------------
+# -- commits without a response, and a store that fails -----------------------------------------------------------------
 
 
 @BOTH_FORMS
@@ -250,7 +250,7 @@ def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
     assert commit(writer, 1, 0)
 
 
-# -- what others write -------------------------------------------------------------------------------------------------
+# -- commits of others -------------------------------------------------------------------------------------------------
 
 
 @BOTH_FORMS
@@ -273,7 +273,7 @@ def test_who_compacts_from_outside_fences(tables: Tables) -> None:
 
 
 def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_path: Path) -> None:
-    """The file of the version that it would write is gone, so its name is free. A start after that one is fenced."""
+    """The file of the version that it would write is missing, so its name is free. A start after that one is fenced."""
     tables = DeltaTables(tmp_path)
     asleep = leader(tables, DELIVERY_LOG, 1, batches=1)
     awake = leader(tables, DELIVERY_LOG, 2, batches=3)
@@ -330,7 +330,7 @@ def test_upkeep_goes_over_the_batches_that_were_faster(tables: Tables) -> None:
 
 
 def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
-    """delta-rs finds out by itself that the new files are of other days."""
+    """delta-rs detects that the new files are of other days."""
     tables = DeltaTables(tmp_path)
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
@@ -346,7 +346,7 @@ def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batches", [0, 2])
 def test_the_upkeep_of_a_leader_of_before_fences_nobody(tables: Tables, batches: int) -> None:
-    """It goes over the commits of the new leader, and carries what the old leader knew."""
+    """It is committed after the new leader's commits, and carries the old leader's info."""
     old = leader(tables, DELIVERY_LOG, 1, batches=3)
     new = tables.writer(DELIVERY_LOG, "new")
 
@@ -424,7 +424,7 @@ def test_a_table_goes_back_to_a_batch(tables: Tables, spec: TableSpec) -> None:
     assert writer.go_back("query-1", 1, 2, 2) == 1
     assert (tables.rows(spec), writer.version, tables.newest_version(spec)) == (before, version + 1, version + 1)
     assert commit(writer, 2, 0)
-    assert writer.committed("query-1") == 2  # it is never used again
+    assert writer.committed("query-1") == 2  # the batch id is never used again
 
 
 @BOTH_FORMS

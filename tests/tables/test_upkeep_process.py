@@ -41,19 +41,19 @@ def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
 
 
 def now_ms(ago_ms: int = 0) -> int:
-    """The brokers' time, which this machine's clock is ahead of."""
+    """Return the brokers' time, which this machine's clock is ahead of."""
     return int(time.time() * 1000) - ago_ms
 
 
 def await_true(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)
 
 
 def committed(root: Path, batches: int) -> CommitSteps:
-    """A job that leads, and has committed so many batches."""
+    """Return a job that leads, and has committed a number of batches."""
     steps, _ = start(root)
     for batch_id in range(batches):
         steps.commit(batch(batch_id, offset=batch_id))
@@ -65,7 +65,7 @@ def files(root: Path, table: str) -> int:
 
 
 def is_compacted(table: DeltaTable) -> bool:
-    """Whether there is a commit of upkeep among those since the last look."""
+    """Return whether there is a commit of upkeep among those since the last call."""
     known = table.version()
     table.update_incremental()
     new = table.version() - known
@@ -83,9 +83,7 @@ def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, pr
     batch_id, end = 19, time.monotonic() + 120
     while not is_compacted(log):
         assert time.monotonic() < end
-        process.request(
-            SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms()
-        )  # what meets a batch in its way is tried again
+        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())  # a conflict with a batch is retried
         batch_id += 1
         steps.commit(batch(batch_id, offset=batch_id))
         time.sleep(0.1)  # the pace of a fast job, not a condition
@@ -141,7 +139,7 @@ def test_the_process_ends_with_the_job(tmp_path: Path, process: UpkeepProcess) -
 
 
 def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: Path) -> None:
-    """The files are days old and were merged just now: time travel to a version from before needs them."""
+    """The files are days old and were merged just now; time travel to an earlier version needs them."""
     steps = committed(tmp_path, 4)
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
     week_ago = time.time() - 7 * 86_400
@@ -154,7 +152,7 @@ def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: 
 
 
 def test_what_no_version_has_is_removed(tmp_path: Path) -> None:
-    """A commit that failed leaves its file behind."""
+    """A failed commit leaves its file behind."""
     steps = committed(tmp_path, 1)
     day = next((tmp_path / "delivery_log").glob("day=*"))
     orphan = day / "part-of-nothing.parquet"

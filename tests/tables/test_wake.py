@@ -1,4 +1,4 @@
-"""How long a source may wait, and what it must know of the request topic."""
+"""How long a source may wait, and what it must fetch of the request topic."""
 
 from __future__ import annotations
 

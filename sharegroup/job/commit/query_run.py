@@ -59,12 +59,14 @@ class Unobserved:
 
 
 class QueryRun:
-    """One run of a query, from its start to its end. Spark, or a test, calls `lead` once, then `begin` and `finish`.
+    """One run of a query, from its start to its end.
+
+    Spark, or a test, calls `become_leader` once, then `begin_batch` and `finish_batch` for each batch.
 
     `on_lead` is called when the query leads, before its first batch, and reads the brokers' time into `clock`.
     `refresh_clock` reads the time again and is called from time to time. `upkeep` runs every `upkeep_interval` commits.
-    `drop_checkpoint` is called if the checkpoint no longer fits the tables, before `finish` raises. `mark_checkpoint`
-    is called after each commit, with the newest batches in the tables (`CommitSteps.newest_batches`).
+    `drop_checkpoint` is called if the checkpoint no longer fits the tables, before `finish_batch` raises.
+    `mark_checkpoint` is called after each commit, with the newest batches in the tables (`CommitSteps.newest_batches`).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Work on a thread of its own."""
+"""Tasks on a background thread."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_end_does_not_wait_for_a_store_that_stays_away(later: LaterThread) -
 
 @pytest.fixture
 def resting() -> Iterator[tuple[LaterThread, list[str]]]:
-    """One that has just done its first work, and rests for longer than any test takes."""
+    """Return a worker that has run its first task, and now pauses for longer than any test takes."""
     made, done = LaterThread("test", rest_s=10 * PATIENCE_S), list[str]()
     has_done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Reading where no job has run."""
+"""Reading tables where no job has run."""
 
 from __future__ import annotations
 
