@@ -343,7 +343,7 @@ def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: T
     assert sorted(logged) == [(0, 1), (1, 1)]
 
 
-# -- regular checks ------------------------------------------------------------------------------------------------------
+# -- regular checks ----------------------------------------------------------------------------------------------------
 
 
 def test_a_job_without_commits_sees_who_came_after_it(caplog: pytest.LogCaptureFixture) -> None:

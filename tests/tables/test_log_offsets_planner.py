@@ -27,7 +27,7 @@ from tests.tables.source_world import (
 )
 from tests.unit.core.operators.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
 
-# -- managed share-partitions -------------------------------------------------------------------------------------------------------
+# -- managed share-partitions ------------------------------------------------------------------------------------------
 
 
 def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None:
@@ -204,7 +204,7 @@ def test_a_group_is_unloaded_when_a_state_turns_out_to_be_missing() -> None:
     assert world.read() == [(SHARD, "unload", [0])]
 
 
-# -- deleted topics -------------------------------------------------------------------------------------------
+# -- deleted topics ----------------------------------------------------------------------------------------------------
 
 
 def led() -> World:

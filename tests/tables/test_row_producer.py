@@ -201,7 +201,7 @@ def test_any_other_error_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None
         KafkaRowProducer({}, RESPONSES, REQUESTS).send([fetched(1)], [])
 
 
-# -- the order, and the recipients ----------------------------------------------------------------------------------------
+# -- the order, and the recipients -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -59,9 +59,7 @@ class Told:
     def _load(self, key: str, loads: list[dict[str, Any]]) -> None:
         for load in loads:
             at = key, load["partition"]
-            assert at not in self.led or self.led[at][0] < load["state_epoch"], (
-                "a managed share-partition is not loaded again"
-            )
+            assert at not in self.led or self.led[at][0] < load["state_epoch"], "loaded twice"
             self.led[at] = [load["state_epoch"], load["log"]]
 
     def _log(self, key: str, logs: list[list[Any]]) -> None:

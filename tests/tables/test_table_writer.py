@@ -122,7 +122,7 @@ def test_rows_of_a_chunk_that_is_not_replaced_are_refused(tables: Tables) -> Non
     assert groups(tables, SHARE_GROUPS) == ["g0"]
 
 
-# -- becoming the leader ---------------------------------------------------------------------------------------------------
+# -- becoming the leader -----------------------------------------------------------------------------------------------
 
 
 @BOTH_FORMS
@@ -195,7 +195,7 @@ def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, ch
     assert new.commit("query-2", 8, lambda: elsewhere)
 
 
-# -- commits without a response, and a store that fails -----------------------------------------------------------------
+# -- commits without a response, and a store that fails ----------------------------------------------------------------
 
 
 @BOTH_FORMS
