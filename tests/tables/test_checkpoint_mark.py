@@ -63,7 +63,7 @@ def test_a_start_of_the_query_is_on_the_disk(tmp_path: Path, boots: Path, monkey
     assert left.read() == CheckpointMark("first", {"share_groups": 1})
 
 
-def test_a_checkpoint_ahead_names_what_is_to_be_removed() -> None:
+def test_a_checkpoint_ahead_names_the_directories_to_remove() -> None:
     checkpoint = Checkpoint("/c/a", "query-1", 9, committed={"share_groups": 7, "share_partitions": 5})
     newest = {"share_groups": 8, "share_partitions": 5}
     refuse_checkpoint_ahead(checkpoint, newest.__getitem__)

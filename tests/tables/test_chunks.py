@@ -118,7 +118,7 @@ def never_died(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("keeps_checkpoint", [True, False])
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_wherever_the_job_dies_the_tables_are_those_of_one_that_never_did(
+def test_tables_after_a_crash_equal_those_without_one(
     tmp_path: Path, never_died: Path, step: int, keeps_checkpoint: bool
 ) -> None:
     """The job dies in each batch. Without a checkpoint, a batch that is in the tables is not run again."""

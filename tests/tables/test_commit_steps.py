@@ -53,7 +53,7 @@ def test_a_batch_goes_through_all_steps(tmp_path: Path) -> None:
     assert read_states(DeltaTable(str(tmp_path / "share_group_state")), []) == {}
 
 
-def test_a_repeated_batch_is_written_once_and_answered_again(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_written_once_and_its_responses_sent_again(tmp_path: Path) -> None:
     steps, producer = start(tmp_path)
     for _ in range(2):
         steps.commit(batch(0))
@@ -117,7 +117,7 @@ class Postponed:
         self.urgent.append(urgent)
 
 
-def test_rows_that_nobody_waits_for_come_behind_the_answers_in_one_commit(tmp_path: Path) -> None:
+def test_deferred_rows_are_written_after_the_responses_in_one_commit(tmp_path: Path) -> None:
     later = Postponed()
     steps, producer = start(tmp_path, later=later)
     for batch_id in range(3):
@@ -147,9 +147,7 @@ def test_few_rows_may_be_put_off_and_many_are_urgent(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("query_id", ["query-1", "query-2"], ids=["checkpoint kept", "checkpoint deleted"])
 @pytest.mark.parametrize("is_written", [0, 1, 2])
-def test_what_a_job_that_died_owed_to_the_log_is_written_by_the_next(
-    tmp_path: Path, query_id: str, is_written: int
-) -> None:
+def test_deferred_rows_of_a_dead_job_are_written_by_the_next(tmp_path: Path, query_id: str, is_written: int) -> None:
     """Its thread had written nothing, the first batch, or everything that was deferred when the last batch began."""
     later = Postponed()
     steps, _ = start(tmp_path, later=later)
@@ -173,7 +171,7 @@ def test_batches_wait_when_too_many_rows_of_a_log_are_deferred(tmp_path: Path, m
     assert rows(tmp_path, "delivery_log", "batch_id") == [(0,), (1,)]
 
 
-def test_who_was_fenced_writes_nothing_later(tmp_path: Path) -> None:
+def test_a_fenced_writer_writes_nothing_later(tmp_path: Path) -> None:
     later = Postponed()
     steps, _ = start(tmp_path, later=later)
     steps.commit(batch(0))
@@ -209,7 +207,7 @@ def test_a_new_leader_fences_the_old_one_before_it_sends_anything(tmp_path: Path
     assert written(tmp_path, 1) == ["share_group_state", "delivery_log"]
 
 
-def test_a_commit_whose_answer_was_lost_is_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_response_was_lost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store has the commit, and reports for the retry that the version exists already."""
     write = delta_table.write_deltalake
 
@@ -265,7 +263,7 @@ def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) 
     assert steps.writers[0].committed("query-1") == 8
 
 
-def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None:
+def test_upkeep_keeps_versions_for_the_given_time(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
@@ -283,7 +281,7 @@ def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None
         DeltaTable(str(tmp_path / "delivery_log"), version=kept)
 
 
-def test_upkeep_keeps_as_many_local_versions_as_it_is_told(tmp_path: Path) -> None:
+def test_upkeep_keeps_the_given_number_of_local_versions(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     upkeep = UpkeepOf(tmp_path)
     for batch_id in range(12):

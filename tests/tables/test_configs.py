@@ -62,7 +62,9 @@ def test_each_start_puts_the_files_values_in_place_of_the_last_ones(tmp_path: Pa
     assert steps.writers[-1].version == version
 
 
-def test_the_poll_sees_what_requests_set_and_take_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_poll_follows_configs_that_requests_set_and_delete(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     steps = started(tmp_path, FILE)
     poll = ConfigPoll(file_values(FILE), str(tmp_path), {})
     now_ms = T0
@@ -86,7 +88,7 @@ def test_the_poll_sees_what_requests_set_and_take_away(tmp_path: Path, caplog: p
     assert "group c: share.record.lock.duration.ms 99999 is outside" in caplog.text
 
 
-def test_the_poll_says_when_a_request_altered_a_group_last(tmp_path: Path) -> None:
+def test_the_poll_returns_when_a_request_last_altered_a_group(tmp_path: Path) -> None:
     """This includes a group whose own values were all removed, and one that is only in the file."""
     steps = started(tmp_path, FILE)
     poll = ConfigPoll(file_values(FILE), str(tmp_path), {})

@@ -150,7 +150,7 @@ def test_nothing_is_touched_by_rows_that_are_not_there() -> None:
     assert table.commit() == table.commit(gone("x")) == table.commit(group("x"), gone("x")) == Write([], [])
 
 
-def test_sparse_neighbours_become_one_when_one_of_them_is_touched() -> None:
+def test_sparse_neighbours_are_merged_when_one_of_them_changes() -> None:
     table = Table()
     table.put("abcdefghABCDEFGH01234567")
     assert (table.remove("abcdef"), table.names) == ({0}, ["gh", "ABCDEFGH", "01234567"])
@@ -159,7 +159,7 @@ def test_sparse_neighbours_become_one_when_one_of_them_is_touched() -> None:
     assert (table.put("i"), table.names) == ({0}, ["GHghi"])
 
 
-def test_a_row_that_goes_and_comes_in_one_commit_stays_in_its_chunk() -> None:
+def test_a_row_removed_and_added_in_one_commit_stays_in_its_chunk() -> None:
     table = Table(chunk_rows=2)
     table.put("abcd")
     assert set(table.commit(gone("a"), group("a", 2)).chunks) == {0}
@@ -167,7 +167,7 @@ def test_a_row_that_goes_and_comes_in_one_commit_stays_in_its_chunk() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5_000])
-def test_a_commit_that_comes_to_nothing_leaves_no_trace(rows: int) -> None:
+def test_a_failed_commit_leaves_no_trace(rows: int) -> None:
     table = Table(chunk_rows=1_000)
     table.commit(*(group(str(number)) for number in range(rows)))
     before = table.current.rows()

@@ -37,7 +37,7 @@ def test_dead_ends_are_listed_and_counted(tables: str) -> None:
     assert found.group_ids == {GROUP_ID}
 
 
-def test_only_as_many_and_as_old_as_asked_for(tables: str) -> None:
+def test_only_the_requested_number_and_age_is_returned(tables: str) -> None:
     found = read_dead_ends(tables, END - timedelta(hours=1), most=1)
     assert len(found.newest) == 1
     assert found.ranges > 1
@@ -76,7 +76,7 @@ def test_dead_ends_of_a_deleted_group_are_not_for_everybody(tmp_path: Path) -> N
     assert page.get("/dead-ends").status_code == 403
 
 
-def test_tables_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_missing_tables_are_reported(tmp_path: Path) -> None:
     with pytest.raises(TableUnavailableError):
         read_dead_ends(str(tmp_path), END)
 

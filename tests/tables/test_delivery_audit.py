@@ -82,13 +82,13 @@ def test_a_record_released_to_the_limit_is_archived(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_finished_is_told(
+def test_unfinished_records_are_reported(
     tmp_path: Path, requests: list[SharePartitionRequest], problems: list[str]
 ) -> None:
     assert audit(run(tmp_path, requests), "g", ENDS) == problems
 
 
-def test_a_record_that_was_finished_twice_is_told(tmp_path: Path) -> None:
+def test_a_record_that_was_finished_twice_is_reported(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
     again = Tables(tables_path, "g", "id-t")  # a leader that lost all state, as no leader should
     again.commit([rows.encode(rows.LOAD, json.dumps([LOAD]))], 9_000)
@@ -107,7 +107,7 @@ def test_of_a_topic_that_was_made_again_the_new_one_counts(tmp_path: Path) -> No
     ]
 
 
-def test_a_share_partition_that_was_never_there_is_told(tmp_path: Path) -> None:
+def test_an_unknown_share_partition_is_reported(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
     problems = audit(tables_path, "g", {**ENDS, ("t", 1): 1})
     assert problems == ["t-1: without a final state: 1 offset(s): 0", "t-1: has no state"]

@@ -87,7 +87,7 @@ def used(root: Path) -> TwoQueries:
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
-def test_altered_offsets_are_where_the_group_goes_on(tmp_path: Path, dies_after: int) -> None:
+def test_a_group_continues_at_altered_offsets(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
     run([lambda: job.groups(ALTER_OFFSETS), job.partitions, job.groups], job, dies_after)
     offsets = read_share_group_offsets(str(tmp_path), GROUP)
@@ -108,7 +108,7 @@ def test_an_altered_offset_and_its_lag_are_known_before_the_reset(tmp_path: Path
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
 @pytest.mark.parametrize("delete", [DELETE_OFFSETS, DELETE_GROUP], ids=lambda request: request.type)
-def test_deleted_states_are_gone_and_begin_anew(
+def test_deleted_states_start_again(
     tmp_path: Path, delete: DeleteOffsetsRequest | DeleteGroupRequest, dies_after: int
 ) -> None:
     job = used(tmp_path)
@@ -133,7 +133,7 @@ def test_a_topic_subscribed_to_during_its_deletion_starts_again(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 4))
-def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, dies_after: int) -> None:
+def test_a_recreated_topic_starts_again(tmp_path: Path, dies_after: int) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     join(job)
     again = heartbeat(0, AGAIN_ID)

@@ -126,7 +126,7 @@ def test_a_move_that_is_given_up_goes_back(tmp_path: Path, dies_after: int) -> N
     refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
 
 
-def test_the_jobs_of_before_are_fenced_and_their_checkpoints_stale(tmp_path: Path) -> None:
+def test_the_previous_jobs_are_fenced_and_their_checkpoints_stale(tmp_path: Path) -> None:
     left(tmp_path)
     move(tmp_path, "a", "b")
     steps, _ = start(tmp_path / "a", "query-1", SHARE_PARTITION_TABLES)
@@ -148,13 +148,13 @@ def test_a_group_that_is_not_at_rest_stays(tmp_path: Path, act: Callable[[TwoQue
         move(tmp_path, "a", "b")
 
 
-def test_requests_that_nobody_has_read_keep_it(tmp_path: Path) -> None:
+def test_unread_requests_prevent_the_move(tmp_path: Path) -> None:
     left(tmp_path)
     with pytest.raises(GroupMoveError, match="7 requests for group g are unread"):
         check_movable(tables(tmp_path, "a"), tables(tmp_path, "b"), GROUP, lambda _: 7)
 
 
-def test_a_group_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_group_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GroupMoveError, match="group g does not exist"):
         move(tmp_path, "a", "b")
 

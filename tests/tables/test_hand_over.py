@@ -55,7 +55,7 @@ def plain(changes: list[HandOverChange]) -> HandOver:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(CHANGES, st.booleans(), st.booleans()), max_size=20), st.sampled_from([0, 60, 10**6]))
-def test_every_reader_knows_what_was_written(
+def test_every_reader_has_all_changes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[HandOverChange, bool, bool]], least_changes: int
 ) -> None:
     """The reader reads each time, sometimes, or late, and another driver may have written before."""
@@ -118,7 +118,7 @@ def test_a_batch_costs_what_it_changes_and_the_file_stays_small(path: Path) -> N
     assert max(sizes) <= 3 * whole + 1_000
 
 
-def test_what_is_told_again_is_not_written(path: Path) -> None:
+def test_unchanged_values_are_not_written(path: Path) -> None:
     writer = HandOverFileWriter(str(path))
     change = HandOverChange({"k": 1, "l": None}, {"k": True, "l": False}, {0: 4})
     writer.write(change)

@@ -55,7 +55,7 @@ def fenced(mine: int, there: int) -> pytest.RaisesExc[FencedLeaderError]:
 # -- the deciding epoch ------------------------------------------------------------------------------------------------
 
 
-def test_each_job_takes_a_higher_epoch(tables: Tables) -> None:
+def test_each_job_acquires_a_higher_epoch(tables: Tables) -> None:
     assert [job_lead(tables, name).take() for name in ("a", "b", "c")] == [1, 2, 3]
 
 
@@ -74,7 +74,7 @@ def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: Tabl
     assert tables.writer(SHARE_GROUP_JOB, "reader").leader_epoch == 1
 
 
-def test_an_answer_that_is_lost_does_not_cost_the_lead(tables: Tables) -> None:
+def test_a_lost_response_does_not_cost_the_leadership(tables: Tables) -> None:
     lead = job_lead(tables, "a")
     tables.lose_next_answer()
     assert lead.take() == 1
@@ -82,7 +82,7 @@ def test_an_answer_that_is_lost_does_not_cost_the_lead(tables: Tables) -> None:
     assert job_lead(tables, "b").take() == 2
 
 
-def test_a_store_that_refuses_gives_no_epoch(tables: Tables) -> None:
+def test_a_store_that_rejects_commits_gives_no_epoch(tables: Tables) -> None:
     lead = job_lead(tables, "a")
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError):
@@ -90,7 +90,7 @@ def test_a_store_that_refuses_gives_no_epoch(tables: Tables) -> None:
     assert (lead.epoch, lead.take()) == (0, 1)
 
 
-def test_rows_about_leaders_are_in_nobody_s_way(tmp_path: Path) -> None:
+def test_leader_rows_do_not_conflict_with_batches(tmp_path: Path) -> None:
     tables = DeltaTables(tmp_path)
     lead = job_lead(tables, "a")
     tables.before_next_commit(lambda: record_leader(tables.root, "share_partition", 9, "earlier", "application", {}))
@@ -108,7 +108,7 @@ def test_a_query_that_starts_again_has_another_epoch(tables: Tables) -> None:
     assert epochs == [1, 1, 2, 2, 3]
 
 
-def test_a_query_that_starts_again_does_not_take_the_lead_back(tables: Tables) -> None:
+def test_a_restarted_query_does_not_become_the_leader_again(tables: Tables) -> None:
     a, b = job_lead(tables, "a"), job_lead(tables, "b")
     a.take()
     a.epoch_for("groups")
@@ -242,7 +242,7 @@ def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: Tables, 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_falls_into_whose_commits_one_runs(tmp_path: Path, seed: int) -> None:
+def test_one_job_runs_whatever_interrupts_the_commits(tmp_path: Path, seed: int) -> None:
     """Four jobs start, commit, compact and check, also between another's read and commit; responses are lost."""
     chance = random.Random(seed)
     tables: Tables = DeltaTables(tmp_path) if seed < 5 else MemoryTables()
@@ -280,7 +280,7 @@ def test_whatever_falls_into_whose_commits_one_runs(tmp_path: Path, seed: int) -
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
-def test_a_job_that_dies_on_its_way_to_the_lead_leaves_it_to_the_next(tables: Tables, steps: int) -> None:
+def test_a_job_that_dies_while_becoming_the_leader_can_be_replaced(tables: Tables, steps: int) -> None:
     """It has decided, and leads none, some or all of the tables; nobody else leads until another job starts."""
     running, died = Job(tables, "running"), Job(tables, "died")
     for _ in range(4):
@@ -298,7 +298,7 @@ def test_a_job_that_dies_on_its_way_to_the_lead_leaves_it_to_the_next(tables: Ta
     assert exactly_one_runs(tables, running, after) is after
 
 
-def test_a_job_that_was_asleep_does_not_take_back_what_another_one_leads(tables: Tables) -> None:
+def test_a_paused_job_does_not_become_the_leader_again(tables: Tables) -> None:
     asleep, awake = Job(tables, "asleep"), Job(tables, "awake")
     for _ in range(2):
         asleep.step()
@@ -309,7 +309,7 @@ def test_a_job_that_was_asleep_does_not_take_back_what_another_one_leads(tables:
     assert exactly_one_runs(tables, asleep, awake) is awake
 
 
-def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: Tables) -> None:
+def test_a_new_leader_completes_the_last_durable_batch_of_the_old_one(tables: Tables) -> None:
     """The old leader's batch is committed to the first table, with its outbox, while the new leader starts."""
 
     def steps_of(name: str) -> tuple[CommitSteps, RecordingProducer]:
@@ -346,7 +346,7 @@ def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: T
 # -- regular checks ----------------------------------------------------------------------------------------------------
 
 
-def test_a_job_without_commits_sees_who_came_after_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_without_commits_detects_a_newer_leader(caplog: pytest.LogCaptureFixture) -> None:
     tables, now = MemoryTables(), [0.0]
     lead = job_lead(tables, "a")
     lead.take()

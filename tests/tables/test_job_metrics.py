@@ -146,7 +146,7 @@ def test_request_rows_are_those_between_two_positions(metrics: JobMetrics) -> No
     assert shown(metrics, catalogue.REQUEST_ROWS) == {(PARTITIONS,): 7}
 
 
-def test_rows_that_are_owed_and_a_batch_that_runs_are_seen(metrics: JobMetrics) -> None:
+def test_deferred_rows_and_a_running_batch_are_counted(metrics: JobMetrics) -> None:
     waiting: list[Any] = []
     run = Run(metrics, MemoryTables(), PARTITIONS, 1, later=lambda work, urgent=False: waiting.append(work))
     run.batch(0, acquired())

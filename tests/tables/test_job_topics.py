@@ -110,12 +110,12 @@ def test_a_start_logs_replicas_and_min_insync_replicas(
     ]
 
 
-def test_fit_topics_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_topics_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     by_producers = {**FIT, "message.timestamp.type": "CreateTime"}  # nobody reads the time of a response
     create(monkeypatch, Admin({"requests": FIT, "responses": by_producers}))
 
 
-def test_everything_unfit_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_unfit_topics_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     unfit = {"message.timestamp.type": "CreateTime", "cleanup.policy": "compact,delete"}
     for admin in (Admin({"requests": unfit, "responses": unfit}), Admin({}, {"requests": unfit, "responses": unfit})):
         with pytest.raises(UnfitTopicsError) as caught:
@@ -164,7 +164,7 @@ def test_a_number_of_replicas_that_the_brokers_cannot_have_is_an_error(monkeypat
         create(monkeypatch, Admin({}, allowed=[1]), 3)
 
 
-def test_a_topic_of_before_with_one_replica_is_warned_of(
+def test_an_existing_topic_with_one_replica_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = Admin({"requests": FIT, "responses": FIT})
@@ -179,7 +179,7 @@ def raise_timeout(*args: Any, **settings: Any) -> None:
     raise KafkaTimeoutError("no broker")
 
 
-def test_spark_gives_up_a_call_to_a_broker_that_has_gone() -> None:
+def test_spark_gives_up_a_call_to_an_unavailable_broker() -> None:
     options = kafka_clients.spark_options("broker:9092", {})
     assert options["kafka.bootstrap.servers"] == "broker:9092"
     assert int(options["kafka.request.timeout.ms"]) <= int(options["kafka.default.api.timeout.ms"]) < 10_000

@@ -53,7 +53,7 @@ def test_a_read_costs_the_chunks_that_were_written_since(tmp_path: Path, read: l
     assert len(kept._kept[SHARE_PARTITIONS.name]) == 2
 
 
-def test_what_reads_a_path_reads_kept_tables(tmp_path: Path) -> None:
+def test_readers_of_a_path_accept_cached_tables(tmp_path: Path) -> None:
     start(tmp_path, specs=SHARE_PARTITION_TABLES)
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(batch(0, [partition(1)], [group("g0")]))

@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["lead", "dele
 
 
 @given(STEPS)
-def test_each_look_finds_what_is_there(steps: list[tuple[SharePartitionKey, str]]) -> None:
+def test_each_poll_equals_a_scan(steps: list[tuple[SharePartitionKey, str]]) -> None:
     listing, plain = Listing(), dict[SharePartitionKey, SharePartitionRow]()
     for key, what in steps:
         if what == "drop":

@@ -48,7 +48,7 @@ def test_without_a_checkpoint_that_old_nothing_goes(table: DeltaTable) -> None:
     assert log_files(table) == before
 
 
-def test_commits_go_on_from_the_trimmed_log(table: DeltaTable) -> None:
+def test_commits_continue_from_the_trimmed_log(table: DeltaTable) -> None:
     trim_local_log(table.table_uri, newest_version=9, keep=1)
     write_deltalake(table, pa.table({"version": [10]}), mode="append")
     assert rows_at(table, 10) == 11

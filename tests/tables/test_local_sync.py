@@ -54,7 +54,9 @@ def test_a_commit_survives_a_power_loss(root: Path, disk: PowerLoss, tmp_path: P
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_power_loss_at_a_commit_step_is_a_death_at_it(root: Path, disk: PowerLoss, tmp_path: Path, step: int) -> None:
+def test_a_power_loss_at_a_commit_step_equals_a_crash_there(
+    root: Path, disk: PowerLoss, tmp_path: Path, step: int
+) -> None:
     steps, _ = start(root)
     steps.commit(batch(0))
     steps, _ = start(root, fault_point=dies_after(step))
@@ -65,7 +67,7 @@ def test_a_power_loss_at_a_commit_step_is_a_death_at_it(root: Path, disk: PowerL
     assert (rows(left, STATE, "batch_id"), rows(left, LOG, "batch_id")) == (wanted, wanted)
 
 
-def test_what_upkeep_did_before_a_commit_survives_with_it(root: Path, disk: PowerLoss, tmp_path: Path) -> None:
+def test_upkeep_before_a_commit_survives_with_it(root: Path, disk: PowerLoss, tmp_path: Path) -> None:
     """Upkeep of another process has not synced its commit when a batch is committed after it."""
     steps, _ = start(root)
     for batch_id in range(4):

@@ -30,7 +30,7 @@ from tests.unit.core.operators.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardD
 # -- managed share-partitions ------------------------------------------------------------------------------------------
 
 
-def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None:
+def test_a_share_partition_with_a_state_is_loaded_without_kafka() -> None:
     """The acknowledgements in the first batch must find it; its log offsets are sent when they are known."""
     initialized, caught_up, fresh = OLD, OLD._replace(partition=1), OLD._replace(partition=2)
     world = World(
@@ -53,7 +53,7 @@ def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None
     assert [load["partition"] for load in loads(later)] == [2]
 
 
-def test_what_is_loaded_is_told_which_processes_took_the_place_of_others() -> None:
+def test_loaded_shards_receive_the_fences_of_replaced_processes() -> None:
     world = World(row(OLD), row(BILLS))
     world.topics["bills"] = ("bills-id", (0, 100, 90))
     world.fenced = {"g": [Fence("m1", "p2", 7)], "other": [Fence("m1", "p3", 8)]}
@@ -101,7 +101,7 @@ def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
 
 
 @pytest.mark.parametrize(("reset", "start_offset"), [("earliest", 50), ("latest", 120), ("by_duration:PT1H", 42)])
-def test_what_others_know_of_a_log_whose_leader_is_away_is_nobody_s_start(reset: str, start_offset: int) -> None:
+def test_offsets_of_a_log_without_leader_are_no_start_offsets(reset: str, start_offset: int) -> None:
     """The operator gets it for share-partitions with a state; one without a state waits for the leader."""
     world = World(row(OLD, new=True, reset="earliest"))
     world.read()
@@ -116,7 +116,7 @@ def test_what_others_know_of_a_log_whose_leader_is_away_is_nobody_s_start(reset:
     assert [(load["start_offset"], load["log"]) for load in found] == [(start_offset, [50, 120, None, True])]
 
 
-def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
+def test_a_config_that_is_sent_with_a_load_is_the_newest() -> None:
     world = World()
     world.read()
     world.of_group = COMMITTED
@@ -126,14 +126,14 @@ def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
     assert [(kind, body) for _, kind, body in found if kind == "config"] == [("config", COMMITTED)]
 
 
-def test_a_config_that_changed_is_read_once_more_before_it_is_said() -> None:
+def test_a_changed_config_is_read_again_before_it_is_sent() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.read()
     world.of_group_polled, world.of_group = EARLIEST, COMMITTED  # the poll of half a second ago, and the present values
     assert [body for _, kind, body in world.read() if kind == "config"] == [COMMITTED]
 
 
-def test_a_start_by_time_is_looked_up_for_what_has_no_state_alone() -> None:
+def test_a_start_by_time_is_looked_up_only_without_a_state() -> None:
     other = OLD._replace(partition=1)
     by_time = "by_duration:PT1H"
     world = World(row(OLD, reset=by_time), row(other, new=True, reset=by_time), states={OLD: state()})
@@ -237,7 +237,7 @@ def test_a_recreated_topic_is_detected_and_its_log_is_not_the_old_ones(end: int)
     assert world.read_for(10_000) == []
 
 
-def test_an_end_is_not_believed_while_the_name_cannot_be_looked_up() -> None:
+def test_an_end_offset_is_ignored_while_the_name_look_up_fails() -> None:
     world = led()
     world.topics["orders"] = ("old", (0, 500, 500))
     world.tells_nothing = True
@@ -261,7 +261,7 @@ def test_a_recreated_topic_is_loaded_and_the_old_one_removed_with_its_row() -> N
     assert world.offset.gone == ()
 
 
-def test_a_topic_is_gone_when_its_absence_was_answered_for_the_grace_time() -> None:
+def test_a_topic_is_deleted_after_its_absence_for_the_grace_time() -> None:
     world = led()
     world.topics["orders"] = None
     after = gone(world, GRACE_MS + 2 * LOOK_MS)
@@ -277,7 +277,7 @@ def test_nothing_is_concluded_from_silence() -> None:
     assert gone(world, GRACE_MS - 200) is None
 
 
-def test_a_topic_that_is_back_in_time_was_never_gone() -> None:
+def test_a_topic_that_returns_in_time_is_not_deleted() -> None:
     world = led()
     topic, world.topics["orders"] = world.topics["orders"], None
     assert gone(world, GRACE_MS - 2 * LOOK_MS) is None
@@ -303,7 +303,7 @@ def test_a_topic_recreated_during_downtime_is_gone_after_the_grace_time() -> Non
     assert gone(world, GRACE_MS + 2 * LOOK_MS) is not None
 
 
-def test_an_answer_that_is_behind_does_not_take_the_new_topic_away() -> None:
+def test_an_outdated_response_does_not_remove_the_new_topic() -> None:
     world = led()
     world.topics["orders"] = ("new", (0, 50, 50))
     assert gone(world, 10_000) is not None
@@ -314,7 +314,7 @@ def test_an_answer_that_is_behind_does_not_take_the_new_topic_away() -> None:
     assert [kind for _, kind, _ in found if kind == "gone"] == []
 
 
-def test_a_single_other_answer_is_not_believed_and_not_forgotten_for_good() -> None:
+def test_a_single_other_response_is_neither_accepted_nor_ignored_forever() -> None:
     world = led()
     world.topics["orders"] = ("new", (0, 100, 90))
     world.described.clear()
@@ -328,7 +328,7 @@ def test_a_single_other_answer_is_not_believed_and_not_forgotten_for_good() -> N
     assert after >= GRACE_MS
 
 
-def test_without_topic_ids_a_log_that_falls_is_told_as_such() -> None:
+def test_without_topic_ids_a_falling_log_is_sent_as_such() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (0, 100, 90))
     assert [load["log"] for load in loads(world.read())] == [[0, 100, None, False]]
@@ -339,7 +339,7 @@ def test_without_topic_ids_a_log_that_falls_is_told_as_such() -> None:
     assert gone(world, 2 * GRACE_MS) is not None
 
 
-def test_a_log_that_falls_is_told_with_its_own_start() -> None:
+def test_a_log_whose_end_falls_is_sent_with_its_own_start() -> None:
     """Otherwise a new topic would be read from the start of the previous log, beyond its end."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (29, 29, 29))
@@ -362,7 +362,7 @@ def test_a_log_without_a_topic_id_is_sent_as_such_after_a_missing_topic() -> Non
 
 
 @pytest.mark.parametrize("name", ["bad name", "", ".."])
-def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
+def test_an_invalid_topic_name_is_not_looked_up(name: str) -> None:
     world = World(row(OLD._replace(topic=name)))
     world.read_for(2 * GRACE_MS)
     assert [looked_up for looked_up in world.described if looked_up] == []

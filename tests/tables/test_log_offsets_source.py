@@ -181,7 +181,7 @@ def test_more_partitions_than_the_topic_has(source: Source, brokers: Brokers) ->
     assert source.ends("orders") == {0: 99, 1: 99}
 
 
-def test_a_leader_that_does_not_answer_is_seldom_asked(source: Source, brokers: Brokers) -> None:
+def test_a_silent_leader_is_queried_rarely(source: Source, brokers: Brokers) -> None:
     moving, stuck = partitions("orders", 0, 1)
     brokers.end_offsets |= {moving: 7, stuck: 7}
     source.list(moving, stuck)
@@ -212,7 +212,7 @@ def test_a_duration_that_begins_before_1970(by_duration: Source, brokers: Broker
     assert brokers.times == [0]
 
 
-def test_a_start_by_time_that_cannot_be_looked_up_holds_up_no_other(
+def test_a_failed_look_up_by_time_delays_no_other_share_partition(
     by_duration: Source, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (orders,), (bills,) = partitions("orders", 1), partitions("bills", 0)
@@ -227,7 +227,7 @@ def test_a_start_by_time_that_cannot_be_looked_up_holds_up_no_other(
     assert by_duration.read() | by_duration.read() == {"g\torders-id\t0"}
 
 
-def test_a_start_while_the_brokers_are_away_loads_what_the_tables_have(source: Source, brokers: Brokers) -> None:
+def test_a_start_without_brokers_loads_the_content_of_the_tables(source: Source, brokers: Brokers) -> None:
     """Spark's own Kafka source may bring requests at any moment, and they must find their share-partitions."""
     orders = partitions("orders", 0)
     brokers.silent.update(brokers.end_offsets)

@@ -75,7 +75,7 @@ def record(error: BaseException) -> logging.LogRecord:
     return logging.LogRecord("py4j", logging.ERROR, "x.py", 1, "an exception", (), (type(error), error, None))
 
 
-def test_a_stop_that_was_asked_for_is_no_trouble(own_root: logging.Handler) -> None:
+def test_a_requested_stop_is_no_failure(own_root: logging.Handler) -> None:
     assert not own_root.filter(record(StopRequested("stops before batch 7")))
     assert own_root.filter(record(ValueError("why")))
 

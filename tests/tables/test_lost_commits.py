@@ -80,7 +80,7 @@ def test_a_table_that_has_lost_nothing_is_left_alone(tmp_path: Path, caplog: pyt
     assert caplog.records == []
 
 
-def test_what_a_new_query_did_goes_back_with_its_lead(tmp_path: Path) -> None:
+def test_a_new_querys_commits_are_rolled_back_with_its_lead_commit(tmp_path: Path) -> None:
     """The state has lost all commits of a query and its lead commit; its batch ids do not concern the query before."""
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
@@ -120,7 +120,7 @@ def _ahead_without_mark(root: Path) -> Checkpoint:
 
 
 @pytest.mark.parametrize("plant", [_ahead_by_mark, _ahead_without_mark])
-def test_a_checkpoint_that_is_ahead_of_its_tables_is_refused(
+def test_a_checkpoint_that_is_ahead_of_its_tables_is_rejected(
     tmp_path: Path, plant: Callable[[Path], Checkpoint]
 ) -> None:
     """Newer batches of the checkpoint may have had no effects, so only the recorded commits count."""
@@ -135,7 +135,7 @@ def test_a_checkpoint_that_is_ahead_of_its_tables_is_refused(
             lead(tmp_path, checkpoint)
 
 
-def test_a_mark_says_what_the_tables_have(tmp_path: Path) -> None:
+def test_a_mark_has_the_newest_batches_of_the_tables(tmp_path: Path) -> None:
     marked: list[Any] = []
     steps, _ = start_unled(tmp_path)
     run = QueryRun(

@@ -109,7 +109,7 @@ def initialized(*share_partitions: tuple[str, int, int]) -> InitializedNotice:
 JOINED = "group billing: member m1 joined (till at 10.0.0.7), for orders"
 
 
-def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None:
+def test_a_members_life_is_logged_once_per_event(job: Job) -> None:
     assert job.batch(heartbeat(0)) == [
         "group billing: initializing topic orders (id id-1), partitions 0-2",
         JOINED,
@@ -157,7 +157,7 @@ def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
     assert job.batch(InvokeConsumerRebalanceRequest("i", GROUP, "me"))[0] == "group billing: member m1 was removed"
 
 
-def test_one_that_came_and_went_in_a_batch_is_told_whole(job: Job) -> None:
+def test_a_member_that_joined_and_left_in_a_batch_is_logged_fully(job: Job) -> None:
     assert job.batch(heartbeat(0), heartbeat(-1))[1:] == [JOINED, "group billing: member m1 left"]
 
 

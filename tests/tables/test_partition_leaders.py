@@ -30,7 +30,7 @@ class Cluster:
         return {TopicPartition(t, p): at for t in topics for p, at in self.topics.get(t, {}).items()}
 
 
-def test_each_leader_is_asked_for_what_it_leads_of_a_topic() -> None:
+def test_each_leader_is_queried_for_its_partitions() -> None:
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     for now_ms in (0, 1_000):
@@ -55,7 +55,7 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
     assert caplog.messages == ["topic orders: cannot poll log offsets, retrying: no leader of partition 1"]
 
 
-def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_returning_leader_is_queried_again_without_a_long_pause(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     leaders = PartitionLeaders(cluster.look_up)
     for now_ms in range(0, 60_000, 50):
@@ -70,7 +70,7 @@ def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.Lo
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
 
 
-def test_a_leader_that_does_not_answer_is_doubted_in_its_other_topics_too() -> None:
+def test_a_silent_leader_is_looked_up_again_for_its_other_topics() -> None:
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     leaders.askable(ALL, 0)
@@ -81,7 +81,7 @@ def test_a_leader_that_does_not_answer_is_doubted_in_its_other_topics_too() -> N
     assert cluster.asked[1:] == [["bills"], ["orders"]]
 
 
-def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leader_that_never_responds_is_queried_less_often(caplog: pytest.LogCaptureFixture) -> None:
     leaders = PartitionLeaders(Cluster(orders={0: 1, 1: 2}).look_up)
     asked = 0
     for now_ms in range(0, 60_000, 50):
@@ -96,7 +96,7 @@ def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: p
 
 
 @pytest.mark.parametrize("fault", [KafkaTimeoutError("nobody there"), ValueError("what kafka-python thinks of it")])
-def test_a_look_up_that_fails_is_done_again(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_look_up_is_retried(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(orders={0: 1})
     cluster.fault = fault
     leaders = PartitionLeaders(cluster.look_up)
@@ -106,7 +106,7 @@ def test_a_look_up_that_fails_is_done_again(fault: Exception, caplog: pytest.Log
     assert [type(fault).__name__ in message for message in caplog.messages] == [True]
 
 
-def test_what_no_topic_can_be_called_is_not_even_looked_up() -> None:
+def test_an_invalid_topic_name_is_never_looked_up() -> None:
     cluster = Cluster(orders={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     unheard_of = [TopicPartition(name, 0) for name in ("bad name", "", "..", "t" * 250)]

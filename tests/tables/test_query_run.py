@@ -126,7 +126,7 @@ def test_a_batch_has_the_brokers_time_and_has_it_again_when_it_runs_again() -> N
     assert second.run.begin(1) == BrokersTime(T0, T0)
 
 
-def test_the_brokers_are_asked_for_their_time_while_there_is_work() -> None:
+def test_the_brokers_time_is_requested_while_there_is_work() -> None:
     """A batch of probes alone does not count, because it would request the next probes forever."""
     run = Run(MemoryTables(), "q", 1)
     run.lead()
@@ -140,7 +140,7 @@ def test_the_brokers_are_asked_for_their_time_while_there_is_work() -> None:
     assert run.log.count("probes") == 1
 
 
-def test_upkeep_comes_after_so_many_commits() -> None:
+def test_upkeep_runs_after_a_number_of_commits() -> None:
     run = Run(MemoryTables(), "q", 1, upkeep_interval=2)
     run.lead()
     for batch_id in range(6):

@@ -58,7 +58,7 @@ def comparable(output: Output) -> Output:
 
 @settings(max_examples=25, deadline=None)
 @given(batches(st.one_of(STANDING, STANDING, STANDING, LOG_AND_LOADS)), RECORDS, st.integers(2, 6))
-def test_the_table_says_what_the_operator_knows(scripted: list[Batch], records: SnapshotRules, limit: int) -> None:
+def test_the_table_equals_the_operators_state(scripted: list[Batch], records: SnapshotRules, limit: int) -> None:
     script, shard, table = Script(), ShardDriver(records), StateTable()
     run(shard, table, script.first(delivery_count_limit=limit), at=0)
     for batch in scripted:
@@ -74,7 +74,7 @@ def test_the_table_says_what_the_operator_knows(scripted: list[Batch], records: 
 
 @settings(max_examples=25, deadline=None)
 @given(batches(AT_ONCE), batches(AT_ONCE, most=4))
-def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch], after: list[Batch]) -> None:
+def test_a_shard_loaded_from_the_table_continues_as_the_old_one(before: list[Batch], after: list[Batch]) -> None:
     """Throttling is disabled, because its unit (the size of one fetch) is not durable, as in Kafka."""
     script, old, table = Script(), ShardDriver(), StateTable()
     values = {"delivery_count_limit": 100}
@@ -106,7 +106,7 @@ def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch
         assert comparable(new.batch(*lines, at=script.now)) == comparable(old.batch(*lines, at=script.now))
 
 
-def test_a_share_partition_that_was_deleted_begins_anew() -> None:
+def test_a_deleted_share_partition_starts_again() -> None:
     def row(record_type: str, snapshot_epoch: int, start_offset: int) -> dict[str, Any]:
         return {
             **PARTITION._asdict(),

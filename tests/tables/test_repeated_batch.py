@@ -36,7 +36,7 @@ def other(**values: object) -> Batch:
     ],
     ids=["rows", "responses", "requests", "positions", "no effects"],
 )
-def test_a_repeated_batch_with_other_effects_is_refused(tmp_path: Path, again: Batch, named: str) -> None:
+def test_a_repeated_batch_with_other_effects_is_rejected(tmp_path: Path, again: Batch, named: str) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(1))
     steps, producer = start(tmp_path)

@@ -12,7 +12,7 @@ from kafka.errors import KafkaConnectionError
 from sharegroup.job.clock.request_clock import RequestClock, SafeClock
 
 
-def test_a_time_is_safe_when_what_was_there_then_has_been_read() -> None:
+def test_a_time_is_safe_when_all_earlier_requests_have_been_read() -> None:
     clock = SafeClock()
     clock.observe(1_000, {0: 5, 1: 0})
     clock.observe(2_000, {0: 9, 1: 1})
@@ -22,7 +22,7 @@ def test_a_time_is_safe_when_what_was_there_then_has_been_read() -> None:
     assert clock.safe_ms({0: 9, 1: 1}) == 2_000
 
 
-def test_an_empty_topic_is_read_at_once() -> None:
+def test_an_empty_topic_counts_as_read() -> None:
     clock = SafeClock()
     clock.observe(1_000, {0: 0, 1: 0})
     assert clock.safe_ms({}) == 1_000
@@ -66,7 +66,7 @@ class Poll:
         return {} if self.is_silent else dict.fromkeys(partitions, 1)
 
 
-def test_no_time_is_safe_until_all_leaders_of_a_known_topic_answer() -> None:
+def test_no_time_is_safe_until_all_leaders_respond() -> None:
     poll: Any = Poll()
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {}) == (False, 0)
@@ -118,7 +118,7 @@ class GrowingPoll(Poll):
         return self.one_waiter
 
 
-def test_a_partition_that_is_added_counts_at_once() -> None:
+def test_an_added_partition_counts_immediately() -> None:
     poll: Any = GrowingPoll(1)
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {0: 1}) == (False, 1_000)
@@ -127,7 +127,7 @@ def test_a_partition_that_is_added_counts_at_once() -> None:
     assert clock.observe(1_200, {0: 1, 1: 1}) == (False, 1_200)
 
 
-def test_no_time_is_safe_while_nobody_says_how_many_partitions_there_are() -> None:
+def test_no_time_is_safe_while_the_partition_count_is_unknown() -> None:
     poll: Any = GrowingPoll(1)
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {0: 1}) == (False, 1_000)

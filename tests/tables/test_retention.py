@@ -71,7 +71,7 @@ def test_state_is_kept_for_two_days_after_a_newer_snapshot(tmp_path: Path) -> No
     assert of_state(tmp_path) == "day < '2024-05-18'"
 
 
-def test_a_share_partition_that_is_not_led_keeps_its_state(tmp_path: Path) -> None:
+def test_an_unmanaged_share_partition_keeps_its_state(tmp_path: Path) -> None:
     for days_ago in (9, 6, 0):
         snapshot(tmp_path, days_ago)
     snapshot(tmp_path, 9, partition=1)
@@ -112,7 +112,7 @@ def test_where_everything_is_needed_nothing_is_pruned(tmp_path: Path) -> None:
     assert of_state(tmp_path) is None
 
 
-def test_what_the_base_does_not_know_yet_is_kept(tmp_path: Path) -> None:
+def test_records_after_the_base_are_kept(tmp_path: Path) -> None:
     """However old the day is, because a job with a wrong clock wrote it."""
     for days_ago in (9, 0):
         snapshot(tmp_path, days_ago)

@@ -106,7 +106,7 @@ class TimedProducer:
 
 
 @pytest.mark.parametrize("method", ["send_probe", "refresh_clock"])
-def test_probes_tell_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_return_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = TimedProducer(1_700_000_000_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: made)
     clock = JobClock(lambda: 7)
@@ -116,7 +116,7 @@ def test_probes_tell_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPat
     assert not clock.is_probe_due()
 
 
-def test_a_topic_with_the_producers_times_tells_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_with_producer_times_gives_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: TimedProducer(None))
     clock = JobClock(lambda: 7)
     producer = KafkaRowProducer({}, RESPONSES, REQUESTS, clock)
@@ -127,7 +127,7 @@ def test_a_topic_with_the_producers_times_tells_no_time(monkeypatch: pytest.Monk
         clock.now()
 
 
-def test_in_place_of_a_response_that_is_too_large_comes_an_error(
+def test_a_response_that_is_too_large_is_replaced_by_an_error(
     row_producer: tuple[KafkaRowProducer, list[Any]],
 ) -> None:
     producer, log = row_producer
@@ -158,14 +158,14 @@ def test_a_list_that_is_too_large_falls_apart(row_producer: tuple[KafkaRowProduc
     assert {key for _, key, _ in log} == {"me[]"}
 
 
-def test_several_responses_are_one_record_to_who_takes_lists(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
+def test_responses_to_a_reader_of_lists_are_one_record(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
     producer, log = row_producer
     rows = [{**fetched(number), "reply_to": "me[]"} for number in (1, 2)]
     producer.send(rows, [])
     assert [(key, [row["id"] for row in listed]) for _, key, listed in log] == [("me[]", ["f1", "f2"])]
 
 
-def test_what_is_too_large_is_known_the_next_time(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
+def test_a_row_that_was_too_large_is_recognised_the_next_time(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
     producer, log = row_producer
     for number in range(2):
         producer.send([fetched(number, 300)], [])
@@ -225,7 +225,7 @@ def test_requests_are_durable_before_any_response_is_sent(roomy: tuple[KafkaRowP
     ]
 
 
-def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(
+def test_broadcasts_reach_every_partition_before_the_requests_are_sent(
     roomy: tuple[KafkaRowProducer, Producer],
 ) -> None:
     """A gateway reads one partition; it must learn that a member left before its records are delivered to others."""

@@ -144,7 +144,7 @@ def test_brokers_that_are_away_at_the_start_are_two_log_lines(
     source.close()
 
 
-def test_nobody_is_ticked_before_the_brokers_time_is_known(root: Path) -> None:
+def test_no_key_is_ticked_before_the_brokers_time_is_known(root: Path) -> None:
     (group,) = list_groups(root, 1)
     source = Source(root, knows_time=False)
     assert source.read() == [(group, "load")]

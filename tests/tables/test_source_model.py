@@ -231,5 +231,5 @@ class SourceMachine(RuleBasedStateMachine):
         return [first, end, stable if reads and self.world.of_group is COMMITTED else None, True]
 
 
-def test_what_the_shards_were_told_is_the_whole_whatever_dies() -> None:
+def test_the_rows_of_the_shards_equal_the_whole_whatever_dies() -> None:
     run_state_machine_as_test(SourceMachine, settings=settings(max_examples=120, stateful_step_count=25, deadline=None))

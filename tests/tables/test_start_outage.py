@@ -62,7 +62,7 @@ def test_a_job_that_waits_for_its_start_can_be_stopped() -> None:
     assert start.tries == [0, 1, 3]
 
 
-def test_what_is_no_outage_ends_the_start() -> None:
+def test_an_error_that_is_no_outage_ends_the_start() -> None:
     start = Start(FULL, TableStoreError("OSError: 403 Forbidden"), FULL)
     with pytest.raises(TableStoreError, match="403"):
         start.run()

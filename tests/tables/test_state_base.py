@@ -81,7 +81,7 @@ def histories(draw: st.DrawFn) -> list[pa.Table]:
 
 
 @given(histories(), st.lists(st.integers(0, 12), max_size=4))
-def test_a_base_and_what_came_after_it_are_the_whole(appended: list[pa.Table], cuts: list[int]) -> None:
+def test_a_base_and_the_later_records_equal_all_records(appended: list[pa.Table], cuts: list[int]) -> None:
     base, at = NO_BASE, 0
     for low, high in pairwise([0, *sorted(cuts)]):
         rows = pa.concat_tables([SCHEMA.empty_table(), *reversed(appended[low:high])])
@@ -127,7 +127,7 @@ def test_each_version_has_its_base(tables: Path) -> None:
     assert len(used) == 7, "none before the first batch, then one after each five records"
 
 
-def test_a_base_is_written_when_enough_has_come(tables: Path) -> None:
+def test_a_base_is_written_after_enough_new_records(tables: Path) -> None:
     bases, state = StateBaseUpkeep(str(tables), None, 5), DeltaVersions(str(tables), SHARE_GROUP_STATE)
     version = bases.run(state.handle, UPKEEP).version()
     assert bases.run(state.handle, UPKEEP).version() == version
@@ -140,7 +140,7 @@ def test_a_base_is_written_when_enough_has_come(tables: Path) -> None:
     assert (after.version, after.leader_epoch, after.batch_id) == (state.version, 2, 34)
 
 
-def test_what_is_read_is_the_base_and_what_came_after_it(tables: Path) -> None:
+def test_only_the_base_and_later_records_are_read(tables: Path) -> None:
     """Nothing else is opened: the files before the cut may be elsewhere, or missing."""
     expected = read_states(state_table(tables))
     base = bases_of(tables).newest()

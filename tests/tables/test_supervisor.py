@@ -67,7 +67,7 @@ def test_a_query_that_runs_is_left_alone() -> None:
     assert job.starts == [0]
 
 
-def test_a_query_runs_when_it_has_answered_a_request() -> None:
+def test_a_query_counts_as_running_after_its_first_response() -> None:
     job = Job()
     job.supervisor.watch()
     job.query.has_answered = False
@@ -92,7 +92,7 @@ def test_an_outage_is_outlasted() -> None:
     assert job.starts[-1] == last
 
 
-def test_a_store_that_is_away_is_outlasted_too() -> None:
+def test_an_unavailable_store_is_waited_for_too() -> None:
     away = TableStoreError(
         "OSError: Generic S3 error Error performing GET http://store - HTTP error error sending request"
     )
@@ -104,7 +104,7 @@ def test_a_store_that_is_away_is_outlasted_too() -> None:
     assert job.run(int(MAX_DELAY_S))
 
 
-def test_a_store_that_refuses_is_not_waited_for() -> None:
+def test_a_store_that_rejects_requests_is_not_waited_for() -> None:
     refused = TableStoreError("OSError: The operation lacked the necessary privileges: 403 Forbidden")
     with pytest.raises(TableStoreError):
         Job(refused).run(1)
@@ -151,7 +151,7 @@ def test_failed_starts_count_as_failures() -> None:
 
 
 @pytest.mark.parametrize("failure", [FencedLeaderError("another leads"), StaleCheckpointError("stale")])
-def test_what_people_have_to_decide_ends_the_job(failure: BaseException) -> None:
+def test_an_error_that_needs_a_decision_ends_the_job(failure: BaseException) -> None:
     with pytest.raises(type(failure)):
         Job(failure).run(1)
     ended, refused = Job(), Job(None, unavailable(), failure)
@@ -175,7 +175,7 @@ def test_an_unreadable_checkpoint_ends_the_job_with_instructions() -> None:
     assert str(caught.value) == told
 
 
-def test_a_first_start_that_fails_for_another_reason_is_told_at_once() -> None:
+def test_a_first_start_that_fails_for_another_reason_is_reported() -> None:
     with pytest.raises(RuntimeError, match="no such package"):
         Job(RuntimeError("no such package")).run(1)
 

@@ -87,7 +87,7 @@ def test_batches_are_rows_versions_and_the_newest_info(tables: Tables, spec: Tab
 
 @BOTH_FORMS
 @pytest.mark.parametrize("batch_id", [5, 4, 0])
-def test_what_was_committed_is_not_again(tables: Tables, spec: TableSpec, batch_id: int) -> None:
+def test_committed_batches_are_not_committed_again(tables: Tables, spec: TableSpec, batch_id: int) -> None:
     writer = leader(tables, spec, 1)
     assert commit(writer, 1, 5)
     for again in (writer, leader(tables, spec, 2)):
@@ -115,7 +115,7 @@ def test_a_commit_replaces_its_chunks_and_no_others(tables: Tables) -> None:
         assert ["".join(found)] == names
 
 
-def test_rows_of_a_chunk_that_is_not_replaced_are_refused(tables: Tables) -> None:
+def test_rows_of_a_chunk_that_is_not_replaced_are_rejected(tables: Tables) -> None:
     writer = leader(tables, SHARE_GROUPS, 1, batches=1)
     with pytest.raises((TableStoreError, AssertionError)):
         writer.commit("query-1", 1, lambda: Write([{"group_id": "g", "chunk": 1}], [0]))
@@ -126,7 +126,7 @@ def test_rows_of_a_chunk_that_is_not_replaced_are_refused(tables: Tables) -> Non
 
 
 @BOTH_FORMS
-def test_a_higher_epoch_fences_for_good(tables: Tables, spec: TableSpec) -> None:
+def test_a_higher_epoch_fences_permanently(tables: Tables, spec: TableSpec) -> None:
     old = leader(tables, spec, 1, batches=1)
     new = leader(tables, spec, 4)
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_a_higher_epoch_fences_for_good(tables: Tables, spec: TableSpec) -> None
 
 
 @pytest.mark.parametrize("there", [3, 4])
-def test_a_lead_that_comes_late_is_fenced(tables: Tables, there: int) -> None:
+def test_a_late_lead_commit_is_fenced(tables: Tables, there: int) -> None:
     late, later = (tables.writer(DELIVERY_LOG, f"late-{number}") for number in range(2))
     first = leader(tables, DELIVERY_LOG, there)
     with fenced(3, there):
@@ -153,7 +153,7 @@ def test_a_lead_that_comes_late_is_fenced(tables: Tables, there: int) -> None:
 
 
 @BOTH_FORMS
-def test_taking_the_lead_goes_over_what_the_old_leader_still_commits(tables: Tables, spec: TableSpec) -> None:
+def test_a_new_leader_ignores_late_commits_of_the_old_one(tables: Tables, spec: TableSpec) -> None:
     old = leader(tables, spec, 1, batches=1)
     new = tables.writer(spec, "new")
     assert (new.committed("query-1"), new.last_info) == (0, info(1, 0))
@@ -168,7 +168,7 @@ def test_taking_the_lead_goes_over_what_the_old_leader_still_commits(tables: Tab
     assert commit(new, 2, 0)
 
 
-def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tables) -> None:
+def test_a_new_leader_ignores_lower_leads_and_commits_of_others(tables: Tables) -> None:
     new = tables.writer(DELIVERY_LOG, "new")
     leader(tables, DELIVERY_LOG, 3)
     tables.write_from_outside(DELIVERY_LOG, [{"group_id": "outside"}])
@@ -178,7 +178,7 @@ def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tab
 
 
 @pytest.mark.parametrize("chunk", [0, 1])
-def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, chunk: int) -> None:
+def test_a_former_leader_is_fenced_whatever_chunk_it_writes(tables: Tables, chunk: int) -> None:
     """Two commits are a compare-and-set even if they change no common row."""
     old = leader(tables, SHARE_GROUPS, 1, batches=1)
     elsewhere = Write([{"group_id": "x", "chunk": chunk}], [chunk])
@@ -199,7 +199,7 @@ def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, ch
 
 
 @BOTH_FORMS
-def test_an_answer_that_is_lost_fences_nobody(tables: Tables, spec: TableSpec) -> None:
+def test_a_lost_response_fences_nobody(tables: Tables, spec: TableSpec) -> None:
     writer = tables.writer(spec, "mine")
     for _ in range(3):
         tables.lose_next_answer()
@@ -211,7 +211,7 @@ def test_an_answer_that_is_lost_fences_nobody(tables: Tables, spec: TableSpec) -
     assert writer.version == tables.newest_version(spec) == 4
 
 
-def test_who_led_and_lost_the_answer_and_then_the_lead_is_fenced(tables: Tables) -> None:
+def test_a_leader_that_lost_a_response_and_the_lead_is_fenced(tables: Tables) -> None:
     writer, first = tables.writer(DELIVERY_LOG, "mine"), tables.table(DELIVERY_LOG)
     tables.lose_next_answer()
     refresh = writer._table.refresh
@@ -227,7 +227,7 @@ def test_who_led_and_lost_the_answer_and_then_the_lead_is_fenced(tables: Tables)
         writer.lead(1)
 
 
-def test_a_commit_that_the_store_refuses_can_be_made_again(tables: Tables) -> None:
+def test_a_commit_that_the_store_rejects_can_be_retried(tables: Tables) -> None:
     writer = tables.writer(DELIVERY_LOG, "mine")
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
@@ -240,7 +240,7 @@ def test_a_commit_that_the_store_refuses_can_be_made_again(tables: Tables) -> No
     assert groups(tables, DELIVERY_LOG) == ["g0"]
 
 
-def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
+def test_an_unavailable_store_fences_nobody(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     tables.is_away = True
     for action in (lambda: commit(writer, 1, 0), lambda: upkeep(tables, DELIVERY_LOG, 1), writer.refresh):
@@ -254,7 +254,7 @@ def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
 
 
 @BOTH_FORMS
-def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None:
+def test_a_commit_of_another_tool_fences(tables: Tables, spec: TableSpec) -> None:
     writer = leader(tables, spec, 2, batches=1)
     tables.write_from_outside(spec)
     before = tables.newest_version(spec)
@@ -265,14 +265,14 @@ def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None
     assert commit(leader(tables, spec, 3), 3, 0)
 
 
-def test_who_compacts_from_outside_fences(tables: Tables) -> None:
+def test_compaction_by_another_tool_fences(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 2, batches=3)
     tables.compact_from_outside(DELIVERY_LOG)
     with fenced(2, 2):
         commit(writer, 2, 3)
 
 
-def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_path: Path) -> None:
+def test_a_writer_that_missed_trimmed_commits_writes_nothing(tmp_path: Path) -> None:
     """The file of the version that it would write is missing, so its name is free. A start after that one is fenced."""
     tables = DeltaTables(tmp_path)
     asleep = leader(tables, DELIVERY_LOG, 1, batches=1)
@@ -289,7 +289,7 @@ def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_pa
     assert commit(awake, 2, 6)
 
 
-def test_commits_that_cannot_be_looked_at_fence() -> None:
+def test_unreadable_commits_fence() -> None:
     tables = MemoryTables()
     table = tables.table(DELIVERY_LOG)
     writer = TableWriter(table, "mine")
@@ -345,7 +345,7 @@ def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 2])
-def test_the_upkeep_of_a_leader_of_before_fences_nobody(tables: Tables, batches: int) -> None:
+def test_the_upkeep_of_an_earlier_leader_fences_nobody(tables: Tables, batches: int) -> None:
     """It is committed after the new leader's commits, and carries the old leader's info."""
     old = leader(tables, DELIVERY_LOG, 1, batches=3)
     new = tables.writer(DELIVERY_LOG, "new")
@@ -385,7 +385,7 @@ def test_upkeep_changes_no_rows_and_no_info(tables: Tables, spec: TableSpec) -> 
     assert commit(writer, 1, 4)
 
 
-def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
+def test_an_upkeep_that_the_store_rejects_fails(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
@@ -394,7 +394,7 @@ def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
     assert commit(writer, 1, 2)
 
 
-def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(tables: Tables) -> None:
+def test_an_upkeep_whose_response_is_lost_is_repeated_later(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
     tables.lose_next_answer()
     with pytest.raises(NotCommittedError, match="no answer came"):
@@ -403,7 +403,7 @@ def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(tables: Table
     assert commit(writer, 1, 2)
 
 
-def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
+def test_upkeep_deletes_the_given_days(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
         of_day = Write([{"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}])
@@ -428,7 +428,7 @@ def test_a_table_goes_back_to_a_batch(tables: Tables, spec: TableSpec) -> None:
 
 
 @BOTH_FORMS
-def test_a_table_goes_back_to_before_a_leader(tables: Tables, spec: TableSpec) -> None:
+def test_a_table_is_rolled_back_to_before_a_leader(tables: Tables, spec: TableSpec) -> None:
     leader(tables, spec, 1, batches=1)
     leader(tables, spec, 2, batches=1)
     writer = leader(tables, spec, 3)

@@ -20,7 +20,7 @@ def test_a_name_without_a_topic_does_not_make_its_brokers_ones_without_ids() -> 
     assert told == [True, True, True]
 
 
-def test_a_broker_that_tells_of_a_topic_without_an_id_has_none() -> None:
+def test_a_broker_that_reports_a_topic_without_an_id_has_no_ids() -> None:
     topics = TopicIdentities(lambda names: {name: TopicDescription("", {0: 1}) for name in names}, GRACE_MS)
     topics.look([("orders", "id-made-of-the-name")], 0)
     assert not topics.has_id("orders")

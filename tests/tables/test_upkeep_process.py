@@ -110,7 +110,7 @@ def test_a_process_that_was_killed_is_started_again(
     assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(4)]
 
 
-def test_what_another_leader_leads_is_left_alone(
+def test_tables_of_another_leader_get_no_upkeep(
     tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = committed(tmp_path, 4)
@@ -151,7 +151,7 @@ def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: 
     assert DeltaTable(str(tmp_path / "delivery_log"), version=kept).to_pyarrow_table().num_rows == 4
 
 
-def test_what_no_version_has_is_removed(tmp_path: Path) -> None:
+def test_files_of_no_version_are_removed(tmp_path: Path) -> None:
     """A failed commit leaves its file behind."""
     steps = committed(tmp_path, 1)
     day = next((tmp_path / "delivery_log").glob("day=*"))

@@ -51,7 +51,7 @@ def test_a_tier_is_merged_when_it_has_two_files_of_the_next() -> None:
 
 
 @given(st.lists(st.integers(1, 300 * MIB), max_size=60))
-def test_what_has_left_its_tier_for_good_is_not_written_again(sizes: list[int]) -> None:
+def test_a_file_that_has_left_its_tier_is_not_rewritten(sizes: list[int]) -> None:
     target = due_target(sizes)
     if target is None:
         assert sum(size < TIERS[0] for size in sizes) <= 1

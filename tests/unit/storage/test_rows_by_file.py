@@ -46,7 +46,7 @@ def version(rows: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
 
 
 @given(st.lists(CHUNKS, max_size=6))
-def test_any_way_through_versions_tells_what_differs(versions: list[dict[str, tuple[int, int]]]) -> None:
+def test_any_path_through_versions_returns_the_differences(versions: list[dict[str, tuple[int, int]]]) -> None:
     rows, before, seen = RowsByFile(SHARE_GROUPS), dict[str, int](), set[str]()
     for of_version in versions:
         files = Files(version(of_version))
