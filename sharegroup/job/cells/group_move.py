@@ -83,13 +83,13 @@ class CellTables:
         for spec in ALL_TABLES:
             open_or_create(tables_path, spec, options)
         specs = *SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES
-        led = [DeltaVersions(tables_path, spec, options) for spec in specs]
-        epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), led).take()
+        versions = [DeltaVersions(tables_path, spec, options) for spec in specs]
+        epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), versions).take()
         group_requests, partition_requests, _ = topics
-        self.groups = self._led(GROUP_COORDINATOR_TABLES, producer(partition_requests), epoch)
-        self.states = self._led(SHARE_PARTITION_TABLES, producer(group_requests), epoch)
+        self.groups = self._leading_steps(GROUP_COORDINATOR_TABLES, producer(partition_requests), epoch)
+        self.states = self._leading_steps(SHARE_PARTITION_TABLES, producer(group_requests), epoch)
 
-    def _led(self, specs: Iterable[TableSpec], producer: RowProducer, epoch: int) -> CommitSteps:
+    def _leading_steps(self, specs: Iterable[TableSpec], producer: RowProducer, epoch: int) -> CommitSteps:
         steps = CommitSteps([DeltaTableWriter(self._path, spec, self._options) for spec in specs], producer)
         steps.lead(epoch)
         steps.complete_last_batch()

@@ -14,9 +14,9 @@ class Wake(NamedTuple):
     is_due: bool
 
     @classmethod
-    def of(cls, told: HandOver, now_ms: int) -> Wake:
+    def of(cls, handover: HandOver, now_ms: int) -> Wake:
         """Return the wake for a handover at `now_ms`, the brokers' time (0: not known)."""
-        deadline_ms = told.deadlines.first_ms
+        deadline_ms = handover.deadlines.first_ms
         return cls(deadline_ms, deadline_ms is not None and deadline_ms <= now_ms)
 
 

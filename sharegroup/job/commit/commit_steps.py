@@ -38,9 +38,9 @@ logger = logging.getLogger(__name__)
 #: The transaction id of rows that a leader writes outside its batches; its version is the leader epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
 #: The maximum number of deferred rows of a table, because each commit's outbox carries them.
-_MOST_OWED = 20_000
+_MAX_DEFERRED_ROWS = 20_000
 #: Above this number, rows are written immediately: carrying them costs as much as a commit.
-_FEW_OWED = 500
+_MAX_CARRIED_ROWS = 500
 
 FaultPoint = Callable[[int, int], None]
 
@@ -119,8 +119,8 @@ class CommitSteps:
         self._first, *others = writers
         self._others = [writer for writer in others if not writer.spec.is_append_only]
         self._growing = [writer for writer in others if writer.spec.is_append_only]
-        self._late = [LateRows(writer) for writer in self._growing]
-        self._later = later
+        self._deferred = [LateRows(writer) for writer in self._growing]
+        self._run_task = later
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
         self._chunk_rows = chunk_rows
@@ -216,7 +216,7 @@ class CommitSteps:
     @property
     def owed_rows(self) -> int:
         """The number of rows of append-only tables that are in the outbox but not in their table yet."""
-        return sum(late.owed_rows for late in self._late)
+        return sum(deferred.owed_rows for deferred in self._deferred)
 
     def current_rows(self, table: str) -> list[Row]:
         """Return the rows of a table of current state. The job must lead."""
@@ -248,7 +248,7 @@ class CommitSteps:
 
         Raises RepeatedBatchError, without any effect, if the tables have this batch with other effects.
         """
-        self._refuse_other_effects(batch)
+        self._reject_other_effects(batch)
         if not batch.has_effects:
             return
         self.positions |= batch.positions
@@ -262,9 +262,9 @@ class CommitSteps:
         self._fault_point(3, batch.batch_id)
         self._producer.send(batch.responses, batch.requests)
         self._fault_point(4, batch.batch_id)
-        self._write_later(batch)
+        self._defer_rows(batch)
 
-    def _refuse_other_effects(self, batch: Batch) -> None:
+    def _reject_other_effects(self, batch: Batch) -> None:
         info = self._first.last_info or {}
         if self._is_of(info, batch.batch_id):
             refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
@@ -272,7 +272,7 @@ class CommitSteps:
     def _info(self, batch: Batch) -> Info:
         outbox = {
             "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self.writers[1:]},
-            "late": {late.spec.name: late.owed() for late in self._late},
+            "late": {deferred.spec.name: deferred.owed() for deferred in self._deferred},
             "responses": batch.responses,
             "requests": batch.requests,
         }
@@ -303,17 +303,17 @@ class CommitSteps:
 
         self._first.commit(self.query_id, batch.batch_id, added, info)
 
-    def _write_later(self, batch: Batch) -> None:
+    def _defer_rows(self, batch: Batch) -> None:
         """Run step 5: defer the write, or wait for it if too many rows are deferred."""
         query_id, leader_epoch = self.query_id, self.leader_epoch
-        for late in self._late:
-            rows = batch.tables.get(late.spec.name)
+        for deferred in self._deferred:
+            rows = batch.tables.get(deferred.spec.name)
             if rows:
-                late.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
-                urgent = late.owed_rows > _FEW_OWED
-                self._later(functools.partial(late.write, query_id, leader_epoch), urgent)
-            if late.owed_rows > _MOST_OWED:
-                late.write(query_id, leader_epoch)
+                deferred.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
+                urgent = deferred.owed_rows > _MAX_CARRIED_ROWS
+                self._run_task(functools.partial(deferred.write, query_id, leader_epoch), urgent)
+            if deferred.owed_rows > _MAX_DEFERRED_ROWS:
+                deferred.write(query_id, leader_epoch)
 
     def _commit_current(
         self,

@@ -41,7 +41,7 @@ class LateRows:
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
-        self._owed: list[OwedBatch] = []
+        self._pending: list[OwedBatch] = []
         self._lock, self._writing = threading.Lock(), threading.Lock()
 
     @property
@@ -52,12 +52,12 @@ class LateRows:
     def owe(self, batch: OwedBatch) -> None:
         """Add a batch whose outbox is durable."""
         with self._lock:
-            self._owed.append(batch)
+            self._pending.append(batch)
 
     def owed(self) -> Sequence[OwedBatch]:
         """Return the batches that may not be in the table yet, oldest first."""
         with self._lock:
-            return tuple(self._owed)
+            return tuple(self._pending)
 
     @property
     def owed_rows(self) -> int:
@@ -67,18 +67,18 @@ class LateRows:
     def write(self, query_id: str, leader_epoch: int) -> None:
         """Write all deferred rows as one commit. They stay deferred on FencedLeaderError and TableStoreError."""
         with self._writing:
-            owed = self.owed()
-            if owed:
-                write_owed(self._writer, owed, query_id, leader_epoch)
+            pending = self.owed()
+            if pending:
+                write_owed(self._writer, pending, query_id, leader_epoch)
             with self._lock:
-                del self._owed[: len(owed)]
+                del self._pending[: len(pending)]
 
 
-def write_owed(writer: TableWriter, owed: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:
+def write_owed(writer: TableWriter, pending: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:
     """Write the batches that are not in the table yet; return False if all of them are."""
     committed = writer.committed(query_id)
-    left = [batch for batch in owed if batch.batch_id > committed]
-    return writer.commit(query_id, owed[-1].batch_id, lambda: stamped_batches(left, leader_epoch))
+    left = [batch for batch in pending if batch.batch_id > committed]
+    return writer.commit(query_id, pending[-1].batch_id, lambda: stamped_batches(left, leader_epoch))
 
 
 def stamped_batches(batches: Sequence[OwedBatch], leader_epoch: int) -> Write:

@@ -49,13 +49,13 @@ class Unobserved:
     """Ignores all events."""
 
     def led(self, steps: CommitSteps) -> None:
-        """As `BatchObserver.led`."""
+        """See `BatchObserver.on_become_leader`."""
 
     def finishing(self, batch: Batch, row_like: RowLike) -> None:
-        """As `BatchObserver.finishing`."""
+        """See `BatchObserver.on_batch_computed`."""
 
     def finished(self) -> None:
-        """As `BatchObserver.finished`."""
+        """See `BatchObserver.on_batch_finished`."""
 
 
 class QueryRun:
@@ -87,7 +87,7 @@ class QueryRun:
         self._time = BrokersTime(0, 0)
         self._observer = observer or Unobserved()
         self._drop_checkpoint, self._mark_checkpoint = drop_checkpoint, mark_checkpoint
-        self._name, self.steps, self._hand_over = name, steps, hand_over
+        self._name, self.steps, self._handover = name, steps, hand_over
         self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
         self._commits = 0
         self.batches = 0
@@ -114,7 +114,7 @@ class QueryRun:
             refuse_checkpoint_ahead(checkpoint, lambda table: steps.committed(checkpoint.query_id, table))
         steps.complete_last_batch()
         self._on_lead()
-        self._hand_over.write(HandOverChange(positions=dict(steps.positions), clock=self._clock.reading()))
+        self._handover.write(HandOverChange(positions=dict(steps.positions), clock=self._clock.reading()))
 
     def begin(self, batch_id: int) -> BrokersTime:
         """Begin a batch before Spark runs step 1, and return the time for the operators.
@@ -134,14 +134,14 @@ class QueryRun:
         batch = Batch.of(batch_id, map(Output.decode, bodies), self._time)
         self._report(batch)
         self._observer.finishing(batch, self.steps.row_like)
-        happened = news(batch.tables, batch.responses, self.steps.row_like)
+        lines = news(batch.tables, batch.responses, self.steps.row_like)
         self._commit(batch)
-        for line in happened:
+        for line in lines:
             logger.info(line.text, *line.values)
         if batch.has_news and self._clock.is_probe_due():
             self._refresh_clock()
         positions = dict(self.steps.positions)
-        self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
+        self._handover.write(HandOverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
         self._observer.finished()
         self.batches += 1
         self.has_answered |= bool(batch.positions)

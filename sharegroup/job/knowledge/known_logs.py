@@ -43,9 +43,9 @@ class KnownLogs:
         self._offsets.pop(log, None)
         self._unknown.discard(log)
 
-    def learn(self, answers: Mapping[TopicIdPartition, LogOffsets]) -> list[TopicIdPartition]:
+    def learn(self, responses: Mapping[TopicIdPartition, LogOffsets]) -> list[TopicIdPartition]:
         """Store responses; return the logs whose offsets have changed."""
-        moved = [log for log, offsets in answers.items() if self._offsets.get(log) != offsets]
-        self._offsets.update(answers)
-        self._unknown.difference_update(answers)
+        moved = [log for log, offsets in responses.items() if self._offsets.get(log) != offsets]
+        self._offsets.update(responses)
+        self._unknown.difference_update(responses)
         return moved

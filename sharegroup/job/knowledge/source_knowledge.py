@@ -54,7 +54,7 @@ class SourceKnowledge:
         self.listing.put(row)
         self._committed.pop(row.key.topic, None)
         if row.deleting:
-            self._forget_unread(row.key)
+            self._remove_unmanaged(row.key)
         elif row.key.topic_id not in self.gone:
             self.logs.want(TopicIdPartition.of(row.key))
 
@@ -62,7 +62,7 @@ class SourceKnowledge:
         """Remove a row that is no longer in the table."""
         self.listing.drop(key)
         self._committed.pop(key.topic, None)
-        self._forget_unread(key)
+        self._remove_unmanaged(key)
         if not self.listing.has_name(key.topic):
             self._left.add(key.topic)
 
@@ -92,7 +92,7 @@ class SourceKnowledge:
         for log in self.listing.logs_of(topic_id):
             self.logs.forget(log)
 
-    def _forget_unread(self, key: SharePartitionKey) -> None:
+    def _remove_unmanaged(self, key: SharePartitionKey) -> None:
         """Remove what was stored only for a share-partition that is no longer managed."""
         self.waiting.pop(key, None)
         log = TopicIdPartition.of(key)

@@ -5,7 +5,7 @@ An offset therefore contains changes, not the whole state:
 
     rows        of the batch that ends here; the states of what it loads are read at `state_version`
     position    what a restarted process cannot derive otherwise: the version of `share_partitions` whose rows were all
-                sent, and the rows that are not managed all the same (`waiting`, `gone`)
+                sent, and the rows that are nevertheless not managed (`waiting`, `gone`)
 
 The position has no log offsets or configs; a restarted process sends them again.
 """

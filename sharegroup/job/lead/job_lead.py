@@ -28,7 +28,7 @@ class JobLead:
 
     def __init__(self, deciding: TableWriter, tables: Sequence[VersionedTable]) -> None:
         self._deciding, self._tables = deciding, tables
-        self._led: set[str] = set()
+        self._started: set[str] = set()
         #: The newest epoch that this job acquired; 0 before the first.
         self.epoch = 0
 
@@ -40,10 +40,10 @@ class JobLead:
         """
         newest = self._newest()
         if self.epoch:
-            self._refuse(newest)
+            self._raise_if_fenced(newest)
         self._deciding.lead(newest + 1)
         self.epoch = newest + 1
-        self._led.clear()
+        self._started.clear()
         return self.epoch
 
     def epoch_for(self, query: str) -> int:
@@ -52,17 +52,17 @@ class JobLead:
         The first start of each query uses the job's own epoch. Raises FencedLeaderError if another job has acquired an
         epoch since: a query that restarts does not become the leader again.
         """
-        if query in self._led:
+        if query in self._started:
             self.take()
         else:
             self.check()
-        self._led.add(query)
+        self._started.add(query)
         return self.epoch
 
     def check(self) -> None:
         """Raise FencedLeaderError if another job leads."""
         self._deciding.refresh()
-        self._refuse(self._deciding.leader_epoch)
+        self._raise_if_fenced(self._deciding.leader_epoch)
 
     def _newest(self) -> int:
         """Return the highest leader epoch of all tables."""
@@ -71,7 +71,7 @@ class JobLead:
             table.refresh()
         return max(self._deciding.leader_epoch, *map(leader_epoch_of, self._tables))
 
-    def _refuse(self, newest: int) -> None:
+    def _raise_if_fenced(self, newest: int) -> None:
         if newest > self.epoch:
             raise FencedLeaderError(
                 f"FENCED_LEADER_EPOCH: another job leads with leader epoch {newest} (epoch of this job: {self.epoch})"
@@ -84,7 +84,7 @@ class LeadWatch:
     def __init__(self, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._check, self._clock = check, clock
         self._due = clock()
-        self._is_away = False
+        self._is_unavailable = False
 
     def look(self) -> None:
         """Check if it is time to. Raises FencedLeaderError. An unavailable store is only logged; commits report it."""
@@ -92,9 +92,9 @@ class LeadWatch:
             return
         try:
             self._check()
-            self._is_away = False
+            self._is_unavailable = False
         except TableStoreError as error:
-            if not self._is_away:
+            if not self._is_unavailable:
                 logger.warning("cannot check which job leads: %s", error)
-            self._is_away = True
+            self._is_unavailable = True
         self._due = self._clock() + LOOK_INTERVAL_S

@@ -76,7 +76,7 @@ class LogAnswers:
         before: dict[TopicPartition, LogOffsets] = {}
         from_start = {log.topic_partition for log in whole}
 
-        def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+        def query(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
             before.update(self._known(known, {p: logs[p] for p in partitions}))
             ends, epochs = self._ends(partitions, before)
             # A log whose end offset has fallen may be a new one, with another start offset.
@@ -91,7 +91,7 @@ class LogAnswers:
                 if p in starts and (p in stable or p.topic not in committed)
             }
 
-        found = self._ask(logs, ask, now_ms)
+        found = self._query(logs, query, now_ms)
         # A topic that was recreated between two polls may soon have more records than the previous one. Changed offsets
         # are accepted only if the name means the same topic after the response.
         changed = {p.topic for p, offsets in found.items() if before.get(p) != offsets}
@@ -116,10 +116,10 @@ class LogAnswers:
     ) -> dict[TopicPartition, int | None]:
         """Return the first offset at or after a time for logs with a response; None where there is no such record."""
 
-        def ask(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        def query(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
             return self._logs.at_time(dict.fromkeys(of_leader, time_ms))
 
-        return self._ask(partitions, ask, now_ms)
+        return self._query(partitions, query, now_ms)
 
     def _ends(
         self, partitions: Collection[TopicPartition], before: Mapping[TopicPartition, LogOffsets]
@@ -161,10 +161,10 @@ class LogAnswers:
             if log in known and self._topics.stands_for(log.topic, log.topic_id)
         }
 
-    def _ask(
+    def _query(
         self,
         partitions: Collection[TopicPartition],
-        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
+        query: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
         now_ms: int,
     ) -> dict[TopicPartition, _Found]:
         """Query the partitions that have a leader; the others are tried again later."""
@@ -174,7 +174,7 @@ class LogAnswers:
             return {}
         found: Mapping[TopicPartition, _Found] = {}
         try:
-            found = ask([partition for of_leader in askable.values() for partition in of_leader])
+            found = query([partition for of_leader in askable.values() for partition in of_leader])
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
             logger.debug("cannot poll log offsets: %s: %s", type(error).__name__, error)
         for (topic, leader), of_leader in askable.items():

@@ -47,7 +47,7 @@ Describe = Callable[[Collection[str]], Mapping[str, TopicDescription | None]]
 
 
 @dataclass
-class _Answer:
+class _Response:
     """What a name means (None: no topic), and the first and last time of an uninterrupted series of such responses."""
 
     topic_id: str | None
@@ -62,11 +62,11 @@ class TopicIdentities:
     def __init__(self, describe: Describe, grace_ms: int) -> None:
         self._describe = describe
         self._grace_ms = grace_ms
-        self._asked: dict[tuple[str, str], int] = {}
-        self._answers: dict[str, _Answer] = {}
+        self._polled_since_ms: dict[tuple[str, str], int] = {}
+        self._responses: dict[str, _Response] = {}
         self._seen: dict[str, set[str]] = {}
         self._replaced: dict[str, list[str]] = {}
-        self._doubts: dict[str, _Answer] = {}
+        self._doubts: dict[str, _Response] = {}
         self._learned: set[str] = set()
         self._due_ms = 0
         self._retry_ms = 0
@@ -79,7 +79,7 @@ class TopicIdentities:
         """Look up these (name, id) if it is time to; from then on only these are requested."""
         if not self.is_due(now_ms):
             return
-        self._asked = {topic: self._asked.get(topic, now_ms) for topic in topics}
+        self._polled_since_ms = {topic: self._polled_since_ms.get(topic, now_ms) for topic in topics}
         names = sorted({name for name, _ in topics if is_topic_name(name)})
         if not names:
             return
@@ -88,7 +88,7 @@ class TopicIdentities:
             self._due_ms = now_ms + self._retry_ms
             return
         self._retry_ms = 0
-        doubtful = any(name in self._answers and not self.stands_for(name, topic_id) for name, topic_id in topics)
+        doubtful = any(name in self._responses and not self.stands_for(name, topic_id) for name, topic_id in topics)
         self._due_ms = now_ms + (CONFIRM_MS // 2 if doubtful else LOOK_MS)
 
     def look_now(self, names: Collection[str], now_ms: int) -> bool:
@@ -113,20 +113,20 @@ class TopicIdentities:
 
         It is True while the name means no topic. Otherwise the log of the next topic would be taken for a new log.
         """
-        answer = self._answers.get(name)
-        return answer is None or answer.topic_id != ""
+        response = self._responses.get(name)
+        return response is None or response.topic_id != ""
 
     def stands_for(self, name: str, topic_id: str) -> bool:
         """Return whether the name means this topic; always true where brokers have no topic ids."""
-        return name in self._answers and self._answers[name].topic_id in (topic_id, "")
+        return name in self._responses and self._responses[name].topic_id in (topic_id, "")
 
     def is_gone(self, name: str, topic_id: str) -> bool:
         """Return whether the topic was deleted."""
-        answer = self._answers.get(name)
-        if answer is None or self.stands_for(name, topic_id):
+        response = self._responses.get(name)
+        if response is None or self.stands_for(name, topic_id):
             return False
-        since_ms = max(answer.first_ms, self._asked.get((name, topic_id), answer.last_ms))
-        return topic_id in self._replaced.get(name, ()) or answer.last_ms - since_ms >= self._grace_ms
+        since_ms = max(response.first_ms, self._polled_since_ms.get((name, topic_id), response.last_ms))
+        return topic_id in self._replaced.get(name, ()) or response.last_ms - since_ms >= self._grace_ms
 
     def take_learned(self) -> set[str]:
         """Return the names with a response since the last call; only their topics can be newly deleted."""
@@ -135,7 +135,7 @@ class TopicIdentities:
 
     def forget(self, names: Collection[str]) -> None:
         """Discard what is stored for these names."""
-        for remembered in (self._answers, self._seen, self._replaced, self._doubts):
+        for remembered in (self._responses, self._seen, self._replaced, self._doubts):
             for name in names:
                 remembered.pop(name, None)
         self._learned.difference_update(names)
@@ -154,15 +154,15 @@ class TopicIdentities:
         if topic_id in self._replaced.get(name, ()) and not self._is_insisted_on(name, topic_id, now_ms):
             return False
         doubt = self._doubts.pop(name, None)
-        answer = self._answers.get(name)
-        if answer is None or answer.topic_id != topic_id:
+        response = self._responses.get(name)
+        if response is None or response.topic_id != topic_id:
             first_ms = doubt.first_ms if doubt is not None and doubt.topic_id == topic_id else now_ms
-            answer = self._answers[name] = _Answer(topic_id, first_ms, now_ms)
-        answer.last_ms = now_ms
+            response = self._responses[name] = _Response(topic_id, first_ms, now_ms)
+        response.last_ms = now_ms
         if topic_id:
             seen = self._seen.setdefault(name, set())
             seen.add(topic_id)
-            if answer.last_ms - answer.first_ms >= min(CONFIRM_MS, self._grace_ms):
+            if response.last_ms - response.first_ms >= min(CONFIRM_MS, self._grace_ms):
                 others = [other for other in self._replaced.get(name, []) if other != topic_id]
                 self._replaced[name] = [*others, *sorted(seen - {topic_id})][-_MAX_IDS:]
                 self._seen[name] = {topic_id}
@@ -172,5 +172,5 @@ class TopicIdentities:
         """Return whether a response that seemed outdated has been the only one for the grace time."""
         doubt = self._doubts.get(name)
         if doubt is None or doubt.topic_id != topic_id:
-            doubt = self._doubts[name] = _Answer(topic_id, now_ms, now_ms)
+            doubt = self._doubts[name] = _Response(topic_id, now_ms, now_ms)
         return now_ms - doubt.first_ms >= self._grace_ms

@@ -32,30 +32,30 @@ class BatchPlan:
 
     def gone(self, topic: str, shard_keys: Iterable[str]) -> None:
         """Add a deleted topic."""
-        self._say(rows.GONE, topic, sorted(shard_keys))
+        self._add(rows.GONE, topic, sorted(shard_keys))
 
-    def unload(self, led: LedShards, keys: Collection[SharePartitionKey]) -> None:
+    def unload(self, managed: LedShards, keys: Collection[SharePartitionKey]) -> None:
         """Add share-partitions that are no longer managed."""
-        for shard_key, of_shard in led.by_shard(keys).items():
-            self._say(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
+        for shard_key, of_shard in managed.by_shard(keys).items():
+            self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
-    def delete(self, led: LedShards, deletions: Iterable[SharePartitionRow]) -> None:
+    def delete(self, managed: LedShards, deletions: Iterable[SharePartitionRow]) -> None:
         """Add share-partitions whose states must be deleted."""
         epochs = {row.key: row.state_epoch for row in deletions}
-        for shard_key, keys in led.by_shard(epochs).items():
-            self._say(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
+        for shard_key, keys in managed.by_shard(epochs).items():
+            self._add(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
 
     def configure(self, config: dict[str, Any], shard_keys: Iterable[str]) -> None:
         """Add the config of a group."""
-        self._say(rows.CONFIG, config, sorted(shard_keys))
+        self._add(rows.CONFIG, config, sorted(shard_keys))
 
     def fence(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
         """Add the current processes of members of a group; earlier processes are fenced."""
-        self._say(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
+        self._add(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
 
     def load(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
         """Add share-partitions that a shard manages from now on; `batch_rows` adds their states."""
-        self._say(rows.LOAD, loads, [shard_key])
+        self._add(rows.LOAD, loads, [shard_key])
 
     def move_logs(self, logs: dict[str, list[list[Any]]]) -> None:
         """Add new log offsets, by shard."""
@@ -63,17 +63,17 @@ class BatchPlan:
         for shard_key, of_shard in sorted(logs.items()):
             same.setdefault(repr(of_shard), (of_shard, []))[1].append(shard_key)
         for of_shard, shard_keys in same.values():
-            self._say(rows.LOG, of_shard, shard_keys)
+            self._add(rows.LOG, of_shard, shard_keys)
 
     def tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
         """Add a tick: all requests that were appended before the time have been read."""
-        self._say(rows.TICK, clock_ms, sorted(shard_keys))
+        self._add(rows.TICK, clock_ms, sorted(shard_keys))
 
     def rows(self) -> tuple[SourceRow, ...]:
         """Return all rows in a fixed order."""
         order = (rows.GONE, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG, rows.TICK)
         return tuple(row for kind in order for row in self._rows.get(kind, ()))
 
-    def _say(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:
+    def _add(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:
         if shard_keys:
             self._rows.setdefault(kind, []).append(SourceRow(kind, body, tuple(shard_keys)))

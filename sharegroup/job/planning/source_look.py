@@ -14,11 +14,11 @@ from sharegroup.types import SharePartitionKey
 
 @dataclass(frozen=True)
 class SourceLook:
-    """`told` is the driver's handover, `requested` the ids of topics that unread requests concern, `batch` the rows to
+    """`handover` comes from the driver, `requested` has the ids of topics that unread requests concern, `batch` the rows to
     send, `now_ms` a steady time.
 
-    `pending` has the share-partitions that must be managed and are not, and `begun` those of them whose rows are new.
-    `left` has those that are no longer managed, and `reconfigured` the groups whose config has changed.
+    `pending` has the share-partitions that must be managed and are not, and `added` those of them whose rows are new.
+    `removed` has those that are no longer managed, and `reconfigured` the groups whose config has changed.
     """
 
     known: SourceKnowledge

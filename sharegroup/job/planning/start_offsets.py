@@ -40,7 +40,7 @@ def can_start(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByT
 
 
 def starts_by_time(
-    known: SourceKnowledge, answers: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
+    known: SourceKnowledge, queries: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
 ) -> dict[SharePartitionKey, int]:
     """Look up the start offsets by time where the strategy is by_duration; rows without a response are left out.
 
@@ -57,7 +57,7 @@ def starts_by_time(
     for duration_ms, of_duration in wanted.items() if brokers_ms else ():
         time_ms = max(0, brokers_ms - duration_ms)  # no record is older than 1970
         logs = {TopicIdPartition.of(row.key).topic_partition for row in of_duration}
-        found = answers.offsets_at(logs, time_ms, now_ms)
+        found = queries.offsets_at(logs, time_ms, now_ms)
         for row in of_duration:
             log = TopicIdPartition.of(row.key)
             if log.topic_partition in found:

@@ -49,7 +49,7 @@ class ConfigPoll:
             self._polled_ms = now_ms
             version, files = self._newest()
             if version != self._version:
-                self._take(self._rows.go_to(files))
+                self._apply(self._rows.go_to(files))
                 self._version = version
         return self._in_force
 
@@ -60,7 +60,7 @@ class ConfigPoll:
             self._table.update_incremental()
         return self._table.version(), DeltaFiles(self._table, SHARE_GROUP_CONFIGS, self._options)
 
-    def _take(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         """Apply a change to a new dict, because callers may still use the previous one."""
         changed = set() if self._in_force else {"", *self._job.groups}
         for row in filter(_is_set_by_request, change.removed.values()):

@@ -22,15 +22,15 @@ class KeptTables(Tables):
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
         super().__init__(tables_path, storage_options)
-        self._kept: dict[str, Mapping[str, pa.Table]] = {}
+        self._cached: dict[str, Mapping[str, pa.Table]] = {}
         self._reading = threading.Lock()
 
     def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:
         with self._reading:
             files = DeltaFiles(self.open(spec), spec, self._options)
-            known = self._kept.get(spec.name, {})
+            known = self._cached.get(spec.name, {})
             found = {path: known[path] if path in known else files.table(path) for path in files.paths()}
-            self._kept[spec.name] = found
+            self._cached[spec.name] = found
         rows = pa.concat_tables([files.schema.empty_table(), *found.values()])
         if group_ids is None:
             return rows

@@ -35,12 +35,12 @@ class Fence:
 
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
         self._table, self.writer_id = table, writer_id
-        self._led_epoch = 0
+        self._own_epoch = 0
         self._fenced: FencedLeaderError | None = None
 
     def begin_lead(self, leader_epoch: int) -> None:
         """Prepare to commit this epoch. Raises FencedLeaderError if the table has this or a higher one already."""
-        self._led_epoch = leader_epoch
+        self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
             raise self._fence("it came first")
 
@@ -53,13 +53,13 @@ class Fence:
         """Return whether the writer made one of the commits."""
         return any(commit.writer == self.writer_id for commit in commits)
 
-    def commits_after(self, known: int, cause: Exception | str, takes_the_lead: bool = False) -> Sequence[Commit]:
+    def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
         """Return the commits after version `known`, newest first. Raises FencedLeaderError if one is foreign."""
         count = self._table.version - known
         after = self._table.commits(count) if count else ()
-        if takes_the_lead:
+        if is_lead_commit:
             newest = leader_epoch_of(self._table)
-            is_fenced = newest > self._led_epoch if self.is_own(after) else newest >= self._led_epoch
+            is_fenced = newest > self._own_epoch if self.is_own(after) else newest >= self._own_epoch
         else:
             is_fenced = len(after) < count or any(map(self._is_foreign, after))
         if is_fenced:
@@ -79,6 +79,6 @@ class Fence:
             newest = str(error)
         self._fenced = FencedLeaderError(
             f"FENCED_LEADER_EPOCH: another writer committed to {self._table.spec.name} (own leader epoch: "
-            f"{self._led_epoch}; now in the table: {newest}); only one job may write to a set of tables: {cause}"
+            f"{self._own_epoch}; now in the table: {newest}); only one job may write to a set of tables: {cause}"
         )
         return self._fenced

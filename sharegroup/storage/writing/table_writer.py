@@ -149,7 +149,7 @@ class TableWriter:
                 return
             except NotCommittedError as error:
                 self._table.refresh()
-                after = self._fence.commits_after(known, error, takes_the_lead=app_id == LEADER_APP_ID)
+                after = self._fence.commits_after(known, error, is_lead_commit=app_id == LEADER_APP_ID)
                 if not after:
                     raise
                 if self._fence.is_own(after):
