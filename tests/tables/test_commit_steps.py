@@ -135,7 +135,7 @@ def test_deferred_rows_are_written_after_the_responses_in_one_commit(tmp_path: P
 
 
 def test_few_rows_may_be_put_off_and_many_are_urgent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_steps, "_FEW_OWED", 2)
+    monkeypatch.setattr(commit_steps, "_MAX_CARRIED_ROWS", 2)
     later = Postponed()
     steps, _ = start(tmp_path, later=later)
     for batch_id in range(3):
@@ -163,7 +163,7 @@ def test_deferred_rows_of_a_dead_job_are_written_by_the_next(tmp_path: Path, que
 
 
 def test_batches_wait_when_too_many_rows_of_a_log_are_deferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_steps, "_MOST_OWED", 1)
+    monkeypatch.setattr(commit_steps, "_MAX_DEFERRED_ROWS", 1)
     steps, _ = start(tmp_path, later=Postponed())
     steps.commit(batch(0))
     assert rows(tmp_path, "delivery_log", "batch_id") == []

@@ -50,7 +50,7 @@ def test_a_read_costs_the_chunks_that_were_written_since(tmp_path: Path, read: l
     check("chunk=1", "chunk=2")
     steps.commit(batch(3, map(gone, range(CHUNK_ROWS))))
     check()
-    assert len(kept._kept[SHARE_PARTITIONS.name]) == 2
+    assert len(kept._cached[SHARE_PARTITIONS.name]) == 2
 
 
 def test_readers_of_a_path_accept_cached_tables(tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ class RequestClock:
                     "%s-%d: no row can be read from offset %d on, the log ends at %d: a transaction is open, or the "
                     "leader does not respond. Until then these requests wait, and no lock or session expires",
                     self._topic, partition, offset, ends[partition],
+                    extra={"topic": self._topic, "partition": partition},
                 )  # fmt: skip
         return frozenset(empty)
 

@@ -137,7 +137,7 @@ class QueryRun:
         lines = news(batch.tables, batch.responses, self.steps.row_like)
         self._commit(batch)
         for line in lines:
-            logger.info(line.text, *line.values)
+            logger.info(line.text, *line.values, extra={"group": line.values[0]})
         if batch.has_news and self._clock.is_probe_due():
             self._refresh_clock()
         positions = dict(self.steps.positions)

@@ -60,7 +60,10 @@ class PartitionLeaders:
             del self._troubles[topic]
             if trouble.logged:
                 logger.warning(
-                    "topic %s: log offsets are polled again after %.1f s", topic, (now_ms - trouble.began_ms) / 1000
+                    "topic %s: log offsets are polled again after %.1f s",
+                    topic,
+                    (now_ms - trouble.began_ms) / 1000,
+                    extra={"topic": topic},
                 )
 
     def unanswered(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
@@ -109,7 +112,7 @@ class PartitionLeaders:
         trouble.retry_at_ms = now_ms + trouble.wait_ms
         if problem and problem not in trouble.logged:
             trouble.logged.add(problem)
-            logger.warning("topic %s: cannot poll log offsets, retrying: %s", topic, problem)
+            logger.warning("topic %s: cannot poll log offsets, retrying: %s", topic, problem, extra={"topic": topic})
 
 
 def _without_leader(partitions: Collection[TopicPartition]) -> str:

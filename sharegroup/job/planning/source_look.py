@@ -14,8 +14,8 @@ from sharegroup.types import SharePartitionKey
 
 @dataclass(frozen=True)
 class SourceLook:
-    """`handover` comes from the driver, `requested` has the ids of topics that unread requests concern, `batch` the rows to
-    send, `now_ms` a steady time.
+    """`handover` comes from the driver, `requested` has the ids of topics that unread requests concern, `batch` has the
+    rows to send, and `now_ms` is a steady time.
 
     `pending` has the share-partitions that must be managed and are not, and `added` those of them whose rows are new.
     `removed` has those that are no longer managed, and `reconfigured` the groups whose config has changed.

@@ -153,5 +153,10 @@ class TableWriter:
                 if not after:
                     raise
                 if self._fence.is_own(after):
-                    logger.warning("commit to %s reported an error but was applied: %s", self.spec.name, error)
+                    logger.warning(
+                        "commit to %s reported an error but was applied: %s",
+                        self.spec.name,
+                        error,
+                        extra={"table": self.spec.name},
+                    )
                     return
