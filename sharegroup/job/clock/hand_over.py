@@ -56,7 +56,7 @@ class HandOver:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
-        return f"HandOver{tuple(self.whole())}"
+        return f"Handover{tuple(self.whole())}"
 
     def apply(self, change: HandOverChange) -> None:
         """Apply a batch's changes; a key that waits for nothing is removed."""
