@@ -1,4 +1,4 @@
-"""The parser of the programs that are no part of the command `sharegroup`."""
+"""The argument parser of the programs outside the command `sharegroup`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sharegroup import __version__
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An ArgumentParser with the option --version, which each of Kafka's tools has."""
+    """An ArgumentParser with the option --version, as in Kafka's tools."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -1,8 +1,8 @@
-"""What can be read from the Delta tables without Spark: their schemas and paths, and the groups, offsets and configs.
+"""Reads the Delta tables without Spark: their schemas and paths, and the groups, offsets and configs.
 
-Nothing here needs more than deltalake, so a gateway, a notebook or a script may use it beside a running job, which
-reading never disturbs. Each function takes a `tables.path`, or the `KeptTables` of one that is read again and again.
-The tables are committed one after the other, so what is read of two may be a moment apart.
+This package needs only deltalake, so a gateway, a notebook or a script can use it while a job runs. Reading never
+disturbs a job. Each function takes a `tables.path`, or a `CachedTables` for repeated reads. The tables are committed
+one after another, so rows that are read from two tables may be of slightly different times.
 """
 
 from sharegroup.storage.following.kept_tables import KeptTables

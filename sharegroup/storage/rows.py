@@ -1,4 +1,4 @@
-"""Rows of one table, read at its newest version."""
+"""Reads rows of a table at its newest version."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Row = dict[str, Any]
 
 
 class TableUnavailableError(ShareGroupError):
-    """A table is not there, or cannot be read; the cause is kept."""
+    """A table is missing or cannot be read; `__cause__` has the original error."""
 
 
 class TableMissingError(TableUnavailableError):
-    """The table is not there: no job has run on this `tables.path`."""
+    """The table does not exist: no job has run on this `tables.path`."""
 
 
 class TableFormatError(TableUnavailableError):
-    """Another version of this project wrote the table, in a format that this one does not read."""
+    """Another version of this project wrote the table, in a format that this version cannot read."""
 
 
 def check_format(table: DeltaTable, spec: TableSpec) -> None:
@@ -34,20 +34,20 @@ def check_format(table: DeltaTable, spec: TableSpec) -> None:
     found = table.metadata().configuration.get(FORMAT_PROPERTY)
     if found != FORMAT_VERSION:
         raise TableFormatError(
-            f"table {spec.name} has format {found}, and this version reads format {FORMAT_VERSION}: "
+            f"table {spec.name} has format {found}, but this version reads format {FORMAT_VERSION}: "
             "run the version that wrote it, or set tables.path to an empty directory"
         )
 
 
 def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
-    """The table's handle at its newest version.
+    """Open a table at its newest version.
 
     Raises TableMissingError, TableFormatError, TableUnavailableError.
     """
     try:
         table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
     except TableNotFoundError as error:
-        raise TableMissingError(f"table {spec.name} is not there: no job has run on {tables_path}") from error
+        raise TableMissingError(f"table {spec.name} does not exist: no job has run on {tables_path}") from error
     except (DeltaError, OSError) as error:
         raise TableUnavailableError(f"table {spec.name} cannot be opened: {one_line(error)}") from error
     check_format(table, spec)
@@ -62,22 +62,22 @@ class Tables:
 
     @classmethod
     def of(cls, tables: str | Tables, storage_options: StorageOptions = None) -> Tables:
-        """Those of a path, or those given."""
+        """Return the tables of a path, or the given ones."""
         return cls(tables, storage_options) if isinstance(tables, str) else tables
 
     def open(self, spec: TableSpec) -> DeltaTable:
-        """The table's handle at its newest version. Raises TableMissingError, TableUnavailableError."""
+        """Open a table at its newest version. Raises TableMissingError, TableUnavailableError."""
         return open_table(self._tables_path, spec, self._options)
 
     def open_if_there(self, spec: TableSpec) -> DeltaTable | None:
-        """The same; None where the table is not there. Raises TableUnavailableError."""
+        """Open a table; None if it does not exist. Raises TableUnavailableError."""
         try:
             return self.open(spec)
         except TableMissingError:
             return None
 
     def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
-        """The rows of some groups, or of all, in the order of the table's key."""
+        """Return the rows of some groups, or of all, in the order of the table's key."""
         try:
             rows: list[Row] = self._read(spec, group_ids).to_pylist()
         except (DeltaError, OSError) as error:

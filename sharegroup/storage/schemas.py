@@ -1,8 +1,8 @@
-"""The Delta tables: every schema and path in one place. They are public API (docs/tables.md has each column).
+"""The Delta tables: every schema and path in one place. They are public API; docs/tables.md describes each column.
 
-Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that
-grow, so that pruning drops whole files; `chunk` those of current state, so that a commit rewrites the files of the rows
-that it changes. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
+Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the append-only
+tables, so that pruning removes whole files. `chunk` partitions those of current state, so that a commit rewrites only
+the files of the rows that it changes. Column comments are in the Delta schema, where DESCRIBE TABLE shows them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _column(name: str, kind: pa.DataType, comment: str, nullable: bool = True) -
     return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
 
 
-#: Its number says nothing of a row, and changes with the rows around it.
+#: The number has no meaning for a row, and changes with the rows around it.
 _CHUNK = _column(
     CHUNK,
     pa.int32(),
@@ -32,7 +32,7 @@ _CHUNK = _column(
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table's name and form. `key` is empty for a table that only grows; else its rows are current state, by key."""
+    """A table's name and schema. `key` is empty for an append-only table; otherwise rows are current state, by key."""
 
     name: str
     schema: pa.Schema
@@ -41,12 +41,12 @@ class TableSpec:
 
     @property
     def is_append_only(self) -> bool:
-        """Whether rows are only ever added (and pruned by day)."""
+        """Whether rows are only added (and pruned by day)."""
         return not self.key
 
 
 def table_path(root: str, spec: TableSpec) -> str:
-    """Where the table lives below the configured `tables.path` (a directory or an object-store URL)."""
+    """Return the table's path below the configured `tables.path` (a directory or an object-store URL)."""
     return f"{root.rstrip('/')}/{spec.name}"
 
 
@@ -90,7 +90,7 @@ SHARE_GROUP_STATE = TableSpec(
     partition_by=("day",),
 )
 
-#: The columns of a cut come first: the table's log has statistics of the first columns only.
+#: The columns of a cut come first, because the table's log has statistics of the first columns only.
 SHARE_GROUP_STATE_BASE = TableSpec(
     "share_group_state_base",
     pa.schema(
@@ -272,7 +272,7 @@ SHARE_GROUP_JOB = TableSpec(
     ),
 )
 
-#: Tables of each query, in the order of its commit steps: the first one's commit carries the batch's outbox.
+#: The tables of each query in the order of its commit steps; the commit of the first one carries the batch's outbox.
 SHARE_PARTITION_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG)
 GROUP_COORDINATOR_TABLES = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS, SHARE_GROUP_CONFIGS)
 ALL_TABLES = (*SHARE_PARTITION_TABLES, SHARE_GROUP_STATE_BASE, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_JOB)

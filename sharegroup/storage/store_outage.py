@@ -1,28 +1,28 @@
-"""Whether it is the store of the tables (or of the checkpoints) that is away: nobody answers, or with 429 or 5xx, or
-the disk is full.
+"""Detects errors that mean that the store of the tables (or of the checkpoints) is unavailable.
 
-Errors come as delta-rs' from Python, as Hadoop's and Amazon's from Spark, and as a text from Spark's Python workers.
-All that they have in common is what they say, so that is what is looked at. A store that answers with a refusal (no
-such bucket, access denied) is not away: nobody will change that by waiting.
+It is unavailable if nothing responds, if it responds with 429 or 5xx, or if the disk is full. Errors come from delta-rs
+in Python, from Hadoop and Amazon in Spark, and as text from Spark's Python workers. They share only their text, so the
+text is matched. A store that rejects a request (no such bucket, access denied) is not unavailable, because waiting does
+not help.
 """
 
 from __future__ import annotations
 
 import re
 
-#: The marks of delta-rs' longer errors: colours, arrows, and line breaks with their indentation.
+#: The formatting of delta-rs' longer errors: colours, arrows, and line breaks with their indentation.
 _MARKS = re.compile(r"(\x1b\[\d*m|↳|\s)+")
 _STATUS = r"(429|5\d\d)\b"
 _AWAY = re.compile(
     "|".join(
         [
-            # a disk that is full, from whatever writes to it
+            # a full disk, whatever writes to it
             r"No space left on device|Disk quota exceeded",
             # delta-rs' HTTP client
             r"error sending request",
             r"error decoding response body|error reading a body from connection",
             rf"Server returned non-2xx status code:? {_STATUS}",
-            # Hadoop's S3A and what it stands on
+            # Hadoop's S3A and the libraries below it
             r"org\.apache\.hadoop\.fs\.s3a\.(AWSClientIO|AWSStatus500|AWSServiceThrottled|AWSNoResponse|AWSApiCallTimeout)"
             r"Exception",
             r"software\.amazon\.awssdk\.core\.exception\.(ApiCall(Attempt)?TimeoutException|RetryableException)",
@@ -35,10 +35,10 @@ _AWAY = re.compile(
 
 
 def one_line(error: object) -> str:
-    """What an error says, in one line."""
+    """Return an error's text in one line."""
     return _MARKS.sub(" ", str(error)).strip()
 
 
 def is_store_outage(error: BaseException) -> bool:
-    """Whether this error, its causes aside, says that a store is away."""
+    """Return whether this error, without its causes, means that a store is unavailable."""
     return _AWAY.search(one_line(error)) is not None

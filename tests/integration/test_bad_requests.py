@@ -79,7 +79,9 @@ def test_rows_that_name_no_requester_are_rejected_with_their_coordinates(
     assert member.acknowledge(topic_of(member), 0, [(0, 0, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
     assert len(rows_of(share_group_job, "delivery_log", member.group_id)) == len(before) + 1
     for query in queries:
-        counts = re.findall(rf"query {query} rejected (\d+) in batch \d+, (\d+) so far", share_group_job.log)
+        counts = re.findall(
+            rf"query {query} rejected (\d+) requests in batch \d+, (\d+) since its start", share_group_job.log
+        )
         assert int(counts[-1][1]) == sum(int(of_batch) for of_batch, _ in counts) >= len(NONSENSE)
 
 

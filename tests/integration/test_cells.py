@@ -96,12 +96,12 @@ def test_two_cells_behind_one_gateway(kafka: EmbeddedKafka, new_topic: NewTopic,
         after = resources.enter_context(job_of("b", "b"))
         after.start()
         assert after.process.wait() == EXIT_FAILED
-        assert f"cell a have groups that the configuration has in another one: {MOVES}." in after.log
+        assert f"cell a have groups that the configuration assigns to another cell: {MOVES}." in after.log
         command = [sys.executable, "-m", "sharegroup.cli", "move-group", "--config", str(after.config_path)]
-        for said in ("is in cell b now. Remove", "is in cell b already"):
+        for part in ("moved to cell b. Remove", "is already in cell b"):
             moved = subprocess.run([*command, "--group", MOVES, "--from", "a"], capture_output=True, text=True)
             assert moved.returncode == 0, moved.stderr
-            assert said in moved.stdout
+            assert part in moved.stdout
         shutil.rmtree(after.checkpoint_path)
         after.start()
         client = after.client()

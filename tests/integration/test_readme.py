@@ -159,7 +159,7 @@ def check_log(log: str) -> None:
     """What happened, for people, and nothing that Spark says of each batch."""
     assert len(re.findall(rf"group {GROUP}: member \S+ joined", log)) == 2
     assert len(re.findall(rf"group {GROUP}: member \S+ left", log)) == 2
-    assert f"group {GROUP} discovers topic {TOPIC} (id " in log
+    assert f"group {GROUP}: initializing topic {TOPIC} (id " in log
     assert "made progress" not in log
     assert "Traceback" not in log
     assert len(log) < 10_000

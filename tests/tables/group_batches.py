@@ -9,7 +9,7 @@ from sharegroup.job.commit.commit_steps import Batch
 from sharegroup.job.commit.current_rows import CHUNK_ROWS
 from tests.tables.job_tables import T0
 
-#: Three chunks, of which the last has room.
+#: Three chunks; the last one has room.
 COUNT = 2 * CHUNK_ROWS + 500
 
 

@@ -1,4 +1,4 @@
-"""A job's clock in a test: a broker's time that a test sets."""
+"""A job's clock in a test, with a broker's time that the test sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ T0 = 1_700_000_000_000
 
 
 class Machine:
-    """A machine's steady clock, and a broker that is `ahead_ms` of it."""
+    """A machine's steady clock, and a broker whose clock is `ahead_ms` ahead of it."""
 
     def __init__(self, ahead_ms: int = T0 - 5_000) -> None:
         self.steady_ms, self.ahead_ms = 5_000, ahead_ms
@@ -17,13 +17,13 @@ class Machine:
         return self.steady_ms
 
     def tell(self, clock: JobClock, place: tuple[str, int] = ("requests", 0)) -> None:
-        """An append that took no time."""
+        """Report an append that took no time."""
         clock.probes()
         clock.appended(place, self.steady_ms, self.steady_ms + self.ahead_ms)
 
 
 def job_clock(machine: Machine | None = None) -> JobClock:
-    """One that knows the time: T0, unless the machine has another."""
+    """Return a job clock that has the time: T0, or that of the given machine."""
     machine = machine or Machine()
     clock = JobClock(machine.local_ms)
     machine.tell(clock)

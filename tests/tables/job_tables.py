@@ -1,4 +1,4 @@
-"""One query's tables and commit steps, as a job that starts again and again sees them."""
+"""One query's tables and commit steps, for a job that is restarted."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ TOPIC_ID = "orders-0123456789abcde"
 
 
 class Died(Exception):
-    """The process ends here, as far as the test goes."""
+    """Stands for the death of the process."""
 
 
 class RecordingProducer:
-    """Keeps what was sent."""
+    """Records the rows that were sent."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[str], list[tuple[str, str]]]] = []
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """The ids of the responses, and the requests."""
+        """Record the ids of the responses, and the requests."""
         self.sent.append(([response["id"] for response in responses], list(requests)))
 
 
 def dies_after(step: int) -> Callable[[int, int], None]:
-    """A fault point that dies after this step."""
+    """Return a fault point that raises Died after this step."""
 
     def fault_point(reached: int, batch_id: int) -> None:
         if reached == step:
@@ -55,7 +55,7 @@ def start(
     writer: Callable[[str, TableSpec], TableWriter] = DeltaTableWriter,
     later: Later = at_once,
 ) -> tuple[CommitSteps, RecordingProducer]:
-    """What a job does at its start."""
+    """Run the start of a job."""
     producer = RecordingProducer()
     steps = CommitSteps([writer(str(root), spec) for spec in specs], producer, fault_point, later=later)
     steps.lead()
@@ -65,7 +65,7 @@ def start(
 
 
 class UpkeepOf:
-    """What looks after the tables of a job, on handles of its own."""
+    """The upkeep of a job's tables, with handles of its own."""
 
     def __init__(self, root: Path) -> None:
         self._tables = {
@@ -81,7 +81,7 @@ class UpkeepOf:
 
 
 def batch(batch_id: int, offset: int = 0, position: int | None = None) -> Batch:
-    """A fetch of one record: a row for each of the two tables, a response and a notice."""
+    """Return a fetch of one record: a row for each of the two tables, a response and a request."""
     key = {"group_id": "g", "topic": "orders", "topic_id": TOPIC_ID, "partition": 0}
     state = key | {
         "record_type": "ShareSnapshot" if batch_id == 0 else "ShareUpdate",
@@ -122,6 +122,6 @@ def batch(batch_id: int, offset: int = 0, position: int | None = None) -> Batch:
 
 
 def rows(root: Path, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """The table's rows, sorted."""
+    """Return the table's rows, sorted."""
     found: pa.Table = DeltaTable(str(root / table)).to_pyarrow_table(columns=list(columns))
     return sorted(tuple(row.values()) for row in found.to_pylist())

@@ -1,8 +1,8 @@
 """A local disk that keeps, at a power loss, only what was synced.
 
-A file is there after it if its folder was synced since the file was made, and has the content of its own last sync; it
-is empty if it was never synced. A removed file stays until its folder is synced. This is what POSIX promises, and less
-than most file systems keep.
+A file exists afterwards if its folder was synced since the file was created. It has the content of its own last sync,
+and is empty if it was never synced. A removed file stays until its folder is synced. This is what POSIX guarantees;
+most file systems keep more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 
 class PowerLoss:
-    """Watches what is synced below `root`; the disk may be lost as often as wanted."""
+    """Records what is synced below `root`; the disk may be lost any number of times."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
         self._root = root
@@ -33,7 +33,7 @@ class PowerLoss:
                 self._files[path] = path.read_bytes()
 
     def left_in(self, root: Path) -> Path:
-        """Write what a power loss leaves into an empty folder; the folder."""
+        """Write what a power loss leaves to an empty folder, and return the folder."""
         shutil.rmtree(root, ignore_errors=True)
         self._write(self._root, root)
         return root

@@ -1,4 +1,4 @@
-"""What the source of the share_partition query sees: tables, brokers and configs in memory, time as an argument."""
+"""The environment of the share_partition query's source: tables, brokers and configs in memory, time as an argument."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def state(start_offset: int = 3, epoch: int = 1) -> ShareGroupOffset:
 
 
 class World:
-    """What the source sees, and its offset; `read` is one look, and gives (shard, kind, body) of the rows."""
+    """The source's environment and offset; `read` runs one poll, and returns the rows as (shard, kind, body)."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class World:
         #: The states. An initialized share-partition has one, unless it is `lost`.
         self.saved = dict(states or {})
         self.lost: set[SharePartitionKey] = set()
-        #: By group: processes that have taken the place of others.
+        #: By group, the processes that have replaced others.
         self.fenced: dict[str, list[Fence]] = {}
-        #: By name: id and (log start, log end, last stable offset); None for what is not there.
+        #: By name: the id and (log start, log end, last stable offset); None for a topic that does not exist.
         self.topics: dict[str, tuple[str, tuple[int, int, int]] | None] = {"orders": ("old", (0, 100, 90))}
-        #: By topic, where brokers say it: the leader's epoch; and where each epoch ends.
+        #: By topic, where brokers report it: the leader's epoch, and the end of each epoch.
         self.epochs: dict[str, int] = {}
         self.epoch_ends_of: dict[str, dict[int, int]] = {}
         self.epochs_asked: list[tuple[str, int]] = []
@@ -69,12 +69,12 @@ class World:
         self.now_ms = 1_700_000_000_000
         self.requested: set[str] = set()
         self.offset = SourceOffset()
-        #: (shard, row) of all batches so far, as the operator gets them.
+        #: The (shard, row) pairs of all batches so far, as the operator receives them.
         self.rows: list[tuple[str, str]] = []
         self.start(shards)
 
     def start(self, shards: int = 1) -> None:
-        """Another process of the source."""
+        """Start another process of the source."""
         settings = PlannerSettings(shards=shards, poll_ms=200, idle_poll_ms=5_000, deletion_grace_ms=GRACE_MS)
         self._planner = LogOffsetsPlanner(self, self, self, settings)
 
@@ -136,7 +136,7 @@ class World:
         return {partition: 42 for partition in times if self._log(partition)}
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nothing is remembered."""
+        """Do nothing, because nothing is stored."""
 
     def _log(self, partition: TopicPartition) -> tuple[int, int, int]:
         self._check_there()
@@ -168,7 +168,7 @@ class World:
         return [(key, *decoded(text)) for key, text in found]
 
     def logs(self) -> dict[str, list[Any] | None]:
-        """How far each shard was told last that its partition 0 reaches."""
+        """Return the log offsets of partition 0 that were last sent to each shard."""
         told: dict[str, list[Any] | None] = {}
         for key, text in self.rows:
             kind, body = decoded(text)
@@ -178,7 +178,7 @@ class World:
         return told
 
     def read_for(self, ms: int) -> list[tuple[str, str, Any]]:
-        """What it says in so many milliseconds, looking every 200."""
+        """Poll every 200 ms for the given time, and return all rows."""
         return [found for _ in range(ms // 200) for found in self.read()]
 
 
@@ -192,7 +192,7 @@ def loads(rows: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
 
 
 def reached(kind: str, body: Any) -> list[tuple[int, list[Any] | None]]:
-    """(partition, log offsets) that a row tells."""
+    """Return the (partition, log offsets) pairs in a row."""
     if kind == "load":
         return [(load["partition"], load["log"]) for load in body]
     return [(partition, log) for partition, *log in body] if kind == "log" else []

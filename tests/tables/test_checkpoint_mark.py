@@ -1,4 +1,4 @@
-"""What a checkpoint on a local disk says of itself."""
+"""The mark in a checkpoint on a local disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.tables.power_loss import PowerLoss
 
 @pytest.fixture
 def boots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that names the start of the machine."""
+    """Return the file that names the boot of the machine."""
     path = tmp_path / "boot_id"
     path.write_text("first\n")
     monkeypatch.setattr(checkpoint_mark, "_BOOT_ID", path)
@@ -32,7 +32,7 @@ def test_a_mark_is_read_as_it_was_written(tmp_path: Path, boots: Path, folder: s
     boots.write_text("second\n")
     assert MarkFile(folder.format(tmp_path)).is_of_earlier_boot()
     mark.write({"share_groups": 8})
-    assert mark.read() == CheckpointMark("first", {"share_groups": 8}), "the system is asked once"
+    assert mark.read() == CheckpointMark("first", {"share_groups": 8}), "the boot id is read once"
 
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0", b'{"boot_id": "fir', b"[]", b'{"boot_id": "first", "committed": 3}'])
@@ -63,15 +63,15 @@ def test_a_start_of_the_query_is_on_the_disk(tmp_path: Path, boots: Path, monkey
     assert left.read() == CheckpointMark("first", {"share_groups": 1})
 
 
-def test_a_checkpoint_ahead_names_what_is_to_be_removed() -> None:
+def test_a_checkpoint_ahead_names_the_directories_to_remove() -> None:
     checkpoint = Checkpoint("/c/a", "query-1", 9, committed={"share_groups": 7, "share_partitions": 5})
     newest = {"share_groups": 8, "share_partitions": 5}
     refuse_checkpoint_ahead(checkpoint, newest.__getitem__)
     refuse_checkpoint_ahead(None, newest.__getitem__)
     newest["share_partitions"] = 4
     text = (
-        "table share_partitions has lost commits: the checkpoint /c/a is built on batch 5 of query query-1, and the "
-        "newest one in the table is 4: remove that checkpoint, and the checkpoint /c/b beside it; "
+        "table share_partitions has lost commits: the checkpoint /c/a depends on batch 5 of query query-1, but "
+        "the newest batch in the table is 4: remove that checkpoint and the other query's checkpoint /c/b, and "
     )
     with pytest.raises(StaleCheckpointError, match=text):
         refuse_checkpoint_ahead(checkpoint, newest.__getitem__, "/c/b")

@@ -1,4 +1,4 @@
-"""Tables of current state in Delta: a commit replaces files of the chunks that it touches, wherever the job dies."""
+"""Tables of current state in Delta: a commit replaces the files of the chunks that it changes, even if the job dies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(root: Path, spec: TableSpec = SHARE_PARTITIONS, version: int | None = 
 
 
 def files(root: Path, spec: TableSpec = SHARE_PARTITIONS) -> dict[str, set[str]]:
-    """{"chunk=0": names of its files}."""
+    """Return {"chunk=0": names of its files}."""
     found: dict[str, set[str]] = {}
     for uri in table(root, spec).file_uris():
         *_, chunk, name = uri.split("/")
@@ -47,7 +47,7 @@ def content(root: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def steps(tmp_path: Path) -> CommitSteps:
-    """A job that has committed its first batch."""
+    """Return the steps of a job that has committed its first batch."""
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(batch(0, map(partition, range(COUNT)), [group("g")]))
     return steps
@@ -97,7 +97,7 @@ def test_upkeep_leaves_chunks_alone(tmp_path: Path, steps: CommitSteps) -> None:
     assert epochs(tmp_path) == dict.fromkeys(range(COUNT), 1) | dict.fromkeys(range(1, 5), 2)
 
 
-#: Rows that change, come and go, in all chunks, two of which become one.
+#: Rows that change, are added and are removed in all chunks, two of which are merged.
 BATCHES = (
     batch(0, map(partition, range(COUNT)), [group("g")]),
     batch(1, [partition(5, 2), gone(6), *map(partition, range(COUNT, COUNT + 600))], [group("h")]),
@@ -118,10 +118,10 @@ def never_died(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("keeps_checkpoint", [True, False])
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_wherever_the_job_dies_the_tables_are_those_of_one_that_never_did(
+def test_tables_after_a_crash_equal_those_without_one(
     tmp_path: Path, never_died: Path, step: int, keeps_checkpoint: bool
 ) -> None:
-    """It dies in each batch. Without a checkpoint a batch that is in the tables is not run again."""
+    """The job dies in each batch. Without a checkpoint, a batch that is in the tables is not run again."""
     query_id = "query-1"
     for number, each in enumerate(BATCHES):
         steps, _ = start(tmp_path, query_id, GROUP_COORDINATOR_TABLES, dies_after(step))

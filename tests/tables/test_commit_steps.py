@@ -24,14 +24,14 @@ from sharegroup.storage.writing.versioned_table import NotCommittedError, Write
 from sharegroup.types import SharePartitionKey
 from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, UpkeepOf, batch, dies_after, rows, start
 
-#: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
+#: (tables with batch 1, what the dead job has sent), for a job that dies after each step of batch 1.
 SENT = (["f1"], [("g", "notice-1")])
 AFTER_STEP = {1: ([], []), 2: (["share_group_state"], []), 3: (["share_group_state"], [])}
 AFTER_STEP[4] = (["share_group_state"], [SENT])
 
 
 def written(root: Path, batch_id: int) -> list[str]:
-    """The tables that hold rows of a batch, with a row more than once for a batch written twice."""
+    """Return the tables with rows of a batch; a row appears twice for a batch that was written twice."""
     return [
         table
         for table in ("share_group_state", "delivery_log")
@@ -53,7 +53,7 @@ def test_a_batch_goes_through_all_steps(tmp_path: Path) -> None:
     assert read_states(DeltaTable(str(tmp_path / "share_group_state")), []) == {}
 
 
-def test_a_repeated_batch_is_written_once_and_answered_again(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_written_once_and_its_responses_sent_again(tmp_path: Path) -> None:
     steps, producer = start(tmp_path)
     for _ in range(2):
         steps.commit(batch(0))
@@ -86,7 +86,7 @@ def test_a_job_that_died_and_kept_its_checkpoint_runs_the_batch_again(tmp_path: 
 
 
 @pytest.mark.parametrize("step", AFTER_STEP)
-def test_a_job_that_lost_its_checkpoint_completes_the_batch_from_its_outbox(tmp_path: Path, step: int) -> None:
+def test_a_job_without_checkpoint_completes_the_batch_from_its_outbox(tmp_path: Path, step: int) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
     steps, _ = start(tmp_path, fault_point=dies_after(step))
@@ -99,14 +99,14 @@ def test_a_job_that_lost_its_checkpoint_completes_the_batch_from_its_outbox(tmp_
     assert producer.sent == [SENT if is_durable else (["f0"], [("g", "notice-0")])]
     assert steps.positions == {0: 2 if is_durable else 1}
 
-    steps.commit(batch(0, offset=50, position=9))  # batch ids begin again, under another query id
+    steps.commit(batch(0, offset=50, position=9))  # batch ids restart, under another query id
     assert written(tmp_path, 0) == ["share_group_state"] * 2 + ["delivery_log"] * 2
     start(tmp_path, query_id="query-3")
     assert len(rows(tmp_path, "delivery_log", "batch_id")) == 3 if is_durable else 2
 
 
 class Postponed:
-    """Work that is done when the test says so."""
+    """A task runner that runs tasks when the test calls it."""
 
     def __init__(self) -> None:
         self.work: Callable[[], None] = lambda: None
@@ -117,7 +117,7 @@ class Postponed:
         self.urgent.append(urgent)
 
 
-def test_rows_that_nobody_waits_for_come_behind_the_answers_in_one_commit(tmp_path: Path) -> None:
+def test_deferred_rows_are_written_after_the_responses_in_one_commit(tmp_path: Path) -> None:
     later = Postponed()
     steps, producer = start(tmp_path, later=later)
     for batch_id in range(3):
@@ -130,12 +130,12 @@ def test_rows_that_nobody_waits_for_come_behind_the_answers_in_one_commit(tmp_pa
         (batch_id, datetime.fromtimestamp((T0 + batch_id) / 1000, UTC)) for batch_id in range(3)
     ]
     assert DeltaTable(str(tmp_path / "delivery_log")).version() == before + 1
-    later.work()  # nothing is owed any more
+    later.work()  # nothing is deferred any longer
     assert DeltaTable(str(tmp_path / "delivery_log")).version() == before + 1
 
 
 def test_few_rows_may_be_put_off_and_many_are_urgent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_steps, "_FEW_OWED", 2)
+    monkeypatch.setattr(commit_steps, "_MAX_CARRIED_ROWS", 2)
     later = Postponed()
     steps, _ = start(tmp_path, later=later)
     for batch_id in range(3):
@@ -147,10 +147,8 @@ def test_few_rows_may_be_put_off_and_many_are_urgent(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("query_id", ["query-1", "query-2"], ids=["checkpoint kept", "checkpoint deleted"])
 @pytest.mark.parametrize("is_written", [0, 1, 2])
-def test_what_a_job_that_died_owed_to_the_log_is_written_by_the_next(
-    tmp_path: Path, query_id: str, is_written: int
-) -> None:
-    """Wherever its thread was: nothing written, the first batch, or all of what was owed when the last one began."""
+def test_deferred_rows_of_a_dead_job_are_written_by_the_next(tmp_path: Path, query_id: str, is_written: int) -> None:
+    """Its thread had written nothing, the first batch, or everything that was deferred when the last batch began."""
     later = Postponed()
     steps, _ = start(tmp_path, later=later)
     for batch_id in range(3):
@@ -160,14 +158,12 @@ def test_what_a_job_that_died_owed_to_the_log_is_written_by_the_next(
     steps, _ = start(tmp_path, query_id=query_id)
     assert rows(tmp_path, "delivery_log", "batch_id", "leader_epoch") == [(batch_id, 1) for batch_id in range(3)]
     if query_id == "query-1":
-        steps.commit(batch(2))  # Spark runs the last one again
+        steps.commit(batch(2))  # Spark runs the last batch again
     assert len(rows(tmp_path, "delivery_log", "batch_id")) == 3
 
 
-def test_a_log_that_cannot_be_written_holds_up_the_batches_before_they_owe_too_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commit_steps, "_MOST_OWED", 1)
+def test_batches_wait_when_too_many_rows_of_a_log_are_deferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_steps, "_MAX_DEFERRED_ROWS", 1)
     steps, _ = start(tmp_path, later=Postponed())
     steps.commit(batch(0))
     assert rows(tmp_path, "delivery_log", "batch_id") == []
@@ -175,14 +171,14 @@ def test_a_log_that_cannot_be_written_holds_up_the_batches_before_they_owe_too_m
     assert rows(tmp_path, "delivery_log", "batch_id") == [(0,), (1,)]
 
 
-def test_who_was_fenced_writes_nothing_later(tmp_path: Path) -> None:
+def test_a_fenced_writer_writes_nothing_later(tmp_path: Path) -> None:
     later = Postponed()
     steps, _ = start(tmp_path, later=later)
     steps.commit(batch(0))
     start(tmp_path)
     with pytest.raises(FencedLeaderError):
         later.work()
-    assert rows(tmp_path, "delivery_log", "batch_id") == [(0,)], "the new leader's"
+    assert rows(tmp_path, "delivery_log", "batch_id") == [(0,)], "the row is the new leader's"
 
 
 def test_positions_of_all_request_partitions_are_kept(tmp_path: Path) -> None:
@@ -203,16 +199,16 @@ def test_a_new_leader_fences_the_old_one_before_it_sends_anything(tmp_path: Path
     old.commit(batch(0))
     new, _ = start(tmp_path)
     old_producer.sent.clear()
-    for _ in range(2):  # once fenced, always fenced
-        with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
+    for _ in range(2):  # a fenced writer stays fenced
+        with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 2"):
             old.commit(batch(1))
     assert old_producer.sent == []
     new.commit(batch(1))
     assert written(tmp_path, 1) == ["share_group_state", "delivery_log"]
 
 
-def test_a_commit_whose_answer_was_lost_is_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store has it, and tells its repetition that there is such a version already."""
+def test_a_commit_whose_response_was_lost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has the commit, and reports for the retry that the version exists already."""
     write = delta_table.write_deltalake
 
     def lose_the_answer(table: DeltaTable, *args: Any, **options: Any) -> None:
@@ -229,11 +225,11 @@ def test_a_commit_whose_answer_was_lost_is_a_commit(tmp_path: Path, monkeypatch:
 
 
 def test_another_leader_s_commit_of_the_same_batch_is_not_ours(tmp_path: Path) -> None:
-    """Both have epoch 1, and the same checkpoint."""
+    """Both leaders have epoch 1 and the same checkpoint."""
     old, _ = start(tmp_path)
     other = DeltaTableWriter(str(tmp_path), SHARE_GROUP_STATE)
     other.commit("query-1", 0, lambda: Write(()))
-    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
+    with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 1"):
         old.commit(batch(0))
 
 
@@ -260,14 +256,14 @@ def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) 
     for writer in steps.writers:
         assert len(DeltaTable(str(tmp_path / writer.spec.name)).file_uris()) == 1
     assert [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")] == before
-    steps.commit(batch(8))  # the writer goes on with the same handle
+    steps.commit(batch(8))  # the writer keeps its handle
 
     steps, producer = start(tmp_path)
     assert (steps.positions, producer.sent) == ({0: 9}, [(["f8"], [("g", "notice-8")])])
     assert steps.writers[0].committed("query-1") == 8
 
 
-def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None:
+def test_upkeep_keeps_versions_for_the_given_time(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
@@ -279,13 +275,13 @@ def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None
     version = steps.writers[1].version
     UpkeepOf(tmp_path).run(steps, timedelta(days=7))
     assert DeltaTable(str(tmp_path / "delivery_log"), version=kept).to_pyarrow_table().num_rows == 1
-    assert steps.writers[1].version == version  # the property is set once, and there was nothing else to do
+    assert steps.writers[1].version == version  # the property is set once, and nothing else was due
     UpkeepOf(tmp_path).run(steps)
     with pytest.raises(DeltaError):
         DeltaTable(str(tmp_path / "delivery_log"), version=kept)
 
 
-def test_upkeep_keeps_as_many_local_versions_as_it_is_told(tmp_path: Path) -> None:
+def test_upkeep_keeps_the_given_number_of_local_versions(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     upkeep = UpkeepOf(tmp_path)
     for batch_id in range(12):
@@ -326,7 +322,7 @@ def test_upkeep_prunes_old_days(tmp_path: Path) -> None:
 
 
 def joined(batch_id: int, member_id: str, leaves: bool = False) -> Batch:
-    """A member joins, or leaves, in a group with one share-partition."""
+    """Return a batch in which a member joins, or leaves, a group with one share-partition."""
     member = {
         "group_id": "g",
         "member_id": member_id,
@@ -372,7 +368,7 @@ def test_current_rows_are_put_and_taken_away(tmp_path: Path) -> None:
     assert members(tmp_path) == [("m1", 1), ("m2", 2)]
     steps.commit(joined(2, "m1"))
     steps.commit(joined(3, "m2", leaves=True))
-    steps.commit(joined(4, "m3", leaves=True))  # who never was there
+    steps.commit(joined(4, "m3", leaves=True))  # a member that was never there
     assert members(tmp_path) == [("m1", 3)]
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(joined(5, "m4"))
@@ -382,7 +378,7 @@ def test_current_rows_are_put_and_taken_away(tmp_path: Path) -> None:
 
 
 def test_current_rows_of_the_old_leader_s_last_batch_stay(tmp_path: Path) -> None:
-    """It came when the new one had its tables open, and did not lead them yet."""
+    """The row was committed after the new leader had opened its tables, and before it led them."""
     old, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     writers = [DeltaTableWriter(str(tmp_path), spec) for spec in GROUP_COORDINATOR_TABLES]
     new = CommitSteps(writers, RecordingProducer())

@@ -1,4 +1,4 @@
-"""The table of the groups' configs: what the file puts there at each start, and the source that polls it."""
+"""The table of the groups' configs: the rows of the file at each start, and the source that polls them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_each_start_puts_the_files_values_in_place_of_the_last_ones(tmp_path: Pa
     assert steps.writers[-1].version == version
 
 
-def test_the_poll_sees_what_requests_set_and_take_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_poll_follows_configs_that_requests_set_and_delete(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     steps = started(tmp_path, FILE)
     poll = ConfigPoll(file_values(FILE), str(tmp_path), {})
     now_ms = T0
@@ -81,13 +83,13 @@ def test_the_poll_sees_what_requests_set_and_take_away(tmp_path: Path, caplog: p
     set_lock(steps, 1, "c", "2000")
     assert locks() == {"": 30_000, "a": 30_000, "b": 40_000, "c": 2_000}
     set_lock(steps, 2, "b", None)
-    set_lock(steps, 3, "c", "99999")  # by a job whose frames were wider
+    set_lock(steps, 3, "c", "99999")  # by a job that allowed wider limits
     assert locks() == {"": 30_000, "a": 30_000, "b": 20_000, "c": 60_000}
     assert "group c: share.record.lock.duration.ms 99999 is outside" in caplog.text
 
 
-def test_the_poll_says_when_a_request_altered_a_group_last(tmp_path: Path) -> None:
-    """Also of a group whose own values are all taken away, and of one that is only in the file."""
+def test_the_poll_returns_when_a_request_last_altered_a_group(tmp_path: Path) -> None:
+    """This includes a group whose own values were all removed, and one that is only in the file."""
     steps = started(tmp_path, FILE)
     poll = ConfigPoll(file_values(FILE), str(tmp_path), {})
     for batch_id, group_id in enumerate(("b", "c")):

@@ -1,4 +1,4 @@
-"""Which chunks a change of rows touches, and that all of them together are what a plain dict would be."""
+"""Which chunks a change of rows rewrites, and that all chunks together equal a plain dict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALF = CHUNK_ROWS // 2
 
 
 class Table:
-    """A table that `CurrentRows` is the writer of: each commit's rows in place of those of its chunks."""
+    """A table that `CurrentRows` writes: each commit's rows replace those of its chunks."""
 
     def __init__(self, chunk_rows: int = CHUNK_ROWS) -> None:
         self.chunk_rows = chunk_rows
@@ -45,7 +45,7 @@ class Table:
         return [row for _, rows in sorted(self.chunks.items()) for row in rows]
 
     def start_again(self) -> None:
-        """The next leader has the table, and nothing else."""
+        """Start the next leader, which has only the table."""
         self.current = CurrentRows(SHARE_GROUPS, self.rows(), self.chunk_rows)
 
     @property
@@ -73,7 +73,7 @@ COMMITS = st.lists(
 
 
 @given(COMMITS)
-def test_whatever_is_committed_the_chunks_are_the_rows_and_are_neither_too_large_nor_too_many(
+def test_chunks_have_all_rows_and_are_neither_too_large_nor_too_many(
     commits: list[list[tuple[str, int]] | str],
 ) -> None:
     table, model = Table(), dict[str, tuple[int, int]]()
@@ -107,7 +107,7 @@ def check_content(table: Table, model: dict[str, tuple[int, int]]) -> None:
 
 
 def check_cost(write: Write, before: dict[str, int], named: set[str], table: Table) -> None:
-    """A chunk is touched for a row that was named, or for one that it shares a merged chunk with."""
+    """Check that a chunk is written only for a named row, or for one in the same merged chunk."""
     after = {row["group_id"]: row["chunk"] for row in table.rows()}
     needed = {before[name] for name in named & before.keys()} | {after[name] for name in named & after.keys()}
     moved = {name for name in before.keys() & after.keys() if before[name] != after[name]}
@@ -150,7 +150,7 @@ def test_nothing_is_touched_by_rows_that_are_not_there() -> None:
     assert table.commit() == table.commit(gone("x")) == table.commit(group("x"), gone("x")) == Write([], [])
 
 
-def test_sparse_neighbours_become_one_when_one_of_them_is_touched() -> None:
+def test_sparse_neighbours_are_merged_when_one_of_them_changes() -> None:
     table = Table()
     table.put("abcdefghABCDEFGH01234567")
     assert (table.remove("abcdef"), table.names) == ({0}, ["gh", "ABCDEFGH", "01234567"])
@@ -159,7 +159,7 @@ def test_sparse_neighbours_become_one_when_one_of_them_is_touched() -> None:
     assert (table.put("i"), table.names) == ({0}, ["GHghi"])
 
 
-def test_a_row_that_goes_and_comes_in_one_commit_stays_in_its_chunk() -> None:
+def test_a_row_removed_and_added_in_one_commit_stays_in_its_chunk() -> None:
     table = Table(chunk_rows=2)
     table.put("abcd")
     assert set(table.commit(gone("a"), group("a", 2)).chunks) == {0}
@@ -167,7 +167,7 @@ def test_a_row_that_goes_and_comes_in_one_commit_stays_in_its_chunk() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5_000])
-def test_a_commit_that_comes_to_nothing_leaves_no_trace(rows: int) -> None:
+def test_a_failed_commit_leaves_no_trace(rows: int) -> None:
     table = Table(chunk_rows=1_000)
     table.commit(*(group(str(number)) for number in range(rows)))
     before = table.current.rows()

@@ -1,4 +1,4 @@
-"""Rejected and limit-archived records, from real tables."""
+"""Rejected records and records archived at the limit, read from real tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_dead_ends_are_listed_and_counted(tables: str) -> None:
     assert found.group_ids == {GROUP_ID}
 
 
-def test_only_as_many_and_as_old_as_asked_for(tables: str) -> None:
+def test_only_the_requested_number_and_age_is_returned(tables: str) -> None:
     found = read_dead_ends(tables, END - timedelta(hours=1), most=1)
     assert len(found.newest) == 1
     assert found.ranges > 1
@@ -54,7 +54,7 @@ def test_dead_ends_of_a_topic_are_left_out_with_their_counts(tables: str) -> Non
 
 @pytest.mark.parametrize("may_describe_topic", [False, True])
 def test_page_of_dead_ends_needs_the_topics_rights(tmp_path: Path, may_describe_topic: bool) -> None:
-    """Rows have topics, offsets and members, which who may describe the group alone does not see."""
+    """The rows contain topics, offsets and members, which a user who may only describe the group must not see."""
     write_sample_history(str(tmp_path), minutes=6)
     entries = [{"resource": "group", "name": GROUP_ID}, *([{"resource": "topic", "name": TOPIC}] * may_describe_topic)]
     allowed = {"principal": "User:ANONYMOUS", "operations": ["Describe"]}
@@ -76,7 +76,7 @@ def test_dead_ends_of_a_deleted_group_are_not_for_everybody(tmp_path: Path) -> N
     assert page.get("/dead-ends").status_code == 403
 
 
-def test_tables_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_missing_tables_are_reported(tmp_path: Path) -> None:
     with pytest.raises(TableUnavailableError):
         read_dead_ends(str(tmp_path), END)
 

@@ -1,4 +1,4 @@
-"""Deadlines of many keys, against a dict that is gone through."""
+"""Deadlines of many keys, compared with a dict that is scanned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), TIMES), STEPS)
-def test_they_say_what_a_dict_says(start: dict[str, int], steps: list[tuple[str, str, int | None]]) -> None:
+def test_deadlines_equal_a_dict(start: dict[str, int], steps: list[tuple[str, str, int | None]]) -> None:
     deadlines, plain = Deadlines(start), dict(start)
     for what, key, time_ms in steps:
         if what == "set":

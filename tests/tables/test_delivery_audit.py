@@ -1,4 +1,4 @@
-"""The audit finds what it is there to find: tables that are right but for one thing."""
+"""The audit finds every planted defect in tables that are otherwise correct."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def acknowledge(*batches: tuple[int, int, int]) -> AcknowledgeRequest:
 
 
 def run(path: Path, batches: Iterable[SharePartitionRequest], topic_id: str = "id-t", state_epoch: int = 0) -> str:
-    """Each request is a micro-batch, one millisecond after the last."""
+    """Run each request as a micro-batch, one millisecond after the last."""
     tables_path = str(path)
     tables = Tables(tables_path, "g", topic_id)
     tables.commit([rows.encode(rows.LOAD, json.dumps([LOAD | {"state_epoch": state_epoch}]))], 1_000)
@@ -82,15 +82,15 @@ def test_a_record_released_to_the_limit_is_archived(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_finished_is_told(
+def test_unfinished_records_are_reported(
     tmp_path: Path, requests: list[SharePartitionRequest], problems: list[str]
 ) -> None:
     assert audit(run(tmp_path, requests), "g", ENDS) == problems
 
 
-def test_a_record_that_was_finished_twice_is_told(tmp_path: Path) -> None:
+def test_a_record_that_was_finished_twice_is_reported(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
-    again = Tables(tables_path, "g", "id-t")  # a leader that forgot everything, as no leader should
+    again = Tables(tables_path, "g", "id-t")  # a leader that lost all state, as no leader should
     again.commit([rows.encode(rows.LOAD, json.dumps([LOAD]))], 9_000)
     for number, request in enumerate([replace(FETCH_ALL, max_records=3), acknowledge((0, 2, 1))]):
         again.commit([rows.encode(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
@@ -107,7 +107,7 @@ def test_of_a_topic_that_was_made_again_the_new_one_counts(tmp_path: Path) -> No
     ]
 
 
-def test_a_share_partition_that_was_never_there_is_told(tmp_path: Path) -> None:
+def test_an_unknown_share_partition_is_reported(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
     problems = audit(tables_path, "g", {**ENDS, ("t", 1): 1})
     assert problems == ["t-1: without a final state: 1 offset(s): 0", "t-1: has no state"]

@@ -1,4 +1,4 @@
-"""A job that comes back from the tables knows which processes have taken the place of others (KIP-345)."""
+"""A job that recovers from the tables rejects processes that were replaced by others (KIP-345)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def answers(job: TwoQueries) -> list[Any]:
     return [(row["id"], row["error_code"], row["acquired"]) for row in responses]
 
 
-def test_a_process_whose_place_was_taken_is_refused_after_a_start_without_checkpoints(tmp_path: Path) -> None:
+def test_a_replaced_process_is_rejected_after_a_start_without_checkpoints(tmp_path: Path) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     job.groups(join("p1"))
     job.partitions()
     job.groups()
     job.groups(join("p2"))
     assert answers(job) == [("fetch-p1", ErrorCode.FENCED_INSTANCE_ID, []), ("fetch-p2", ErrorCode.NONE, [[0, 0, 1]])]
-    job.groups(join("p1", "m2"))  # the commit that still says whom to tell of p2 is not the newest one
+    job.groups(join("p1", "m2"))  # the commit that still contains the fence of p2 is not the newest one
     job.lose_checkpoint()
     assert answers(job) == [("fetch-p1", ErrorCode.FENCED_INSTANCE_ID, []), ("fetch-p2", ErrorCode.NONE, [[1, 1, 1]])]

@@ -1,4 +1,4 @@
-"""Administrators' requests through both queries and their tables, whenever the job dies and loses its checkpoint."""
+"""Administrators' requests through both queries and their tables, while the job dies and loses its checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOCK = "share.record.lock.duration.ms"
 Steps = list[Callable[[], Any]]
 
 
-#: What a request for the group begins with: id, group and who is answered.
+#: The first fields of a request for the group: id, group and reply-to.
 NAMED = ("x", GROUP, "me")
 ALTER_OFFSETS = AlterOffsetsRequest(*NAMED, offsets=(StartOffset("orders", 0, 7),), topics=TOPICS)
 DELETE_OFFSETS = DeleteOffsetsRequest(*NAMED, topic_names=("orders",))
@@ -58,7 +58,7 @@ def fetch(partition: int = 0, topic_id: str = TOPIC_ID) -> FetchRequest:
 
 
 def join(job: TwoQueries) -> list[Any]:
-    """Join, and fetch from both partitions; what was acquired of each."""
+    """Join and fetch from both partitions; return what was acquired of each."""
     job.groups(heartbeat(0))
     job.partitions()
     job.groups()
@@ -68,18 +68,18 @@ def join(job: TwoQueries) -> list[Any]:
 
 
 def run(steps: Steps, job: TwoQueries, dies_after: int) -> None:
-    """The steps, with a job that dies after one of them (-1: it does not)."""
+    """Run the steps, with a job that dies after one of them (-1: it does not die)."""
     for number, step in enumerate(steps):
         step()
         if number == dies_after:
             job.lose_checkpoint()
-    for _ in range(2):  # what a job that died has still to do
+    for _ in range(2):  # the remaining work of a job that died
         job.partitions()
         job.groups()
 
 
 def used(root: Path) -> TwoQueries:
-    """A job whose group has records in flight, and was left."""
+    """Return a job whose group had records in flight, and whose member has left."""
     job = TwoQueries(root, EARLIEST)
     assert join(job) == [[[0, 9, 1]], [[0, 9, 1]]]
     job.groups(heartbeat(-1))
@@ -87,7 +87,7 @@ def used(root: Path) -> TwoQueries:
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
-def test_altered_offsets_are_where_the_group_goes_on(tmp_path: Path, dies_after: int) -> None:
+def test_a_group_continues_at_altered_offsets(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
     run([lambda: job.groups(ALTER_OFFSETS), job.partitions, job.groups], job, dies_after)
     offsets = read_share_group_offsets(str(tmp_path), GROUP)
@@ -108,7 +108,7 @@ def test_an_altered_offset_and_its_lag_are_known_before_the_reset(tmp_path: Path
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
 @pytest.mark.parametrize("delete", [DELETE_OFFSETS, DELETE_GROUP], ids=lambda request: request.type)
-def test_deleted_states_are_gone_and_begin_anew(
+def test_deleted_states_start_again(
     tmp_path: Path, delete: DeleteOffsetsRequest | DeleteGroupRequest, dies_after: int
 ) -> None:
     job = used(tmp_path)
@@ -124,7 +124,7 @@ def test_deleted_states_are_gone_and_begin_anew(
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
-def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp_path: Path, dies_after: int) -> None:
+def test_a_topic_subscribed_to_during_its_deletion_starts_again(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
     steps: Steps = [lambda: job.groups(DELETE_OFFSETS), lambda: job.groups(heartbeat(0)), job.partitions]
     run(steps, job, dies_after)
@@ -133,7 +133,7 @@ def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 4))
-def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, dies_after: int) -> None:
+def test_a_recreated_topic_starts_again(tmp_path: Path, dies_after: int) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     join(job)
     again = heartbeat(0, AGAIN_ID)
@@ -199,7 +199,7 @@ def test_a_group_is_described_from_its_tables(tmp_path: Path) -> None:
 
 
 class WrittenBetween(Tables):
-    """`write` is done once, as soon as one of the tables was read."""
+    """Tables that run `write` once, as soon as one of them was read."""
 
     def __init__(self, tables_path: str, write: Callable[[], object]) -> None:
         super().__init__(tables_path)
@@ -213,8 +213,8 @@ class WrittenBetween(Tables):
 
 
 @pytest.mark.parametrize("member_id", ["m1", "m2"])
-def test_no_member_is_ahead_of_its_group_whatever_is_written_between_two_reads(tmp_path: Path, member_id: str) -> None:
-    """Another member joins, or the only one leaves: the description is of the members that it shows."""
+def test_no_member_is_ahead_of_its_group_if_written_between_two_reads(tmp_path: Path, member_id: str) -> None:
+    """Another member joins, or the only one leaves: the description matches the members that it contains."""
     job = TwoQueries(tmp_path, EARLIEST)
     join(job)
     row = heartbeat(0 if member_id == "m2" else -1)

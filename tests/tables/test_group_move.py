@@ -1,4 +1,4 @@
-"""Groups that go from one cell's tables to another's, wherever the move dies."""
+"""Groups that move from one cell's tables to another's, when the move dies at any step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = range(1, 5)
 
 
 def config(root: Path, cell: str) -> Config:
-    """The file, with the group in this cell."""
+    """Return the file's config with the group in this cell."""
     section = {"cell.names": "a,b", "group.cells": {GROUP: cell}}
     groups = {GROUP: {"share.auto.offset.reset": "earliest"}}
     return parse_config({"cells": section, "job": {"tables.path": str(root)}, "groups": groups}, "test")
@@ -43,7 +43,7 @@ def tables(root: Path, cell: str) -> CellTables:
 
 
 def move(root: Path, source: str, target: str, dies_after: int = 0) -> bool:
-    """Whether there was something to move. Raises Died."""
+    """Run a move; return whether there was something to move. Raises Died."""
 
     def after(step: int) -> None:
         if step == dies_after:
@@ -57,7 +57,7 @@ def move(root: Path, source: str, target: str, dies_after: int = 0) -> bool:
 
 
 def left(root: Path) -> TwoQueries:
-    """The job of cell a, which has read all that the member said when it left."""
+    """Return the job of cell a after it has read all requests of the member that left."""
     job = used(root / "a")
     job.groups(alter_configs({LOCK: "20000"}))
     job.partitions()
@@ -71,9 +71,7 @@ def states(root: Path, cell: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("dies_after", range(5))
-def test_wherever_it_dies_it_is_moved_by_another_run_and_no_job_starts_in_between(
-    tmp_path: Path, dies_after: int
-) -> None:
+def test_a_move_that_dies_is_completed_and_no_job_starts_in_between(tmp_path: Path, dies_after: int) -> None:
     left(tmp_path)
     before, offsets = states(tmp_path, "a"), read_share_group_offsets(str(tmp_path / "a"), GROUP)
     assert len(before) == 2
@@ -118,7 +116,7 @@ def test_a_move_that_is_given_up_goes_back(tmp_path: Path, dies_after: int) -> N
     before = states(tmp_path, "a")
     with pytest.raises(Died):
         move(tmp_path, "a", "b", dies_after)
-    if dies_after == 1:  # nobody has seen it
+    if dies_after == 1:  # the group is not visible there yet
         refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
     else:
         with pytest.raises(StrayedGroupsError):
@@ -128,7 +126,7 @@ def test_a_move_that_is_given_up_goes_back(tmp_path: Path, dies_after: int) -> N
     refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
 
 
-def test_the_jobs_of_before_are_fenced_and_their_checkpoints_stale(tmp_path: Path) -> None:
+def test_the_previous_jobs_are_fenced_and_their_checkpoints_stale(tmp_path: Path) -> None:
     left(tmp_path)
     move(tmp_path, "a", "b")
     steps, _ = start(tmp_path / "a", "query-1", SHARE_PARTITION_TABLES)
@@ -150,14 +148,14 @@ def test_a_group_that_is_not_at_rest_stays(tmp_path: Path, act: Callable[[TwoQue
         move(tmp_path, "a", "b")
 
 
-def test_requests_that_nobody_has_read_keep_it(tmp_path: Path) -> None:
+def test_unread_requests_prevent_the_move(tmp_path: Path) -> None:
     left(tmp_path)
-    with pytest.raises(GroupMoveError, match="7 requests for group g are not read yet"):
+    with pytest.raises(GroupMoveError, match="7 requests for group g are unread"):
         check_movable(tables(tmp_path, "a"), tables(tmp_path, "b"), GROUP, lambda _: 7)
 
 
-def test_a_group_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(GroupMoveError, match="there is no group g"):
+def test_an_unknown_group_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(GroupMoveError, match="group g does not exist"):
         move(tmp_path, "a", "b")
 
 

@@ -1,4 +1,4 @@
-"""What the driver tells the sources by a file: changes, which add up to the same on both sides."""
+"""What the driver sends to the sources in a file: changes that add up to the same handover on both sides."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHANGES = st.builds(
 
 
 def plain(changes: list[HandOverChange]) -> HandOver:
-    """What changes add up to, as dicts have it."""
+    """Return the sum of changes as dicts."""
     deadlines: dict[str, int | None] = {}
     waiting: dict[str, WaitsFor] = {}
     positions: dict[int, int] = {}
@@ -55,10 +55,10 @@ def plain(changes: list[HandOverChange]) -> HandOver:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(CHANGES, st.booleans(), st.booleans()), max_size=20), st.sampled_from([0, 60, 10**6]))
-def test_every_reader_knows_what_was_written(
+def test_every_reader_has_all_changes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[HandOverChange, bool, bool]], least_changes: int
 ) -> None:
-    """Whether it reads each time, now and then, or late; and whether the driver was another one before."""
+    """The reader reads each time, sometimes, or late, and another driver may have written before."""
     path = str(tmp_path_factory.mktemp("hand_over") / "share_partition")
     writer, reader = HandOverFileWriter(path, least_changes), HandOverFileReader(path)
     assert reader.read() == HandOver()
@@ -87,9 +87,7 @@ def test_a_line_that_is_half_written_is_read_when_it_is_whole(path: Path, reader
     assert reader.read() == HandOver({"k": 7})
 
 
-def test_a_driver_that_died_in_a_line_is_followed_by_one_with_a_file_of_its_own(
-    path: Path, reader: HandOverFileReader
-) -> None:
+def test_a_driver_rewrites_a_file_that_ends_in_an_incomplete_line(path: Path, reader: HandOverFileReader) -> None:
     HandOverFileWriter(str(path)).write(HandOverChange({"k": 1}))
     with path.open("ab") as file:
         file.write(b'[{"k":')
@@ -120,7 +118,7 @@ def test_a_batch_costs_what_it_changes_and_the_file_stays_small(path: Path) -> N
     assert max(sizes) <= 3 * whole + 1_000
 
 
-def test_what_is_told_again_is_not_written(path: Path) -> None:
+def test_unchanged_values_are_not_written(path: Path) -> None:
     writer = HandOverFileWriter(str(path))
     change = HandOverChange({"k": 1, "l": None}, {"k": True, "l": False}, {0: 4})
     writer.write(change)

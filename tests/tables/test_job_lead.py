@@ -1,7 +1,7 @@
 """Two jobs on the same tables, in every order: one runs, and the other one is fenced.
 
-Each job takes its epoch, leads its tables one by one, and then commits batches; what one does may fall between any two
-steps of the other, and into its commits.
+Each job acquires its epoch, becomes the leader of its tables one by one, and then commits batches. An action of one job
+may come between any two steps of the other, and into its commits.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def job_lead(tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLE
 
 
 def fenced(mine: int, there: int) -> pytest.RaisesExc[FencedLeaderError]:
-    return pytest.RaisesExc(FencedLeaderError, match=rf"leader epoch {there} \(mine: {mine}\)")
+    return pytest.RaisesExc(FencedLeaderError, match=rf"leader epoch {there} \(epoch of this job: {mine}\)")
 
 
 # -- the deciding epoch ------------------------------------------------------------------------------------------------
 
 
-def test_each_job_takes_a_higher_epoch(tables: Tables) -> None:
+def test_each_job_acquires_a_higher_epoch(tables: Tables) -> None:
     assert [job_lead(tables, name).take() for name in ("a", "b", "c")] == [1, 2, 3]
 
 
@@ -68,13 +68,13 @@ def test_the_epoch_is_above_those_of_tables_that_an_earlier_version_led(tables: 
 def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: Tables) -> None:
     first, second = job_lead(tables, "first"), job_lead(tables, "second")
     tables.before_next_commit(lambda: first.take() and None)
-    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
+    with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 1"):
         second.take()
     first.check()
     assert tables.writer(SHARE_GROUP_JOB, "reader").leader_epoch == 1
 
 
-def test_an_answer_that_is_lost_does_not_cost_the_lead(tables: Tables) -> None:
+def test_a_lost_response_does_not_cost_the_leadership(tables: Tables) -> None:
     lead = job_lead(tables, "a")
     tables.lose_next_answer()
     assert lead.take() == 1
@@ -82,7 +82,7 @@ def test_an_answer_that_is_lost_does_not_cost_the_lead(tables: Tables) -> None:
     assert job_lead(tables, "b").take() == 2
 
 
-def test_a_store_that_refuses_gives_no_epoch(tables: Tables) -> None:
+def test_a_store_that_rejects_commits_gives_no_epoch(tables: Tables) -> None:
     lead = job_lead(tables, "a")
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError):
@@ -90,7 +90,7 @@ def test_a_store_that_refuses_gives_no_epoch(tables: Tables) -> None:
     assert (lead.epoch, lead.take()) == (0, 1)
 
 
-def test_rows_about_leaders_are_in_nobody_s_way(tmp_path: Path) -> None:
+def test_leader_rows_do_not_conflict_with_batches(tmp_path: Path) -> None:
     tables = DeltaTables(tmp_path)
     lead = job_lead(tables, "a")
     tables.before_next_commit(lambda: record_leader(tables.root, "share_partition", 9, "earlier", "application", {}))
@@ -108,7 +108,7 @@ def test_a_query_that_starts_again_has_another_epoch(tables: Tables) -> None:
     assert epochs == [1, 1, 2, 2, 3]
 
 
-def test_a_query_that_starts_again_does_not_take_the_lead_back(tables: Tables) -> None:
+def test_a_restarted_query_does_not_become_the_leader_again(tables: Tables) -> None:
     a, b = job_lead(tables, "a"), job_lead(tables, "b")
     a.take()
     a.epoch_for("groups")
@@ -119,7 +119,7 @@ def test_a_query_that_starts_again_does_not_take_the_lead_back(tables: Tables) -
     b.check()
 
 
-def test_a_job_of_an_earlier_version_that_came_after_is_found_in_its_tables(tables: Tables) -> None:
+def test_a_later_job_of_an_earlier_version_is_found_in_its_tables(tables: Tables) -> None:
     lead = job_lead(tables, "a")
     lead.take()
     lead.epoch_for("groups")
@@ -132,7 +132,7 @@ def test_a_job_of_an_earlier_version_that_came_after_is_found_in_its_tables(tabl
 
 
 class Job:
-    """A job whose start is taken step by step: its epoch, then its tables; `take_all` does what is left."""
+    """A job whose start is run step by step: its epoch, then its tables; `take_all` runs the remaining steps."""
 
     def __init__(self, tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> None:
         self.name = name
@@ -144,21 +144,21 @@ class Job:
         self._batch_id = 0
 
     def step(self) -> None:
-        """The next step of its start; it stops at the first fence."""
+        """Run the next step of the start, which stops at the first fence."""
         if not self.fenced:
             self.fenced = not self._attempt(lambda: next(self._steps, None))
 
     def batch(self) -> bool:
-        """A batch to each table; whether it was committed to all."""
+        """Commit a batch to each table; return whether all commits succeeded."""
         return self._attempt(lambda: [self._commit(writer) for writer in self.writers])
 
     def compact(self) -> None:
-        """The upkeep of its first table; whatever becomes of it, the job does not mind."""
+        """Run the upkeep of the first table, and ignore its errors."""
         with contextlib.suppress(FencedLeaderError, NotCommittedError):
             self._upkeep.run(self.lead.epoch, Upkeep(timedelta(hours=24), 1_000))
 
     def looks(self) -> bool:
-        """Whether it leads as far as it sees."""
+        """Return whether the job still leads according to its own check."""
         return self._attempt(self.lead.check)
 
     def _start(self) -> Iterator[None]:
@@ -185,7 +185,7 @@ class Job:
 
 
 def exactly_one_runs(tables: Tables, *jobs: Job) -> Job:
-    """Who it is: it commits again and again, and the others see that they do not lead, by a commit or by a look."""
+    """Check that exactly one job can commit repeatedly, and that a commit or check stops the others."""
     running = [job for job in jobs if not job.fenced and job.looks()]
     assert len(running) == 1
     for _ in range(2):
@@ -201,26 +201,26 @@ def exactly_one_runs(tables: Tables, *jobs: Job) -> Job:
 
 
 def orders(of_each: int) -> list[str]:
-    """All ways to put the steps of "a" and of "b" in one row."""
+    """Return all interleavings of the steps of "a" and of "b"."""
     places = itertools.combinations(range(2 * of_each), of_each)
     return ["".join("a" if place in of_a else "b" for place in range(2 * of_each)) for of_a in places]
 
 
 @pytest.mark.parametrize("order", orders(4))
 def test_in_each_order_of_two_starts_one_runs(order: str) -> None:
-    """An epoch and three tables each."""
+    """Each start has an epoch and three tables."""
     tables = MemoryTables()
     jobs = {name: Job(tables, name) for name in "ab"}
     for name in order:
         jobs[name].step()
     runs = exactly_one_runs(tables, *jobs.values())
-    assert runs.name == order.replace(order[0], "")[0]  # who decided last
+    assert runs.name == order.replace(order[0], "")[0]  # the job that decided last
 
 
 @pytest.mark.parametrize("compaction", ["none", "before", "after"])
 @pytest.mark.parametrize("order", orders(2))
 def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: Tables, order: str, compaction: str) -> None:
-    """Both have their epochs already; the compaction of the job that runs comes right before, or after, a lead."""
+    """Both have their epochs already. The compaction of the running job comes right before, or after, a lead commit."""
     specs = (DELIVERY_LOG, SHARE_GROUPS)
     running = Job(tables, "running", specs)
     for _ in range(3):
@@ -242,8 +242,8 @@ def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: Tables, 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_falls_into_whose_commits_one_runs(tmp_path: Path, seed: int) -> None:
-    """Four jobs start, commit, compact and look, also between what another one reads and commits; answers are lost."""
+def test_one_job_runs_whatever_interrupts_the_commits(tmp_path: Path, seed: int) -> None:
+    """Four jobs start, commit, compact and check, also between another's read and commit; responses are lost."""
     chance = random.Random(seed)
     tables: Tables = DeltaTables(tmp_path) if seed < 5 else MemoryTables()
     jobs = [Job(tables, name) for name in "abcd"]
@@ -251,7 +251,7 @@ def test_whatever_falls_into_whose_commits_one_runs(tmp_path: Path, seed: int) -
     busy: list[Job] = []
 
     def act(depth: int) -> None:
-        """Something of a job that is not in the middle of something."""
+        """Run an action of a job that is not in the middle of another one."""
         idle = [job for job in jobs if job not in busy]
         if not idle:
             return
@@ -272,16 +272,16 @@ def test_whatever_falls_into_whose_commits_one_runs(tmp_path: Path, seed: int) -
         act(depth=2)
     for _ in range(10):
         act(depth=2)
-    busy += jobs  # nothing falls into a commit any more
+    busy += jobs  # from now on nothing interrupts a commit
     exactly_one_runs(tables, *jobs)
 
 
-# -- dying on the way --------------------------------------------------------------------------------------------------
+# -- crashes during the start ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
-def test_a_job_that_dies_on_its_way_to_the_lead_leaves_it_to_the_next(tables: Tables, steps: int) -> None:
-    """It has decided, and led none, some or all of the tables; nobody else leads then, until a job starts."""
+def test_a_job_that_dies_while_becoming_the_leader_can_be_replaced(tables: Tables, steps: int) -> None:
+    """It has decided, and leads none, some or all of the tables; nobody else leads until another job starts."""
     running, died = Job(tables, "running"), Job(tables, "died")
     for _ in range(4):
         running.step()
@@ -298,7 +298,7 @@ def test_a_job_that_dies_on_its_way_to_the_lead_leaves_it_to_the_next(tables: Ta
     assert exactly_one_runs(tables, running, after) is after
 
 
-def test_a_job_that_was_asleep_does_not_take_back_what_another_one_leads(tables: Tables) -> None:
+def test_a_paused_job_does_not_become_the_leader_again(tables: Tables) -> None:
     asleep, awake = Job(tables, "asleep"), Job(tables, "awake")
     for _ in range(2):
         asleep.step()
@@ -309,8 +309,8 @@ def test_a_job_that_was_asleep_does_not_take_back_what_another_one_leads(tables:
     assert exactly_one_runs(tables, asleep, awake) is awake
 
 
-def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: Tables) -> None:
-    """The old leader's batch comes between two tables of the new one: it is in the first table, with its outbox."""
+def test_a_new_leader_completes_the_last_durable_batch_of_the_old_one(tables: Tables) -> None:
+    """The old leader's batch is committed to the first table, with its outbox, while the new leader starts."""
 
     def steps_of(name: str) -> tuple[CommitSteps, RecordingProducer]:
         producer = RecordingProducer()
@@ -323,7 +323,7 @@ def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: T
     old.commit(batch(0))
 
     def old_commits() -> None:
-        """Its first table is not led yet, the other one is when it comes to it."""
+        """Commit when the new leader does not lead the first table yet, but is about to lead the other one."""
         tables.before_next_commit(lambda: None)
         tables.before_next_commit(lambda: new.writers[1].lead(2))
         with pytest.raises(FencedLeaderError):
@@ -332,7 +332,7 @@ def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: T
     tables.before_next_commit(old_commits)
     new.writers[0].lead(2)
     answers = [(["f0"], [("g", "notice-0")]), (["f1"], [("g", "notice-1")])]
-    assert old_producer.sent == answers, "what it has answered is durable: the new leader answers the same"
+    assert old_producer.sent == answers, "the responses are durable: the new leader sends the same ones"
 
     new, new_producer = steps_of("newer")
     new.lead(3)
@@ -343,10 +343,10 @@ def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: T
     assert sorted(logged) == [(0, 1), (1, 1)]
 
 
-# -- looking now and then ----------------------------------------------------------------------------------------------
+# -- regular checks ----------------------------------------------------------------------------------------------------
 
 
-def test_a_job_without_commits_sees_who_came_after_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_without_commits_detects_a_newer_leader(caplog: pytest.LogCaptureFixture) -> None:
     tables, now = MemoryTables(), [0.0]
     lead = job_lead(tables, "a")
     lead.take()
@@ -357,7 +357,7 @@ def test_a_job_without_commits_sees_who_came_after_it(caplog: pytest.LogCaptureF
     for _ in range(3):
         now[0] += LOOK_INTERVAL_S
         watch.look()
-    assert [record.message for record in caplog.records] == ["cannot see who leads: the store is away"]
+    assert [record.message for record in caplog.records] == ["cannot check which job leads: the store is away"]
     tables.is_away = False
     now[0] += LOOK_INTERVAL_S
     watch.look()

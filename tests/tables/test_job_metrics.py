@@ -1,4 +1,4 @@
-"""What a query's batches add to the metrics: once each, whatever fails on the way, and at what cost."""
+"""What a query's batches add to the metrics: once each, whatever fails in between, and at what cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES: dict[str, tuple[TableSpec, ...]] = {GROUPS: GROUP_COORDINATOR_TABLES, PA
 
 
 class Clock:
-    """Goes on by a tenth of a second each time that it is looked at."""
+    """A clock that advances by a tenth of a second with each reading."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Run:
-    """A start of a query whose batches are counted. `is_away`: the brokers take nothing."""
+    """A start of a query whose batches are counted. With `is_away`, the brokers accept nothing."""
 
     def __init__(
         self, metrics: JobMetrics, tables: MemoryTables, name: str, epoch: int, later: Later = at_once
@@ -146,7 +146,7 @@ def test_request_rows_are_those_between_two_positions(metrics: JobMetrics) -> No
     assert shown(metrics, catalogue.REQUEST_ROWS) == {(PARTITIONS,): 7}
 
 
-def test_rows_that_are_owed_and_a_batch_that_runs_are_seen(metrics: JobMetrics) -> None:
+def test_deferred_rows_and_a_running_batch_are_counted(metrics: JobMetrics) -> None:
     waiting: list[Any] = []
     run = Run(metrics, MemoryTables(), PARTITIONS, 1, later=lambda work, urgent=False: waiting.append(work))
     run.batch(0, acquired())

@@ -1,4 +1,4 @@
-"""The job's topics and its producer, with brokers that say what the test wants."""
+"""The job's topics and its producer, with scripted brokers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sharegroup.kafka_clients.row_topics.job_topics import WHAT_THE_CLUSTER_CAN,
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
-#: What the job adds to them where it makes three replicas.
+#: The configs that the job adds where it creates three replicas.
 SAFE = {"retention.ms": "1000", "min.insync.replicas": "2"}
 
 
 class Admin:
-    """A cluster with these topics, {name: configs}; `raced` come into being just before the job makes its own.
+    """A cluster with these topics, {name: configs}; `raced` are created just before the job creates its own.
 
-    `fenced` of the brokers hold no replicas. A number of replicas that is not `allowed` is refused; -1 is `default`.
+    `fenced` brokers hold no replicas. A replication factor that is not `allowed` is rejected; -1 means `default`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Admin:
         }
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 def create(monkeypatch: pytest.MonkeyPatch, admin: Admin, replication: int = WHAT_THE_CLUSTER_CAN) -> None:
@@ -110,12 +110,12 @@ def test_a_start_logs_replicas_and_min_insync_replicas(
     ]
 
 
-def test_fit_topics_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_producers = {**FIT, "message.timestamp.type": "CreateTime"}  # nobody looks at a response's time
+def test_fit_topics_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_producers = {**FIT, "message.timestamp.type": "CreateTime"}  # nobody reads the time of a response
     create(monkeypatch, Admin({"requests": FIT, "responses": by_producers}))
 
 
-def test_everything_unfit_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_unfit_topics_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     unfit = {"message.timestamp.type": "CreateTime", "cleanup.policy": "compact,delete"}
     for admin in (Admin({"requests": unfit, "responses": unfit}), Admin({}, {"requests": unfit, "responses": unfit})):
         with pytest.raises(UnfitTopicsError) as caught:
@@ -166,7 +166,7 @@ def test_a_number_of_replicas_that_the_brokers_cannot_have_is_an_error(monkeypat
         create(monkeypatch, Admin({}, allowed=[1]), 3)
 
 
-def test_a_topic_of_before_with_one_replica_is_warned_of(
+def test_an_existing_topic_with_one_replica_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = Admin({"requests": FIT, "responses": FIT})
@@ -181,16 +181,16 @@ def raise_timeout(*args: Any, **settings: Any) -> None:
     raise KafkaTimeoutError("no broker")
 
 
-def test_spark_gives_up_a_call_to_a_broker_that_has_gone() -> None:
+def test_spark_gives_up_a_call_to_an_unavailable_broker() -> None:
     options = kafka_clients.spark_options("broker:9092", {})
     assert options["kafka.bootstrap.servers"] == "broker:9092"
     assert int(options["kafka.request.timeout.ms"]) <= int(options["kafka.default.api.timeout.ms"]) < 10_000
-    # As long in all as Spark would try by its defaults.
+    # as long in total as Spark retries by default
     assert int(options["kafka.default.api.timeout.ms"]) * int(options["fetchOffset.numRetries"]) >= 120_000
 
 
 def test_a_longer_request_timeout_is_one_of_sparks_calls_too() -> None:
-    """Kafka's clients do not start where a call may take less time than a request."""
+    """Kafka's clients do not start if a call may take less time than a request."""
     assert kafka_clients.spark_options("", {"request.timeout.ms": "30000"})["kafka.default.api.timeout.ms"] == "30000"
     set_by_user = {"request.timeout.ms": "5000", "default.api.timeout.ms": "6000"}
     assert kafka_clients.spark_options("", set_by_user)["kafka.default.api.timeout.ms"] == "6000"

@@ -1,4 +1,4 @@
-"""Tables that are read again and again: what is read is what the tables have, and what was read is not read again."""
+"""Tables that are read repeatedly: reads return the tables' content, and read no file twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.tables.job_tables import T0, start
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The chunks of the files that are read."""
+    """Return the chunks of the files that are read."""
     read_table, read = DeltaFiles.table, list[str]()
 
     def counted(files: DeltaFiles, path: str) -> pa.Table:
@@ -50,10 +50,10 @@ def test_a_read_costs_the_chunks_that_were_written_since(tmp_path: Path, read: l
     check("chunk=1", "chunk=2")
     steps.commit(batch(3, map(gone, range(CHUNK_ROWS))))
     check()
-    assert len(kept._kept[SHARE_PARTITIONS.name]) == 2
+    assert len(kept._cached[SHARE_PARTITIONS.name]) == 2
 
 
-def test_what_reads_a_path_reads_kept_tables(tmp_path: Path) -> None:
+def test_readers_of_a_path_accept_cached_tables(tmp_path: Path) -> None:
     start(tmp_path, specs=SHARE_PARTITION_TABLES)
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(batch(0, [partition(1)], [group("g0")]))
@@ -65,7 +65,7 @@ def test_what_reads_a_path_reads_kept_tables(tmp_path: Path) -> None:
         assert read_share_group_offsets(kept, "g0") == read_share_group_offsets(str(tmp_path), "g0") != ()
 
 
-def test_tables_that_are_gone_are_missing_and_those_that_come_anew_are_read(tmp_path: Path) -> None:
+def test_deleted_tables_are_missing_and_recreated_ones_are_read(tmp_path: Path) -> None:
     kept = KeptTables(str(tmp_path))
     for group_id in ("old", "new"):
         with pytest.raises(TableMissingError):

@@ -1,4 +1,4 @@
-"""What the source tells of leader elections: the leader's epoch, and from where on later leaders wrote."""
+"""What the source sends after leader elections: the leader's epoch, and the offset from which later leaders wrote."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ def led(epoch: int) -> World:
 
 
 def logs(world: World) -> list[list[object]]:
-    """What is said of the log in a look when all are asked."""
+    """Return what one poll of all logs sends about the log."""
     return [body for _, kind, body in world.read(6_000) if kind == "log"]
 
 
-def test_nobody_asks_where_the_first_leader_began() -> None:
+def test_the_start_of_the_first_leader_is_not_requested() -> None:
     assert led(0).epochs_asked == []
 
 
-def test_who_knows_nothing_of_before_asks_where_the_last_leader_began() -> None:
+def test_without_earlier_offsets_the_last_leaders_start_is_requested() -> None:
     world = World(row(OLD))
     world.epochs["orders"], world.epoch_ends_of["orders"] = 3, {2: 40}
     loads = [body for _, kind, body in world.read() if kind == "load"]
@@ -29,15 +29,15 @@ def test_who_knows_nothing_of_before_asks_where_the_last_leader_began() -> None:
     assert world.epochs_asked == [("orders", 2)]
 
 
-def test_after_an_election_the_log_is_compared_with_the_leader_that_was_known() -> None:
+def test_after_an_election_the_log_is_compared_with_the_known_leader() -> None:
     world = led(0)
     world.epochs["orders"], world.epoch_ends_of["orders"] = 2, {0: 60}
     assert logs(world) == [[[0, 0, 100, None, True, 2, 60]]]
-    assert logs(world) == [], "once"
+    assert logs(world) == [], "sent once"
     assert world.epochs_asked == [("orders", 0)]
 
 
-def test_it_is_asked_again_until_there_is_an_answer() -> None:
+def test_the_query_is_repeated_until_there_is_a_response() -> None:
     world = led(0)
     world.epochs["orders"] = 2
     assert logs(world) == []
@@ -45,7 +45,7 @@ def test_it_is_asked_again_until_there_is_an_answer() -> None:
     assert logs(world) == [[[0, 0, 100, None, True, 2, 60]]]
 
 
-def test_an_earlier_leader_is_not_believed() -> None:
+def test_a_response_of_an_earlier_leader_is_ignored() -> None:
     world = led(0)
     world.epochs["orders"], world.epoch_ends_of["orders"] = 2, {0: 100}
     world.topics["orders"] = ("old", (0, 120, 120))

@@ -1,4 +1,4 @@
-"""Who led, by the table that says so."""
+"""The history of leaders in its table."""
 
 from __future__ import annotations
 

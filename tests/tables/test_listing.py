@@ -1,4 +1,4 @@
-"""The listed share-partitions by what a look asks for, against going through all of them."""
+"""The indexes of the listed share-partitions, compared with scans."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sharegroup.job.knowledge.listing import Listing, TopicIdPartition
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
 
-#: Two topics of one name, and another one.
+#: Two topics with the same name, and another one.
 TOPICS = [("orders", "old"), ("orders", "new"), ("bills", "bills-id")]
 KEYS = [SharePartitionKey(g, name, id_, partition) for g in "gh" for name, id_ in TOPICS for partition in range(2)]
 STEPS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["lead", "delete", "drop"])), max_size=30)
 
 
 @given(STEPS)
-def test_each_look_finds_what_is_there(steps: list[tuple[SharePartitionKey, str]]) -> None:
+def test_each_poll_equals_a_scan(steps: list[tuple[SharePartitionKey, str]]) -> None:
     listing, plain = Listing(), dict[SharePartitionKey, SharePartitionRow]()
     for key, what in steps:
         if what == "drop":

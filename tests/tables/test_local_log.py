@@ -1,4 +1,4 @@
-"""A log on a local disk is cut at a checkpoint, so that each version that stays can be read."""
+"""A log on a local disk is cut at a checkpoint, so that each remaining version can be read."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from sharegroup.storage.writing.local_log import trim_local_log
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaTable:
-    """Ten versions, version v with the rows 0..v; checkpoints at versions 3 and 6."""
+    """Return a table with ten versions; version v has the rows 0..v. Checkpoints are at versions 3 and 6."""
     path = str(tmp_path / "table")
     for version in range(10):
         write_deltalake(path, pa.table({"version": [version]}), mode="append")
@@ -30,7 +30,7 @@ def rows_at(table: DeltaTable, version: int) -> int:
 
 
 def test_versions_from_the_checkpoint_before_the_wanted_ones_stay(table: DeltaTable) -> None:
-    assert trim_local_log(table.table_uri, newest_version=9, keep=4) == 3  # version 5 is wanted: the one at 3 is cut at
+    assert trim_local_log(table.table_uri, newest_version=9, keep=4) == 3  # cut at 3, as version 5 is needed
     assert log_files(table)[:2] == [f"{3:020}.checkpoint.parquet", f"{3:020}.json"]
     assert [rows_at(table, version) for version in range(3, 10)] == [4, 5, 6, 7, 8, 9, 10]
     with pytest.raises(DeltaError):
@@ -38,7 +38,7 @@ def test_versions_from_the_checkpoint_before_the_wanted_ones_stay(table: DeltaTa
 
 
 def test_a_checkpoint_at_the_oldest_wanted_version_is_enough(table: DeltaTable) -> None:
-    assert trim_local_log(table.table_uri, newest_version=9, keep=3) == 7  # 0..5, and the checkpoint at 3
+    assert trim_local_log(table.table_uri, newest_version=9, keep=3) == 7  # 0..5, and checkpoint 3
     assert [rows_at(table, version) for version in range(6, 10)] == [7, 8, 9, 10]
 
 
@@ -48,7 +48,7 @@ def test_without_a_checkpoint_that_old_nothing_goes(table: DeltaTable) -> None:
     assert log_files(table) == before
 
 
-def test_commits_go_on_from_the_trimmed_log(table: DeltaTable) -> None:
+def test_commits_continue_from_the_trimmed_log(table: DeltaTable) -> None:
     trim_local_log(table.table_uri, newest_version=9, keep=1)
     write_deltalake(table, pa.table({"version": [10]}), mode="append")
     assert rows_at(table, 10) == 11

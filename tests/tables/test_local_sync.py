@@ -1,4 +1,4 @@
-"""What a job has reported is on the local disk: a power loss takes nothing of it."""
+"""What a job has acknowledged is on the local disk, and a power loss removes nothing of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def disk(root: Path, monkeypatch: pytest.MonkeyPatch) -> PowerLoss:
 
 
 def restarted(disk: PowerLoss, tmp_path: Path) -> Path:
-    """The tables when the power is back and a job has started, without a checkpoint."""
+    """Return the tables after a power loss and a start of the job without a checkpoint."""
     left = disk.left_in(tmp_path / "left")
     recover_torn_tables(str(left))
     start(left, query_id="query-2")
@@ -54,19 +54,21 @@ def test_a_commit_survives_a_power_loss(root: Path, disk: PowerLoss, tmp_path: P
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_power_loss_at_a_commit_step_is_a_death_at_it(root: Path, disk: PowerLoss, tmp_path: Path, step: int) -> None:
+def test_a_power_loss_at_a_commit_step_equals_a_crash_there(
+    root: Path, disk: PowerLoss, tmp_path: Path, step: int
+) -> None:
     steps, _ = start(root)
     steps.commit(batch(0))
     steps, _ = start(root, fault_point=dies_after(step))
     with pytest.raises(Died):
         steps.commit(batch(1, offset=1))
     left = restarted(disk, tmp_path)
-    wanted = [(0,)] if step == 1 else [(0,), (1,)]  # delivery_log has what the outbox owed it
+    wanted = [(0,)] if step == 1 else [(0,), (1,)]  # delivery_log has the deferred rows of the outbox
     assert (rows(left, STATE, "batch_id"), rows(left, LOG, "batch_id")) == (wanted, wanted)
 
 
-def test_what_upkeep_did_before_a_commit_survives_with_it(root: Path, disk: PowerLoss, tmp_path: Path) -> None:
-    """Upkeep of another process has not synced its commit when a batch builds on it."""
+def test_upkeep_before_a_commit_survives_with_it(root: Path, disk: PowerLoss, tmp_path: Path) -> None:
+    """Upkeep of another process has not synced its commit when a batch is committed after it."""
     steps, _ = start(root)
     for batch_id in range(4):
         steps.commit(batch(batch_id, offset=batch_id))
@@ -108,7 +110,7 @@ def test_tables_of_current_state_survive_too(root: Path, disk: PowerLoss, tmp_pa
     assert last_leader_epoch(str(left), "query-1") == 1
 
 
-def test_a_commit_that_another_process_has_not_synced_is_synced_before_it_is_skipped(
+def test_an_unsynced_commit_of_another_process_is_synced_before_the_skip(
     root: Path, disk: PowerLoss, tmp_path: Path
 ) -> None:
     unsynced, _ = start(root, writer=functools.partial(DeltaTableWriter, is_synced=False))
@@ -128,4 +130,4 @@ def test_without_the_option_nothing_is_synced(root: Path, disk: PowerLoss, tmp_p
 
 class _NoProducer:
     def send(self, responses: object, requests: object) -> None:
-        """Nobody waits."""
+        """Discard the rows."""

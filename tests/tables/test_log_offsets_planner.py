@@ -1,5 +1,5 @@
-"""The source's decisions, with tables, brokers and configs in memory and time as an argument: what is led, by which
-config, how far its log reaches, and which topics are no more."""
+"""The source's decisions, with tables, brokers and configs in memory and time as an argument: managed share-partitions,
+their configs, the offsets of their logs, and deleted topics."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.tables.source_world import (
 )
 from tests.unit.core.operators.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
 
-# -- what is led -------------------------------------------------------------------------------------------------------
+# -- managed share-partitions ------------------------------------------------------------------------------------------
 
 
-def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None:
-    """The acknowledgements in the first batch must find it; its log is told when it is known."""
+def test_a_share_partition_with_a_state_is_loaded_without_kafka() -> None:
+    """The acknowledgements in the first batch must find it; its log offsets are sent when they are known."""
     initialized, caught_up, fresh = OLD, OLD._replace(partition=1), OLD._replace(partition=2)
     world = World(
         row(initialized),
@@ -53,7 +53,7 @@ def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None
     assert [load["partition"] for load in loads(later)] == [2]
 
 
-def test_what_is_loaded_is_told_which_processes_took_the_place_of_others() -> None:
+def test_loaded_shards_receive_the_fences_of_replaced_processes() -> None:
     world = World(row(OLD), row(BILLS))
     world.topics["bills"] = ("bills-id", (0, 100, 90))
     world.fenced = {"g": [Fence("m1", "p2", 7)], "other": [Fence("m1", "p3", 8)]}
@@ -79,7 +79,7 @@ def test_a_new_share_partition_waits_for_its_log_and_is_not_read_for_again() -> 
 
 
 def test_a_share_partition_starts_by_the_config_of_when_it_was_made() -> None:
-    """The poll of the configs may be a moment old: the row knows better."""
+    """The polled configs may be slightly old, so the row decides."""
     world = World()
     world.read()
     assert world.of_group_polled == CONFIG
@@ -89,7 +89,7 @@ def test_a_share_partition_starts_by_the_config_of_when_it_was_made() -> None:
 
 
 def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
-    """Another group reads the topic already, so that its log is known; retention has gone on since."""
+    """Another group reads the topic already, so its log is known; retention has moved the start since."""
     world = World(row(OLD, new=True, reset="earliest"))
     (load,) = loads(world.read())
     assert load["start_offset"] == 0
@@ -101,8 +101,8 @@ def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
 
 
 @pytest.mark.parametrize(("reset", "start_offset"), [("earliest", 50), ("latest", 120), ("by_duration:PT1H", 42)])
-def test_what_others_know_of_a_log_whose_leader_is_away_is_nobody_s_start(reset: str, start_offset: int) -> None:
-    """It goes to the operator with those that have a state: who has none waits for the leader."""
+def test_offsets_of_a_log_without_leader_are_no_start_offsets(reset: str, start_offset: int) -> None:
+    """The operator gets it for share-partitions with a state; one without a state waits for the leader."""
     world = World(row(OLD, new=True, reset="earliest"))
     world.read()
     world.topics["orders"], world.is_away = ("old", (50, 120, 120)), True
@@ -116,7 +116,7 @@ def test_what_others_know_of_a_log_whose_leader_is_away_is_nobody_s_start(reset:
     assert [(load["start_offset"], load["log"]) for load in found] == [(start_offset, [50, 120, None, True])]
 
 
-def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
+def test_a_config_that_is_sent_with_a_load_is_the_newest() -> None:
     world = World()
     world.read()
     world.of_group = COMMITTED
@@ -126,21 +126,21 @@ def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
     assert [(kind, body) for _, kind, body in found if kind == "config"] == [("config", COMMITTED)]
 
 
-def test_a_config_that_changed_is_read_once_more_before_it_is_said() -> None:
+def test_a_changed_config_is_read_again_before_it_is_sent() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.read()
-    world.of_group_polled, world.of_group = EARLIEST, COMMITTED  # the poll of half a second ago, and now
+    world.of_group_polled, world.of_group = EARLIEST, COMMITTED  # the poll of half a second ago, and the present values
     assert [body for _, kind, body in world.read() if kind == "config"] == [COMMITTED]
 
 
-def test_a_start_by_time_is_looked_up_for_what_has_no_state_alone() -> None:
+def test_a_start_by_time_is_looked_up_only_without_a_state() -> None:
     other = OLD._replace(partition=1)
     by_time = "by_duration:PT1H"
     world = World(row(OLD, reset=by_time), row(other, new=True, reset=by_time), states={OLD: state()})
     assert [(load["partition"], load["start_offset"]) for load in loads(world.read())] == [(0, 3), (1, 42)]
 
 
-def test_the_last_stable_offset_is_asked_for_where_a_group_reads_committed_records() -> None:
+def test_the_last_stable_offset_is_requested_for_read_committed_groups() -> None:
     world = World(
         row(OLD), row(BILLS._replace(group_id="h")), states={OLD: state(), BILLS._replace(group_id="h"): state()}
     )
@@ -204,7 +204,7 @@ def test_a_group_is_unloaded_when_a_state_turns_out_to_be_missing() -> None:
     assert world.read() == [(SHARD, "unload", [0])]
 
 
-# -- topics that are no more -------------------------------------------------------------------------------------------
+# -- deleted topics ----------------------------------------------------------------------------------------------------
 
 
 def led() -> World:
@@ -215,7 +215,7 @@ def led() -> World:
 
 
 def gone(world: World, within_ms: int) -> int | None:
-    """After how long the topic is said to be gone."""
+    """Return the time after which the topic counts as deleted."""
     for at in range(200, within_ms + 1, 200):
         if (SHARD, "gone", "orders") in world.read():
             return at
@@ -223,13 +223,13 @@ def gone(world: World, within_ms: int) -> int | None:
 
 
 @pytest.mark.parametrize("end", [50, 100, 500])
-def test_a_topic_made_again_is_soon_known_for_another_and_its_log_never_for_the_old_ones(end: int) -> None:
+def test_a_recreated_topic_is_detected_and_its_log_is_not_the_old_ones(end: int) -> None:
     world = led()
     world.described.clear()
     while not world.described:
         assert world.read() == []
     world.topics["orders"] = ("new", (0, end, end))
-    assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before another end is believed
+    assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before a changed end offset is accepted
     assert len(world.described) == 1 + (end != 100)
     assert gone(world, 2 * LOOK_MS + CONFIRM_MS) is not None
     assert world.logs() == {SHARD: [0, 100, None, True]}
@@ -237,7 +237,7 @@ def test_a_topic_made_again_is_soon_known_for_another_and_its_log_never_for_the_
     assert world.read_for(10_000) == []
 
 
-def test_an_end_is_not_believed_while_the_name_cannot_be_looked_up() -> None:
+def test_an_end_offset_is_ignored_while_the_name_look_up_fails() -> None:
     world = led()
     world.topics["orders"] = ("old", (0, 500, 500))
     world.tells_nothing = True
@@ -246,7 +246,7 @@ def test_an_end_is_not_believed_while_the_name_cannot_be_looked_up() -> None:
     assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 500, None, True]])]
 
 
-def test_the_new_topic_is_loaded_beside_it_and_the_old_one_is_forgotten_with_its_row() -> None:
+def test_a_recreated_topic_is_loaded_and_the_old_one_removed_with_its_row() -> None:
     world = led()
     world.topics["orders"] = ("new", (0, 50, 50))
     assert gone(world, 10_000) is not None
@@ -261,7 +261,7 @@ def test_the_new_topic_is_loaded_beside_it_and_the_old_one_is_forgotten_with_its
     assert world.offset.gone == ()
 
 
-def test_a_topic_is_gone_when_its_absence_was_answered_for_the_grace_time() -> None:
+def test_a_topic_is_deleted_after_its_absence_for_the_grace_time() -> None:
     world = led()
     world.topics["orders"] = None
     after = gone(world, GRACE_MS + 2 * LOOK_MS)
@@ -277,7 +277,7 @@ def test_nothing_is_concluded_from_silence() -> None:
     assert gone(world, GRACE_MS - 200) is None
 
 
-def test_a_topic_that_is_back_in_time_was_never_gone() -> None:
+def test_a_topic_that_returns_in_time_is_not_deleted() -> None:
     world = led()
     topic, world.topics["orders"] = world.topics["orders"], None
     assert gone(world, GRACE_MS - 2 * LOOK_MS) is None
@@ -287,7 +287,7 @@ def test_a_topic_that_is_back_in_time_was_never_gone() -> None:
     assert gone(world, GRACE_MS - 2 * LOOK_MS) is None
 
 
-def test_another_id_for_a_name_whose_own_was_never_seen_may_be_metadata_that_is_behind() -> None:
+def test_another_id_for_a_name_never_seen_may_be_outdated_metadata() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("older", (0, 7, 7))
     assert gone(world, GRACE_MS - LOOK_MS) is None
@@ -297,13 +297,13 @@ def test_another_id_for_a_name_whose_own_was_never_seen_may_be_metadata_that_is_
     assert world.logs() == {SHARD: [0, 100, None, True]}
 
 
-def test_a_topic_that_was_made_again_while_the_job_was_down_is_gone_after_the_grace_time() -> None:
+def test_a_topic_recreated_during_downtime_is_gone_after_the_grace_time() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("new", (0, 7, 7))
     assert gone(world, GRACE_MS + 2 * LOOK_MS) is not None
 
 
-def test_an_answer_that_is_behind_does_not_take_the_new_topic_away() -> None:
+def test_an_outdated_response_does_not_remove_the_new_topic() -> None:
     world = led()
     world.topics["orders"] = ("new", (0, 50, 50))
     assert gone(world, 10_000) is not None
@@ -314,7 +314,7 @@ def test_an_answer_that_is_behind_does_not_take_the_new_topic_away() -> None:
     assert [kind for _, kind, _ in found if kind == "gone"] == []
 
 
-def test_a_single_other_answer_is_not_believed_and_not_forgotten_for_good() -> None:
+def test_a_single_other_response_is_neither_accepted_nor_ignored_forever() -> None:
     world = led()
     world.topics["orders"] = ("new", (0, 100, 90))
     world.described.clear()
@@ -328,7 +328,7 @@ def test_a_single_other_answer_is_not_believed_and_not_forgotten_for_good() -> N
     assert after >= GRACE_MS
 
 
-def test_without_topic_ids_a_log_that_falls_is_told_as_such() -> None:
+def test_without_topic_ids_a_falling_log_is_sent_as_such() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (0, 100, 90))
     assert [load["log"] for load in loads(world.read())] == [[0, 100, None, False]]
@@ -339,8 +339,8 @@ def test_without_topic_ids_a_log_that_falls_is_told_as_such() -> None:
     assert gone(world, 2 * GRACE_MS) is not None
 
 
-def test_a_log_that_falls_is_told_with_its_own_start() -> None:
-    """Else a new topic would be read from where the log before had begun, beyond its end."""
+def test_a_log_whose_end_falls_is_sent_with_its_own_start() -> None:
+    """Otherwise a new topic would be read from the start of the previous log, beyond its end."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (29, 29, 29))
     world.read()
@@ -348,8 +348,8 @@ def test_a_log_that_falls_is_told_with_its_own_start() -> None:
     assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 15, None, False]])]
 
 
-def test_a_log_without_an_id_is_told_as_such_when_a_look_found_its_name_without_a_topic_before() -> None:
-    """Its leader is asked while nobody has looked again: what it says would be taken for a log with an id."""
+def test_a_log_without_a_topic_id_is_sent_as_such_after_a_missing_topic() -> None:
+    """Its leader is queried before the name is looked up again: its log would be taken for one with an id."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (0, 1_000, 1_000))
     world.read_for(LOOK_MS)
@@ -362,7 +362,7 @@ def test_a_log_without_an_id_is_told_as_such_when_a_look_found_its_name_without_
 
 
 @pytest.mark.parametrize("name", ["bad name", "", ".."])
-def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
+def test_an_invalid_topic_name_is_not_looked_up(name: str) -> None:
     world = World(row(OLD._replace(topic=name)))
     world.read_for(2 * GRACE_MS)
     assert [looked_up for looked_up in world.described if looked_up] == []
@@ -372,8 +372,8 @@ def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
 # -- with the operator -------------------------------------------------------------------------------------------------
 
 
-def test_a_start_without_a_checkpoint_and_without_the_leader_loses_no_acknowledgement() -> None:
-    """The request was appended twelve seconds before the first batch; the gateway has answered it with success."""
+def test_a_start_without_checkpoint_or_leader_loses_no_acknowledgement() -> None:
+    """The request was appended twelve seconds before the first batch, and the gateway has responded with success."""
     held = StateBatch(3, 9, RecordState.ACQUIRED, 1, "m1", T0 + 30_000)
     key = OLD._replace(topic_id=TOPIC_ID)
     world = World(row(key), states={key: state()._replace(state_batches=(held,))})
@@ -386,8 +386,8 @@ def test_a_start_without_a_checkpoint_and_without_the_leader_loses_no_acknowledg
     assert shard.led().window.start_offset == 10
 
 
-def test_a_topic_made_again_is_read_from_its_start_by_those_who_know_its_new_id() -> None:
-    """Old start offset 1,000; the new log has 50 records."""
+def test_a_recreated_topic_is_read_from_its_start_under_its_new_id() -> None:
+    """The old start offset is 1,000; the new log has 50 records."""
     world = World(row(OLD), states={OLD: state(1_000)})
     world.topics["orders"] = ("old", (0, 1_000, 1_000))
     world.read_for(LOOK_MS)

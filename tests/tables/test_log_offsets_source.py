@@ -1,4 +1,4 @@
-"""The source's polls of the logs when topics are away; the brokers are scripted."""
+"""The source's polls of the logs while topics are unavailable, with scripted brokers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ REQUESTS = "requests"
 
 
 class Brokers:
-    """In place of LogPoll: two brokers, partition 0 on the first, the others on the second."""
+    """Replaces LogPoll: two brokers, partition 0 on the first, the others on the second."""
 
     def __init__(self) -> None:
         self.end_offsets: dict[TopicPartition, int] = {TopicPartition(REQUESTS, 0): 0}
-        #: What is led, but does not answer.
+        #: Partitions that have a leader which does not respond.
         self.silent: set[TopicPartition] = set()
         self.asked: Counter[TopicPartition] = Counter()
         self.times: list[int] = []
@@ -72,11 +72,11 @@ class Brokers:
         return {partition: 2 for partition in times if partition not in self.silent}
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nothing is remembered."""
+        """Do nothing, because nothing is stored."""
 
 
 class Source:
-    """The reader with a clock of its own; `read` gives the keys of the rows that are new."""
+    """The reader with a clock of its own; `read` returns the keys of the new rows."""
 
     def __init__(self, root: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, reset: str = "latest") -> None:
         self._root, self._now_ms, self._reset = str(root), 1_700_000_000_000, reset
@@ -107,11 +107,11 @@ class Source:
         self._ends: dict[str, dict[int, int]] = {}
 
     def start(self) -> None:
-        """Another process of the source."""
+        """Start another process of the source."""
         self._reader = LogOffsetsReader(self._options)
 
     def list(self, *partitions: TopicPartition, start_offset: int = -1) -> None:
-        """What `share_partitions` holds from now on."""
+        """Set the content of `share_partitions`."""
         row = {"group_id": "g", "status": "initializing", "state_epoch": 1, "start_offset": start_offset}
         more = {"auto_offset_reset": self._reset, "time": datetime.now(UTC)}
         rows = [row | tp._asdict() | {"topic_id": f"{tp.topic}-id"} | more for tp in partitions]
@@ -119,11 +119,11 @@ class Source:
         write_deltalake(table_path(self._root, SHARE_PARTITIONS), table, mode="overwrite")
 
     def again(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, str]]:
-        """The rows of a batch once more, by offsets as Spark's log has them."""
+        """Return the rows of a batch again, from offsets in the form of Spark's log."""
         return list(self._reader.readBetweenOffsets(*json.loads(json.dumps([start, end]))))
 
     def read(self) -> set[str]:
-        self._now_ms += 1_000  # whatever is polled now and then is polled each time
+        self._now_ms += 1_000  # every interval has passed, so everything is polled
         before = self._offset
         rows, self._offset = self._reader.read(before)
         found = list(rows)
@@ -135,7 +135,7 @@ class Source:
         return {key for key, *_ in rows}
 
     def ends(self, topic: str) -> dict[int, int]:
-        """By partition: where the shard was told last that the log ends."""
+        """Return, by partition, the log end that was last sent to the shard."""
         return self._ends.get(f"g\t{topic}-id\t0", {})
 
 
@@ -181,7 +181,7 @@ def test_more_partitions_than_the_topic_has(source: Source, brokers: Brokers) ->
     assert source.ends("orders") == {0: 99, 1: 99}
 
 
-def test_a_leader_that_does_not_answer_is_seldom_asked(source: Source, brokers: Brokers) -> None:
+def test_a_silent_leader_is_queried_rarely(source: Source, brokers: Brokers) -> None:
     moving, stuck = partitions("orders", 0, 1)
     brokers.end_offsets |= {moving: 7, stuck: 7}
     source.list(moving, stuck)
@@ -212,7 +212,7 @@ def test_a_duration_that_begins_before_1970(by_duration: Source, brokers: Broker
     assert brokers.times == [0]
 
 
-def test_a_start_by_time_that_cannot_be_looked_up_holds_up_no_other(
+def test_a_failed_look_up_by_time_delays_no_other_share_partition(
     by_duration: Source, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (orders,), (bills,) = partitions("orders", 1), partitions("bills", 0)
@@ -227,8 +227,8 @@ def test_a_start_by_time_that_cannot_be_looked_up_holds_up_no_other(
     assert by_duration.read() | by_duration.read() == {"g\torders-id\t0"}
 
 
-def test_a_start_while_the_brokers_are_away_loads_what_the_tables_have(source: Source, brokers: Brokers) -> None:
-    """Spark's own Kafka source may bring requests at any moment: they must find their share-partitions."""
+def test_a_start_without_brokers_loads_the_content_of_the_tables(source: Source, brokers: Brokers) -> None:
+    """Spark's own Kafka source may bring requests at any moment, and they must find their share-partitions."""
     orders = partitions("orders", 0)
     brokers.silent.update(brokers.end_offsets)
     source.list(*orders, start_offset=5)
@@ -241,10 +241,8 @@ def test_a_start_while_the_brokers_are_away_loads_what_the_tables_have(source: S
 
 
 @pytest.mark.parametrize("is_executor", [True, False])
-def test_a_source_that_dies_in_a_batch_is_followed_by_one_that_runs_it_again(
-    source: Source, brokers: Brokers, is_executor: bool
-) -> None:
-    """Tables and logs have gone on: the batch is as it was, and what it said is not said again."""
+def test_a_batch_in_which_the_source_died_is_run_again(source: Source, brokers: Brokers, is_executor: bool) -> None:
+    """Tables and logs have changed, but the batch is the same, and its rows are not sent again."""
     (orders, more) = partitions("orders", 0, 1)
     brokers.end_offsets |= {orders: 7, more: 8}
     source.list(orders)

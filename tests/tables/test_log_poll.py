@@ -1,4 +1,4 @@
-"""What is made of the brokers' answers about topics."""
+"""How the brokers' responses about topics are interpreted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class Client:
-    """A LogOffsetsClient that knows some topics."""
+    """A LogOffsetsClient with some topics."""
 
     def __init__(self, settings: object) -> None:
         self.asked: list[Collection[str]] = []
@@ -66,7 +66,7 @@ def test_a_topic_is_described_by_what_the_broker_reports(poll: LogPoll) -> None:
     }
 
 
-def test_brokers_are_not_asked_for_nothing_nor_for_impossible_names(poll: LogPoll) -> None:
+def test_brokers_are_not_queried_for_no_names_or_invalid_ones(poll: LogPoll) -> None:
     assert poll.describe([]) == {}
     assert poll.describe(["bad name"]) == {}
     assert poll.ends([]) == poll.starts([]) == poll.at_time({}) == {}

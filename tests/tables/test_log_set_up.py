@@ -1,4 +1,4 @@
-"""What fills the log of a job that runs for days: not much."""
+"""The log of a job that runs for days stays small."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sharegroup.spark.log_set_up import WINDOW_S, set_up_log
 
 LOG4J2 = Path(log_set_up.__file__).with_name("log4j2.properties")
 DAY_S = 86_400
-#: Characters of a time, a level and a name.
+#: The characters of a time, a level and a name.
 PREFIX = 60
-#: Spark's class that says "Streaming query made progress" with the state of all sources, at level info.
+#: Spark's class that logs "Streaming query made progress" with the state of all sources, at level info.
 PROGRESS = "org.apache.spark.sql.execution.streaming.runtime.ProgressReporter"
 
 
@@ -49,7 +49,7 @@ def test_a_day_of_members_that_come_and_go_is_a_few_megabytes(caplog: pytest.Log
     clock = [0.0]
     kinds = [f"group %s: member %s of a client at 10.0.0.7 has done {kind}" for kind in range(5)]
     with caplog.filtering(LineLimit(WINDOW_S, now=lambda: clock[0])):
-        for number in range(1_800):  # an hour; the other hours are like it
+        for number in range(1_800):  # one hour; the other hours are alike
             clock[0] += 2
             for kind in kinds:
                 logging.getLogger("job").info(kind, "a-group-with-a-long-name", f"{number:036}")
@@ -60,7 +60,7 @@ def test_a_day_of_members_that_come_and_go_is_a_few_megabytes(caplog: pytest.Log
 
 @pytest.fixture
 def own_root() -> logging.Handler:
-    """The handler of a process that set its log up."""
+    """Yield the handlers of a process that has configured its log."""
     root = logging.getLogger()
     before, root.handlers = root.handlers, []
     try:
@@ -75,7 +75,7 @@ def record(error: BaseException) -> logging.LogRecord:
     return logging.LogRecord("py4j", logging.ERROR, "x.py", 1, "an exception", (), (type(error), error, None))
 
 
-def test_a_stop_that_was_asked_for_is_no_trouble(own_root: logging.Handler) -> None:
+def test_a_requested_stop_is_no_failure(own_root: logging.Handler) -> None:
     assert not own_root.filter(record(StopRequested("stops before batch 7")))
     assert own_root.filter(record(ValueError("why")))
 

@@ -1,4 +1,4 @@
-"""What the page sees, from real tables; what the brokers would say is given."""
+"""What the page shows, from real tables; the brokers' responses are given."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def test_a_look_has_what_the_tables_and_the_logs_say(tables: str) -> None:
+def test_a_poll_returns_the_content_of_tables_and_logs(tables: str) -> None:
     looks = Looks(Config(job=JobConfig(**{"tables.path": tables})), SeenLogs(), lambda: NOW_MS)
     look = looks.look()
     assert (look.problems, list(look.groups)) == ((), [GROUP_ID])
@@ -40,18 +40,18 @@ def test_a_look_has_what_the_tables_and_the_logs_say(tables: str) -> None:
         assert row.oldest_ms == NOW_MS - 61_000
     assert group.acquired == sum(row.records(RecordState.ACQUIRED) for row in group.partitions)
     assert looks.look().groups == look.groups
-    assert looks.history.trend(GROUP_ID).per_second is None  # both looks at one moment
+    assert looks.history.trend(GROUP_ID).per_second is None  # both polls at the same moment
 
 
-def test_what_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
+def test_unreadable_tables_are_reported(tmp_path: Path) -> None:
     looks = Looks(Config(job=JobConfig(**{"tables.path": str(tmp_path)})), SeenLogs(), lambda: NOW_MS)
     assert looks.look().groups == {}
-    assert looks.newest.problems == (f"table share_groups is not there: no job has run on {tmp_path}",)
+    assert looks.newest.problems == (f"table share_groups does not exist: no job has run on {tmp_path}",)
 
 
 @pytest.mark.parametrize("cell", ["east", "west"])
-def test_a_group_is_looked_at_in_its_cell(tables: str, tmp_path: Path, cell: str) -> None:
-    for name in ("east", "west"):  # one of them is where the group was before it moved
+def test_a_group_is_read_from_its_cell(tables: str, tmp_path: Path, cell: str) -> None:
+    for name in ("east", "west"):  # one of them is the group's cell before a move
         shutil.copytree(tables, tmp_path / name)
     cells = CellsConfig(**{"cell.names": ["east", "west"], "group.cells": {GROUP_ID: cell}})
     look = Looks(
@@ -68,12 +68,12 @@ def test_one_cell_that_cannot_be_read_leaves_the_others(tables: str, tmp_path: P
         Config(job=JobConfig(**{"tables.path": str(tmp_path)}), cells=cells), SeenLogs(), lambda: NOW_MS
     ).look()
     (problem,) = look.problems
-    assert problem.startswith("cell west: table share_groups is not there")
+    assert problem.startswith("cell west: table share_groups does not exist")
     assert list(look.groups) == [GROUP_ID]
 
 
 class LogsAway(SeenLogs):
-    """Brokers that do not answer while `are_away`."""
+    """Brokers that do not respond while `are_away`."""
 
     are_away = True
 
@@ -83,7 +83,7 @@ class LogsAway(SeenLogs):
         return super().offsets(places)
 
 
-def test_brokers_that_are_away_are_told_and_looked_for_again(tables: str) -> None:
+def test_unavailable_brokers_are_reported_and_retried(tables: str) -> None:
     logs = LogsAway()
     looks = Looks(Config(job=JobConfig(**{"tables.path": tables})), logs, lambda: NOW_MS)
     look = looks.look()

@@ -1,4 +1,4 @@
-"""Tables that have lost commits, each another number of them: a start brings them all to the same batch."""
+"""Tables that have lost different numbers of commits: a start brings them all to the same batch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STATE, LOG = "share_group_state", "delivery_log"
 GROUPS, PARTITIONS = "share_groups", "share_partitions"
 _BATCHES = 5
 
-#: How many commits the first table has lost, and another one.
+#: How many commits the first table has lost, and another table.
 LOST = pytest.mark.parametrize(
     ("of_first", "of_other"), [(0, 0), (0, 1), (0, 3), (1, 0), (3, 0), (1, 3), (3, 1), (2, 2)]
 )
 
 
 def restarted(root: Path, specs: tuple[TableSpec, ...]) -> CommitSteps:
-    """A start that finds what another start has done, which died right after it."""
+    """Return a start that follows another start, which died right after it was done."""
     start(root, "query-2", specs)
     return start(root, "query-2", specs)[0]
 
@@ -71,7 +71,7 @@ def test_tables_of_current_state_have_the_batches_of_the_first(tmp_path: Path, o
 
 
 def test_a_table_that_has_lost_nothing_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Tables of which the last batches had no rows."""
+    """The last batches had no rows for these tables."""
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(group_batches.batch(0, [partition(0)], [group("g0")]))
     for batch_id in range(1, 4):
@@ -80,8 +80,8 @@ def test_a_table_that_has_lost_nothing_is_left_alone(tmp_path: Path, caplog: pyt
     assert caplog.records == []
 
 
-def test_what_a_new_query_did_goes_back_with_its_lead(tmp_path: Path) -> None:
-    """The state has lost all that a query did, and that it led; its batch ids say nothing to the one before."""
+def test_a_new_querys_commits_are_rolled_back_with_its_lead_commit(tmp_path: Path) -> None:
+    """The state has lost all commits of a query and its lead commit; its batch ids do not concern the query before."""
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
     steps, _ = start(tmp_path, "query-2")
@@ -105,11 +105,11 @@ def start_unled(root: Path) -> tuple[CommitSteps, RecordingProducer]:
 
 class _NoHandOver:
     def write(self, change: HandOverChange) -> None:
-        """Nobody reads it."""
+        """Discard the change."""
 
 
 def _ahead_by_mark(root: Path) -> Checkpoint:
-    lose(root / STATE, 2)  # the lead of the last start, and a batch
+    lose(root / STATE, 2)  # the lead commit of the last start, and a batch
     lose(root / LOG, 2)
     return Checkpoint("/c", "query-1", 3, committed={STATE: 2})
 
@@ -120,22 +120,22 @@ def _ahead_without_mark(root: Path) -> Checkpoint:
 
 
 @pytest.mark.parametrize("plant", [_ahead_by_mark, _ahead_without_mark])
-def test_a_checkpoint_that_is_ahead_of_its_tables_is_refused(
+def test_a_checkpoint_that_is_ahead_of_its_tables_is_rejected(
     tmp_path: Path, plant: Callable[[Path], Checkpoint]
 ) -> None:
-    """Newer batches of the checkpoint may have had no effects: only what it knows to be committed counts."""
+    """Newer batches of the checkpoint may have had no effects, so only the recorded commits count."""
     steps, _ = start(tmp_path)
     for batch_id in range(3):
         steps.commit(batch(batch_id, offset=batch_id))
     whole = Checkpoint("/c", "query-1", 3, committed=steps.committed_batches())
     lead(tmp_path, whole)
     checkpoint = plant(tmp_path)
-    for _ in range(2):  # a start that was refused changes nothing about it
+    for _ in range(2):  # a rejected start does not change the outcome
         with pytest.raises(StaleCheckpointError, match=r"lost commits.*/c .*: remove that checkpoint"):
             lead(tmp_path, checkpoint)
 
 
-def test_a_mark_says_what_the_tables_have(tmp_path: Path) -> None:
+def test_a_mark_has_the_newest_batches_of_the_tables(tmp_path: Path) -> None:
     marked: list[Any] = []
     steps, _ = start_unled(tmp_path)
     run = QueryRun(

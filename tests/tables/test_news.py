@@ -1,4 +1,4 @@
-"""The lines of the job's log: from the rows of a group's batches, each said once."""
+"""The lines of the job's log, made from the rows of a group's batches, each logged once."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ ORDERS = {"orders": TopicMetadata("id-1", 3)}
 
 
 class Nobody:
-    """Whom a query writes to."""
+    """A handover writer and producer without a reader."""
 
     def write(self, content: object) -> None:
-        """Take a hand-over, and forget it."""
+        """Discard a handover change."""
 
     def send(self, responses: object, requests: object) -> None:
-        """Take rows for Kafka, and forget them."""
+        """Discard rows for Kafka."""
 
 
 class Job:
@@ -59,7 +59,7 @@ class Job:
         steps.query_id = "query-1"
 
     def batch(self, *requests: ShareGroupRequest, tick_ms: int | None = None) -> list[str]:
-        """What a batch with these requests logs."""
+        """Return the lines of a batch with these requests."""
         lines = [self._line(request) for request in requests]
         lines += [] if tick_ms is None else [rows.encode(rows.TICK, str(tick_ms))]
         group = ShareGroupOperator(GROUP, parse_config({}, "test"), self._state)
@@ -69,7 +69,7 @@ class Job:
         return self._finish()
 
     def batch_again(self) -> list[str]:
-        """What the last batch logs when it is run again by a job that died before Spark heard of it."""
+        """Return the lines of the last batch when a restarted job runs it again."""
         return self._finish()
 
     def _finish(self) -> list[str]:
@@ -109,32 +109,32 @@ def initialized(*share_partitions: tuple[str, int, int]) -> InitializedNotice:
 JOINED = "group billing: member m1 joined (till at 10.0.0.7), for orders"
 
 
-def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None:
+def test_a_members_life_is_logged_once_per_event(job: Job) -> None:
     assert job.batch(heartbeat(0)) == [
-        "group billing discovers topic orders (id id-1), partitions 0-2",
+        "group billing: initializing topic orders (id id-1), partitions 0-2",
         JOINED,
     ]
     assert job.batch_again() == []
     ready = ("id-1", 0, 2), ("id-1", 2, 2)
-    assert job.batch(initialized(*ready)) == ["group billing has topic orders (id id-1) ready, partitions 0, 2"]
+    assert job.batch(initialized(*ready)) == ["group billing: initialized topic orders (id id-1), partitions 0, 2"]
     assert job.batch(initialized(*ready, ("id-1", 1, 2))) == [
-        "group billing has topic orders (id id-1) ready, partitions 1"
+        "group billing: initialized topic orders (id id-1), partitions 1"
     ]
     assert job.batch(heartbeat(2), heartbeat(3)) == []
     assert job.batch(heartbeat(-1)) == [
         "group billing: member m1 left",
-        "group billing is empty: its last member has gone",
+        "group billing is empty: its last member has left",
     ]
     assert job.batch(heartbeat(-1)) == []
 
 
-def test_one_that_is_not_heard_of_timed_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
+def test_a_silent_member_times_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
     job.batch(heartbeat(0, topics={}), heartbeat(0, "m2", {}))
-    assert job.batch(heartbeat(7, "m2")) == ["group billing fences member m2: it has to join again"]
+    assert job.batch(heartbeat(7, "m2")) == ["group billing: member m2 fenced; it must join again"]
     assert job.batch(heartbeat(-1), tick_ms=T0 + 3_600_000) == [
         "group billing: member m1 left",
         "group billing: member m2 timed out",
-        "group billing is empty: its last member has gone",
+        "group billing is empty: its last member has left",
     ]
 
 
@@ -144,31 +144,31 @@ def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
 
     job.batch(of("p1", 0))
     assert job.batch(of("p1", -2)) == ["group billing: static member m1, worker, left for a restart"]
-    assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, goes on in another process"]
+    assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, continues in another process"]
     told = "This process is no longer member m1: another process has joined as it."
-    assert job.batch(of("p1", 2)) == [f"group billing fences a process of member m1: {told}"]
+    assert job.batch(of("p1", 2)) == [f"group billing: a process of member m1 fenced: {told}"]
     removed = RemoveMembersRequest("r", GROUP, "me", members=(MemberIdentity("", "worker"),))
     assert job.batch(removed) == [
         "group billing: member m1 was removed",
-        "group billing is empty: its last member has gone",
+        "group billing is empty: its last member has left",
     ]
     job.batch(of("p3", 0))
     job.batch(of("p3", -2))
     assert job.batch(InvokeConsumerRebalanceRequest("i", GROUP, "me"))[0] == "group billing: member m1 was removed"
 
 
-def test_one_that_came_and_went_in_a_batch_is_told_whole(job: Job) -> None:
+def test_a_member_that_joined_and_left_in_a_batch_is_logged_fully(job: Job) -> None:
     assert job.batch(heartbeat(0), heartbeat(-1))[1:] == [JOINED, "group billing: member m1 left"]
 
 
 def test_topics_and_groups_that_go(job: Job) -> None:
     job.batch(heartbeat(0))
-    forgets = "group billing forgets topic orders (id id-1), partitions 0-2"
+    forgets = "group billing: removing topic orders (id id-1), partitions 0-2"
     assert job.batch(TopicDeletedNotice("topic_deleted", GROUP, topic_ids=("id-1",))) == [forgets]
     deleted = tuple(("id-1", p, 2) for p in range(3))
     assert job.batch(DeletedNotice("deleted", GROUP, deleted=deleted)) == []
     assert job.batch(heartbeat(0, "m2", {"orders": TopicMetadata("id-2", 1)}))[0] == (
-        "group billing discovers topic orders (id id-2), partitions 0"
+        "group billing: initializing topic orders (id id-2), partitions 0"
     )
     job.batch(heartbeat(-1), heartbeat(-1, "m2"))
     assert job.batch(DeleteGroupRequest("delete_group", GROUP, "me"))[-1] == "group billing is deleted"

@@ -16,7 +16,7 @@ KEY = "consumer_group_offset_mirror"
 
 
 class World:
-    """What a mirror reads, and where it commits; `refused` are the partitions that Kafka takes nothing of."""
+    """The source and the target of a mirror; `refused` has the partitions that Kafka rejects."""
 
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, Any]] = {"": {KEY: ""}, "g": {KEY: "lag-of-g"}, "h": {KEY: ""}}
@@ -46,7 +46,7 @@ class World:
         return {where: "UnknownMemberIdError" for where in offsets if where[1] in self.refused}
 
 
-def test_what_has_moved_is_committed_once() -> None:
+def test_moved_offsets_are_committed_once() -> None:
     world = World()
     world.mirror.look()
     world.mirror.look()
@@ -72,14 +72,14 @@ def test_another_mirror_gets_everything() -> None:
     assert world.commits[1:] == [("other", {("t", 0): 5})]
 
 
-def test_what_is_refused_is_tried_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_offsets_are_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.refused = {0}
     world.mirror.look()
     world.mirror.look()
     assert len(world.commits) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "group g cannot be mirrored by consumer group lag-of-g: UnknownMemberIdError"
+        "group g: cannot commit offsets to consumer group lag-of-g: UnknownMemberIdError"
     ]
     world.refused = set()
     world.mirror.look()
@@ -87,7 +87,7 @@ def test_what_is_refused_is_tried_again_and_said_once(caplog: pytest.LogCaptureF
     assert len(world.commits) == 3
 
 
-def test_the_thread_goes_on_after_a_failure_and_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_thread_continues_after_a_failure_and_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.fails = 2
     thread = MirrorThread(world.mirror, interval_s=0.001)
@@ -97,7 +97,7 @@ def test_the_thread_goes_on_after_a_failure_and_says_it_once(caplog: pytest.LogC
     thread.close(60)
     assert world.commits == [("lag-of-g", {("t", 0): 5})]
     begin, end = caplog.messages
-    assert begin == "start offsets are not mirrored; retrying: KafkaConnectionError: away"
+    assert begin == "cannot mirror start offsets; retrying: KafkaConnectionError: away"
     assert end.startswith("start offsets are mirrored again after ")
 
 

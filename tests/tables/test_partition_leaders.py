@@ -1,4 +1,4 @@
-"""Whom to ask for log offsets, when topics and leaders go away and come back."""
+"""Which partitions are queried for log offsets when topics and leaders disappear and return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = (O0, O1, BILLS)
 
 
 class Cluster:
-    """Who leads; `asked` is what was looked up."""
+    """The leaders of a cluster; `asked` records the look-ups."""
 
     def __init__(self, **leaders: Mapping[int, int]) -> None:
         self.topics = dict(leaders)
@@ -30,7 +30,7 @@ class Cluster:
         return {TopicPartition(t, p): at for t in topics for p, at in self.topics.get(t, {}).items()}
 
 
-def test_each_leader_is_asked_for_what_it_leads_of_a_topic() -> None:
+def test_each_leader_is_queried_for_its_partitions() -> None:
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     for now_ms in (0, 1_000):
@@ -52,10 +52,10 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
     waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
     assert waited == [min(FIRST_RETRY_MS * 2**n, MAX_RETRY_MS) for n in range(len(waited))]
     assert cluster.asked[1:] == [["orders"]] * len(waited)
-    assert caplog.messages == ["log offsets of topic orders cannot be polled: no leader of partition 1"]
+    assert caplog.messages == ["topic orders: cannot poll log offsets, retrying: no leader of partition 1"]
 
 
-def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_returning_leader_is_queried_again_without_a_long_pause(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     leaders = PartitionLeaders(cluster.look_up)
     for now_ms in range(0, 60_000, 50):
@@ -64,13 +64,13 @@ def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.Lo
     found = leaders.askable([O0], 60_000 + MAX_RETRY_MS)
     assert found == {("orders", 3): [O0]}
     leaders.answered("orders", [O0], 63_500)
-    assert caplog.messages[1:] == ["log offsets of topic orders are polled again after 63.5 s"]
+    assert caplog.messages[1:] == ["topic orders: log offsets are polled again after 63.5 s"]
     leaders.unanswered("orders", 3, [O0], 80_000)
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
 
 
-def test_a_leader_that_does_not_answer_is_doubted_in_its_other_topics_too() -> None:
+def test_a_silent_leader_is_looked_up_again_for_its_other_topics() -> None:
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     leaders.askable(ALL, 0)
@@ -81,7 +81,7 @@ def test_a_leader_that_does_not_answer_is_doubted_in_its_other_topics_too() -> N
     assert cluster.asked[1:] == [["bills"], ["orders"]]
 
 
-def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leader_that_never_responds_is_queried_less_often(caplog: pytest.LogCaptureFixture) -> None:
     leaders = PartitionLeaders(Cluster(orders={0: 1, 1: 2}).look_up)
     asked = 0
     for now_ms in range(0, 60_000, 50):
@@ -96,7 +96,7 @@ def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: p
 
 
 @pytest.mark.parametrize("fault", [KafkaTimeoutError("nobody there"), ValueError("what kafka-python thinks of it")])
-def test_a_look_up_that_fails_is_done_again(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_look_up_is_retried(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(orders={0: 1})
     cluster.fault = fault
     leaders = PartitionLeaders(cluster.look_up)
@@ -106,7 +106,7 @@ def test_a_look_up_that_fails_is_done_again(fault: Exception, caplog: pytest.Log
     assert [type(fault).__name__ in message for message in caplog.messages] == [True]
 
 
-def test_what_no_topic_can_be_called_is_not_even_looked_up() -> None:
+def test_an_invalid_topic_name_is_never_looked_up() -> None:
     cluster = Cluster(orders={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     unheard_of = [TopicPartition(name, 0) for name in ("bad name", "", "..", "t" * 250)]

@@ -1,4 +1,4 @@
-"""What each batch of the source says: loads, unloads, deletions, configs, logs and ticks, and nothing twice."""
+"""The rows of each batch of the source: loads, unloads, deletions, configs, logs and ticks, none of them twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITH_STATE = {"start_offset": 8, "header": list(HEADER), "batches": [[8, 9, 1, 1
 
 
 def partitions(rows: list[tuple[str, str, Any]]) -> dict[str, list[int]]:
-    """The partitions that each shard loads."""
+    """Return the partitions that each shard loads."""
     return {key: [load["partition"] for load in body] for key, kind, body in rows if kind == "load"}
 
 
@@ -48,13 +48,13 @@ def test_share_partitions_are_dealt_out_to_the_shards() -> None:
 
 
 @pytest.mark.parametrize(("told", "start_offset"), [(12, 12), (0, 5)])
-def test_a_share_partition_starts_as_it_was_told_but_not_below_its_log(told: int, start_offset: int) -> None:
+def test_a_share_partition_does_not_start_below_its_log(told: int, start_offset: int) -> None:
     world = World(row(P0, start_offset=told, new=True))
     world.topics["orders"] = ("old", (5, 100, 90))
     assert [load["start_offset"] for load in loads(world.read())] == [start_offset]
 
 
-def test_what_was_told_its_start_offset_needs_no_log_offsets() -> None:
+def test_a_given_start_offset_needs_no_log_offsets() -> None:
     world = World(row(P0, start_offset=12, new=True))
     world.is_away = True
     assert loads(world.read()) == [loaded(0, start_offset=12, log=None, initializing=True)]
@@ -64,7 +64,7 @@ def test_what_was_told_its_start_offset_needs_no_log_offsets() -> None:
     ("reset", "start_offset"), [("earliest", 5), ("latest", 100), ("by_duration:PT1H", 42), (None, 100)]
 )
 def test_where_a_share_partition_without_state_starts(reset: str | None, start_offset: int) -> None:
-    """By the config of when it was made; by the group's present one if its row has none."""
+    """It starts by the config at its creation, or by the group's present config if its row has none."""
     world = World(row(P0, reset=reset, new=True))
     world.topics["orders"] = ("old", (5, 100, 90))
     world.of_group = CONFIG | {"auto_offset_reset": "latest"}
@@ -88,7 +88,7 @@ def test_a_reset_loads_the_higher_state_epoch_over_the_old_state() -> None:
     assert world.read_for(2_000) == []
 
 
-def test_a_reset_that_cannot_start_yet_is_led_no_more_until_it_can() -> None:
+def test_a_reset_without_a_start_offset_is_unloaded_until_it_has_one() -> None:
     world = World(row(P0, start_offset=3))
     world.is_away = True
     world.read()
@@ -98,7 +98,7 @@ def test_a_reset_that_cannot_start_yet_is_led_no_more_until_it_can() -> None:
     assert loads(world.read_for(11_000)) == [loaded(0, state_epoch=2, start_offset=0, initializing=True)]
 
 
-def test_what_is_not_listed_any_more_is_unloaded() -> None:
+def test_an_unlisted_share_partition_is_unloaded() -> None:
     world = World(row(P0), row(P1))
     world.read()
     world.list(row(P0))
@@ -122,7 +122,7 @@ def test_another_number_of_shards_unloads_the_old_keys_and_loads_the_new() -> No
     assert world.read_for(2_000) == []
 
 
-def test_another_number_of_shards_unloads_the_old_key_and_deletes_by_the_new() -> None:
+def test_a_changed_shard_count_unloads_the_old_key_and_deletes_by_the_new() -> None:
     world = World(row(P1))
     world.read()
     world.list(row(P1, deleting=True))
@@ -133,7 +133,7 @@ def test_another_number_of_shards_unloads_the_old_key_and_deletes_by_the_new() -
 # -- deletions ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_being_deleted_is_told_once_and_led_no_more() -> None:
+def test_a_deletion_is_sent_once_and_no_longer_managed() -> None:
     world = World(row(P0), row(P1))
     world.read()
     world.list(row(P0, deleting=True), row(P1))
@@ -150,7 +150,7 @@ def test_what_is_being_deleted_is_told_once_and_led_no_more() -> None:
 
 
 @pytest.mark.parametrize("deletion_was_seen", [True, False])
-def test_what_is_made_anew_while_it_is_being_deleted_is_loaded(deletion_was_seen: bool) -> None:
+def test_a_share_partition_recreated_during_its_deletion_is_loaded(deletion_was_seen: bool) -> None:
     world = World(row(P0), states={P0: STATE})
     world.read()
     if deletion_was_seen:
@@ -164,7 +164,7 @@ def test_what_is_made_anew_while_it_is_being_deleted_is_loaded(deletion_was_seen
 # -- configs and logs --------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_config_is_told_to_the_shards_of_its_group() -> None:
+def test_a_changed_config_is_sent_to_the_shards_of_its_group() -> None:
     world = World(row(P0), row(P0._replace(group_id="h")))
     world.read()
     world.of_group = world.of_group_polled = COMMITTED
@@ -176,7 +176,7 @@ def test_a_changed_config_is_told_to_the_shards_of_its_group() -> None:
     ]
 
 
-def test_only_the_logs_that_moved_are_told() -> None:
+def test_only_logs_that_moved_are_sent() -> None:
     world = World(row(P0), row(P1), row(BILLS))
     world.topics["bills"] = ("bills-id", (0, 7, 7))
     world.read()
@@ -185,7 +185,7 @@ def test_only_the_logs_that_moved_are_told() -> None:
 
 
 def asked(world: World, **told: Any) -> set[str]:
-    """The topics whose ends one look asks for."""
+    """Return the topics whose end offsets one poll requests."""
     world.asked.clear()
     world.read(**told)
     return {topic for topic, _ in world.asked}
@@ -198,7 +198,7 @@ def two_topics() -> World:
     return world
 
 
-def test_logs_are_asked_for_by_who_waits_and_all_of_them_now_and_then() -> None:
+def test_awaited_logs_are_polled_often_and_all_logs_sometimes() -> None:
     world = two_topics()
     assert asked(world) == set()
     assert asked(world, waiting={SHARD}) == {"orders"}
@@ -209,14 +209,14 @@ def test_logs_are_asked_for_by_who_waits_and_all_of_them_now_and_then() -> None:
     assert asked(world, after_ms=5_000) == {"orders", "bills"}
 
 
-def test_a_new_share_partition_asks_for_its_own_log_alone() -> None:
+def test_a_new_share_partition_requests_only_its_own_log() -> None:
     world = two_topics()
     world.list(row(OLD), row(BILLS), row(BILLS._replace(group_id="h"), new=True))
     assert asked(world) == {"bills"}
 
 
-def test_a_topic_that_nobody_reads_any_more_is_forgotten() -> None:
-    """Whoever reads it again asks for everything anew; and idle topics need no memory."""
+def test_a_topic_without_readers_is_discarded() -> None:
+    """A new reader requests everything again, and idle topics need no memory."""
     world = two_topics()
     world.list(row(OLD))
     assert world.read() == [("g\tbills-id\t0", "unload", [0])]
@@ -231,7 +231,7 @@ def test_a_topic_that_nobody_reads_any_more_is_forgotten() -> None:
 
 
 def _mentions(found: object, name: str, depth: int = 12) -> bool:
-    """Whether something that is remembered has a topic's name in it."""
+    """Return whether any stored value contains a topic's name."""
     if isinstance(found, str):
         return found == name
     if isinstance(found, dict):
@@ -263,7 +263,7 @@ def test_every_key_is_ticked_once_after_a_start() -> None:
     assert [each for each in world.read(safe_ms=5) if each[1] == "tick"] == [(key, "tick", 5) for key in keys]
 
 
-def test_a_start_with_a_checkpoint_says_configs_and_logs_once_more_and_loads_nothing() -> None:
+def test_a_start_with_checkpoint_sends_configs_and_logs_and_loads_nothing() -> None:
     world = World(row(P0), row(P1), states={P0: state()})
     world.read()
     world.start()
@@ -271,7 +271,7 @@ def test_a_start_with_a_checkpoint_says_configs_and_logs_once_more_and_loads_not
     assert world.read_for(2_000) == []
 
 
-def test_a_start_goes_on_waiting_for_what_had_waited() -> None:
+def test_a_start_keeps_waiting_share_partitions_waiting() -> None:
     world = World(row(P0, start_offset=3), row(P1, new=True, reset="latest"))
     world.is_away = True
     assert partitions(world.read()) == {SHARD: [0]}
@@ -281,8 +281,8 @@ def test_a_start_goes_on_waiting_for_what_had_waited() -> None:
     assert partitions(world.read_for(11_000)) == {SHARD: [1]}
 
 
-def test_a_look_that_fails_half_way_has_told_nothing() -> None:
-    """What it had learned is learned again by the next one."""
+def test_a_poll_that_fails_half_way_sends_nothing() -> None:
+    """The next poll gets the same results again."""
     world = World(row(P0))
     world.read()
     world.list(row(P0), row(P1, new=True))
@@ -299,8 +299,8 @@ def _fail(version: int, keys: Any) -> Any:
     raise OSError("the store")
 
 
-def test_a_batch_that_says_much_is_followed_by_one_that_says_nothing() -> None:
-    """Else Spark would write all of it again with each batch that brings only requests."""
+def test_a_large_batch_is_followed_by_an_empty_one() -> None:
+    """Otherwise Spark would write all rows again with each batch that has only requests."""
     world = World(*(row(P0._replace(group_id=f"g{number}")) for number in range(200)))
     assert len(world.read()) == 400
     assert world.offset.is_large
@@ -311,7 +311,7 @@ def test_a_batch_that_says_much_is_followed_by_one_that_says_nothing() -> None:
     assert world.offset.seq == seq + 1
 
 
-def test_an_offset_says_nothing_of_share_partitions_that_are_idle() -> None:
+def test_an_offset_contains_no_idle_share_partitions() -> None:
     keys = [SharePartitionKey(f"g{number}", "orders", "old", 0) for number in range(300)]
     world = World(*(row(key) for key in keys))
     world.read()

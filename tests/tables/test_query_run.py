@@ -1,4 +1,4 @@
-"""A query without Spark: how it takes the lead, and what its batches leave behind."""
+"""A query without Spark: how it becomes the leader, and what its batches leave behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.tables.job_tables import T0, RecordingProducer
 
 
 class Run:
-    """A start of a query; `log` is what it does, in order."""
+    """A start of a query; `log` records its actions in order."""
 
     def __init__(self, tables: MemoryTables, name: str, leader_epoch: int, upkeep_interval: int = 100) -> None:
         self.log: list[Any] = []
@@ -62,12 +62,12 @@ class Run:
 
 
 def read(position: int) -> Output:
-    """Of a key that has read a request, and wants a tick."""
+    """Return the output of a key that has read a request, and needs a tick."""
     response = {"id": f"r{position}", "reply_to": "me"}
     return Output("k", T0, responses=[response], positions={0: position}, deadline_ms=T0 + position, waiting=True)
 
 
-#: What the clock of the tests says: it stands still.
+#: The reading of the tests' clock, which stands still.
 CLOCK = ClockReading(5_000, T0)
 
 
@@ -97,7 +97,7 @@ def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> Non
     assert first.log[5:] == []
 
 
-def test_a_start_goes_on_from_what_the_old_leader_commits_until_it_is_fenced() -> None:
+def test_a_start_continues_from_the_last_commit_of_the_fenced_leader() -> None:
     tables = MemoryTables()
     old = Run(tables, "old", 1)
     old.lead()
@@ -126,8 +126,8 @@ def test_a_batch_has_the_brokers_time_and_has_it_again_when_it_runs_again() -> N
     assert second.run.begin(1) == BrokersTime(T0, T0)
 
 
-def test_the_brokers_are_asked_for_their_time_while_there_is_work() -> None:
-    """Not for a batch of probes alone, which would ask for the next ones for ever."""
+def test_the_brokers_time_is_requested_while_there_is_work() -> None:
+    """A batch of probes alone does not count, because it would request the next probes forever."""
     run = Run(MemoryTables(), "q", 1)
     run.lead()
     run.batch(0, read(1))
@@ -140,7 +140,7 @@ def test_the_brokers_are_asked_for_their_time_while_there_is_work() -> None:
     assert run.log.count("probes") == 1
 
 
-def test_upkeep_comes_after_so_many_commits() -> None:
+def test_upkeep_runs_after_a_number_of_commits() -> None:
     run = Run(MemoryTables(), "q", 1, upkeep_interval=2)
     run.lead()
     for batch_id in range(6):
@@ -149,8 +149,8 @@ def test_upkeep_comes_after_so_many_commits() -> None:
     assert run.log[2:].count("upkeep") == 1
 
 
-def test_what_the_old_leader_commits_until_it_is_fenced_can_make_a_checkpoint_stale() -> None:
-    """It was looked at before the job took the lead, and is again when nobody else can write any more."""
+def test_a_late_commit_of_the_fenced_leader_can_make_a_checkpoint_stale() -> None:
+    """The checkpoint was checked before the job became the leader, and is checked again when nobody else can write."""
     tables = MemoryTables()
     old = Run(tables, "query-1", 1)
     old.lead()
@@ -171,5 +171,5 @@ def test_rejected_rows_are_counted_and_the_first_of_them_logged(caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == [
         "query q: a new log",
         *[f"query q rejected request 0@{offset}: bad" for offset in range(20)],
-        "query q rejected 30 in batch 0, 30 so far",
+        "query q rejected 30 requests in batch 0, 30 since its start",
     ]

@@ -1,4 +1,4 @@
-"""All that happened to one record, read from `delivery_log`."""
+"""The history of one record, read from `delivery_log`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(first: int, last: int, cause: str, batch: int, **changed: Any) -> dict[s
 
 
 def append(tables: str, *rows: dict[str, Any]) -> None:
-    """One file of rows."""
+    """Append rows as one file."""
     found = pa.Table.from_pylist(list(rows), schema=DELIVERY_LOG.schema)
     write_deltalake(open_or_create(tables, DELIVERY_LOG), found, mode="append")
 

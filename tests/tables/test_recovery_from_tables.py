@@ -1,4 +1,4 @@
-"""Recovery from the tables equals the operator's state: rows written, through Arrow, folded, and loaded again."""
+"""Recovery from the tables equals the operator's state: rows are written, read with Arrow, folded, and loaded again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECORDS = st.builds(SnapshotRules, st.sampled_from([0, 1, 2, 500]), st.sampled_f
 
 
 class StateTable:
-    """What the batches of one leader append to share_group_state."""
+    """The rows that the batches of one leader append to share_group_state."""
 
     def __init__(self, leader_epoch: int = 1) -> None:
         self._leader_epoch = leader_epoch
@@ -40,7 +40,7 @@ class StateTable:
         self._batches.append(pa.Table.from_pylist(stamped_rows(rows, **stamp), schema=SHARE_GROUP_STATE.schema))
 
     def state(self) -> ShareGroupOffset:
-        """What a new leader reads; the order in which the files are read means nothing."""
+        """Return the rows that a new leader reads; the order of the files has no meaning."""
         return folded_states(pa.concat_tables(reversed(self._batches)))[PARTITION]
 
 
@@ -50,7 +50,7 @@ def run(shard: ShardDriver, table: StateTable, lines: Iterable[str], at: int) ->
 
 
 def comparable(output: Output) -> Output:
-    """Without the texts of errors: they name ranges as they were fetched, which is not durable."""
+    """Return the state without error texts, which contain fetched ranges and are not durable."""
     for response in output.responses:
         response["error_message"] = None
     return output
@@ -58,7 +58,7 @@ def comparable(output: Output) -> Output:
 
 @settings(max_examples=25, deadline=None)
 @given(batches(st.one_of(STANDING, STANDING, STANDING, LOG_AND_LOADS)), RECORDS, st.integers(2, 6))
-def test_the_table_says_what_the_operator_knows(scripted: list[Batch], records: SnapshotRules, limit: int) -> None:
+def test_the_table_equals_the_operators_state(scripted: list[Batch], records: SnapshotRules, limit: int) -> None:
     script, shard, table = Script(), ShardDriver(records), StateTable()
     run(shard, table, script.first(delivery_count_limit=limit), at=0)
     for batch in scripted:
@@ -74,8 +74,8 @@ def test_the_table_says_what_the_operator_knows(scripted: list[Batch], records: 
 
 @settings(max_examples=25, deadline=None)
 @given(batches(AT_ONCE), batches(AT_ONCE, most=4))
-def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch], after: list[Batch]) -> None:
-    """Without throttling, whose unit (what one fetch took) is not durable, as in Kafka."""
+def test_a_shard_loaded_from_the_table_continues_as_the_old_one(before: list[Batch], after: list[Batch]) -> None:
+    """Throttling is disabled, because its unit (the size of one fetch) is not durable, as in Kafka."""
     script, old, table = Script(), ShardDriver(), StateTable()
     values = {"delivery_count_limit": 100}
     run(old, table, script.first(**values), at=0)
@@ -106,7 +106,7 @@ def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch
         assert comparable(new.batch(*lines, at=script.now)) == comparable(old.batch(*lines, at=script.now))
 
 
-def test_a_share_partition_that_was_deleted_begins_anew() -> None:
+def test_a_deleted_share_partition_starts_again() -> None:
     def row(record_type: str, snapshot_epoch: int, start_offset: int) -> dict[str, Any]:
         return {
             **PARTITION._asdict(),

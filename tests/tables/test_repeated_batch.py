@@ -1,4 +1,4 @@
-"""A batch that runs again: with the effects that are in the tables, or with others."""
+"""A batch that runs again, with the effects that are in the tables or with others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.tables.job_tables import T0, RecordingProducer, batch, start
 
 
 def other(**values: object) -> Batch:
-    """The batch that `batch(1)` makes, with other values."""
+    """Return the batch that `batch(1)` makes, with other values."""
     return dataclasses.replace(batch(1), **values)  # type: ignore[arg-type]
 
 
@@ -36,7 +36,7 @@ def other(**values: object) -> Batch:
     ],
     ids=["rows", "responses", "requests", "positions", "no effects"],
 )
-def test_a_repeated_batch_with_other_effects_is_refused(tmp_path: Path, again: Batch, named: str) -> None:
+def test_a_repeated_batch_with_other_effects_is_rejected(tmp_path: Path, again: Batch, named: str) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(1))
     steps, producer = start(tmp_path)
@@ -77,7 +77,7 @@ def test_another_query_with_the_same_batch_id_is_not_compared(tmp_path: Path) ->
 
 class _NoHandOver:
     def write(self, change: HandOverChange) -> None:
-        """Nobody reads it."""
+        """Discard the change."""
 
 
 def _run(tables: MemoryTables, leader_epoch: int, dropped: list[str]) -> QueryRun:
@@ -99,7 +99,7 @@ def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFi
     assert dropped == ["q"]
     assert [record.getMessage() for record in caplog.records] == [
         "query q: batch 0 ran again with other effects than those in the tables: position of request partition 0 "
-        "(5 before, 4 now); its checkpoint is dropped, and it comes back from the tables"
+        "(5 before, 4 now); checkpoint dropped, the query recovers from the tables"
     ]
 
 

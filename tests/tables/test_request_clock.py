@@ -1,4 +1,4 @@
-"""The safe time: before it, every request has been read."""
+"""The safe time: every request before it has been read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka.errors import KafkaConnectionError
 from sharegroup.job.clock.request_clock import RequestClock, SafeClock
 
 
-def test_a_time_is_safe_when_what_was_there_then_has_been_read() -> None:
+def test_a_time_is_safe_when_all_earlier_requests_have_been_read() -> None:
     clock = SafeClock()
     clock.observe(1_000, {0: 5, 1: 0})
     clock.observe(2_000, {0: 9, 1: 1})
@@ -22,7 +22,7 @@ def test_a_time_is_safe_when_what_was_there_then_has_been_read() -> None:
     assert clock.safe_ms({0: 9, 1: 1}) == 2_000
 
 
-def test_an_empty_topic_is_read_at_once() -> None:
+def test_an_empty_topic_counts_as_read() -> None:
     clock = SafeClock()
     clock.observe(1_000, {0: 0, 1: 0})
     assert clock.safe_ms({}) == 1_000
@@ -50,7 +50,7 @@ def test_a_long_backlog_moves_the_safe_time_all_the_same() -> None:
 
 
 class Poll:
-    """Brokers that do not know the topic yet, then one partition with a request, whose leader may be silent."""
+    """Brokers that do not have the topic yet, then one partition with a request, whose leader may be silent."""
 
     def __init__(self) -> None:
         self.partitions: list[TopicPartition] = []
@@ -66,7 +66,7 @@ class Poll:
         return {} if self.is_silent else dict.fromkeys(partitions, 1)
 
 
-def test_no_time_is_safe_until_all_leaders_of_a_known_topic_answer() -> None:
+def test_no_time_is_safe_until_all_leaders_respond() -> None:
     poll: Any = Poll()
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {}) == (False, 0)
@@ -118,7 +118,7 @@ class GrowingPoll(Poll):
         return self.one_waiter
 
 
-def test_a_partition_that_is_added_counts_at_once() -> None:
+def test_an_added_partition_counts_immediately() -> None:
     poll: Any = GrowingPoll(1)
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {0: 1}) == (False, 1_000)
@@ -127,7 +127,7 @@ def test_a_partition_that_is_added_counts_at_once() -> None:
     assert clock.observe(1_200, {0: 1, 1: 1}) == (False, 1_200)
 
 
-def test_no_time_is_safe_while_nobody_says_how_many_partitions_there_are() -> None:
+def test_no_time_is_safe_while_the_partition_count_is_unknown() -> None:
     poll: Any = GrowingPoll(1)
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {0: 1}) == (False, 1_000)
@@ -151,10 +151,10 @@ def test_an_open_transaction_holds_back_the_safe_time_and_is_reported(caplog: py
     clock = RequestClock(poll, "requests", 10_000)
     assert clock.observe(1_000, {0: 4, 1: 0}) == (True, 0)
     for now_ms in (2_000, 12_000, 13_000):
-        assert clock.observe(now_ms, {0: 4, 1: 1}) == (False, 0), "there is nothing to bring"
+        assert clock.observe(now_ms, {0: 4, 1: 1}) == (False, 0), "there is nothing to read"
     assert [record.getMessage() for record in caplog.records] == [
-        "requests-0: no row can be read from offset 4 on, the log ends at 5: a transaction is open there, or its "
-        "leader does not answer. Until then these requests wait, and no lock or session ends"
+        "requests-0: no row can be read from offset 4 on, the log ends at 5: a transaction is open, or the "
+        "leader does not respond. Until then these requests wait, and no lock or session expires"
     ]
     poll.one_waiter.skips = {0: 5}
     assert clock.observe(14_000, {0: 4, 1: 1}) == (False, 14_000)

@@ -1,4 +1,4 @@
-"""What may be pruned: never what a recovery needs."""
+"""What may be pruned: never what recovery needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(root: Path, spec: TableSpec, days_ago: int, **values: Any) -> None:
 
 
 def snapshot(root: Path, days_ago: int, partition: int = 0, record_type: str = "ShareSnapshot", **values: Any) -> None:
-    """A record; each is a snapshot's, or an update of the one before it."""
+    """Write a record: a snapshot, or an update of the record before it."""
     epoch = 100 - days_ago - (record_type == "ShareUpdate")
     numbers = {"snapshot_epoch": epoch, "state_epoch": 0, "start_offset": 5, "end_offset": 9}
     numbers |= {"delivery_complete_count": 0, "state_batches": []}
@@ -44,7 +44,7 @@ def of_log(root: Path, retention_ms: int = WEEK_MS) -> str | None:
 
 
 def of_state(root: Path, least_records: int = 1) -> str | None:
-    """After the base was written, if it is due."""
+    """Return the predicate after the base was written, if it is due."""
     state = open_or_create(str(root), SHARE_GROUP_STATE)
     return prunable_state(state, StateBaseUpkeep(str(root), None, least_records).run(state, UPKEEP), NOW)
 
@@ -71,11 +71,11 @@ def test_state_is_kept_for_two_days_after_a_newer_snapshot(tmp_path: Path) -> No
     assert of_state(tmp_path) == "day < '2024-05-18'"
 
 
-def test_a_share_partition_that_is_not_led_keeps_its_state(tmp_path: Path) -> None:
+def test_an_unmanaged_share_partition_keeps_its_state(tmp_path: Path) -> None:
     for days_ago in (9, 6, 0):
         snapshot(tmp_path, days_ago)
     snapshot(tmp_path, 9, partition=1)
-    snapshot(tmp_path, 6, partition=1)  # its topic went away then
+    snapshot(tmp_path, 6, partition=1)  # its topic was deleted then
     snapshot(tmp_path, 5, partition=1, record_type="ShareUpdate")
     assert of_state(tmp_path) == "day < '2024-05-14'"
 
@@ -86,7 +86,7 @@ def test_a_deleted_share_partition_needs_no_state(tmp_path: Path) -> None:
     snapshot(tmp_path, 9, partition=1)
     snapshot(tmp_path, 8, partition=1, record_type="Tombstone")
     assert of_state(tmp_path) == "day < '2024-05-18'"
-    snapshot(tmp_path, 7, partition=1)  # made anew, and not written since
+    snapshot(tmp_path, 7, partition=1)  # created again, and not written since
     assert of_state(tmp_path) == "day < '2024-05-13'"
 
 
@@ -101,7 +101,7 @@ def test_a_topic_made_again_is_another_one(tmp_path: Path) -> None:
 
 
 def test_rows_of_an_earlier_version_are_not_kept_for_ever(tmp_path: Path) -> None:
-    """They have no topic id; a start has written what they say anew."""
+    """They have no topic id, and a start has written their content again."""
     snapshot(tmp_path, 9, topic_id=None)
     snapshot(tmp_path, 6)
     assert of_state(tmp_path) == "day < '2024-05-14'"
@@ -112,8 +112,8 @@ def test_where_everything_is_needed_nothing_is_pruned(tmp_path: Path) -> None:
     assert of_state(tmp_path) is None
 
 
-def test_what_the_base_does_not_know_yet_is_kept(tmp_path: Path) -> None:
-    """Be its day ever so old: a job whose clock was wrong wrote it."""
+def test_records_after_the_base_are_kept(tmp_path: Path) -> None:
+    """However old the day is, because a job with a wrong clock wrote it."""
     for days_ago in (9, 0):
         snapshot(tmp_path, days_ago)
     assert of_state(tmp_path) == "day < '2024-05-18'"

@@ -1,4 +1,4 @@
-"""Rows that Kafka does not take: a batch that holds one would be sent again and again, at each start."""
+"""Rows that Kafka rejects: a batch with such a row would be sent again and again, at each start."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ class Future:
 
 
 class Producer:
-    """As kafka-python's: what is too large for itself it refuses at once, what is too large for the broker ends it.
+    """A kafka-python producer: it rejects rows above its own limit immediately, and fails on rows above the broker's.
 
-    The response topic has three partitions; `sent` are (topic, partition, row), and "durable" for each row that was
-    waited for.
+    The response topic has three partitions. `sent` has (topic, partition, row), and "durable" for each awaited row.
     """
 
     def __init__(self, log: list[tuple[str, str, Any]], own_limit: int, broker_limit: int) -> None:
@@ -69,12 +68,12 @@ class Producer:
         return Future(self._fatal, lambda: self.sent.append("durable"))
 
     def close(self, timeout: float | None = None) -> None:
-        """Nothing is left to be sent."""
+        """Do nothing, because nothing is left to send."""
 
 
 @pytest.fixture(params=["client", "broker"])
 def row_producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaRowProducer, list[Any]]:
-    """Rows of more than 1,000 bytes are too large; and what was produced."""
+    """Return a producer that rejects rows of more than 1,000 bytes, and what was produced."""
     log: list[tuple[str, str, Any]] = []
     limits = (1_000, 10_000) if request.param == "client" else (10_000, 1_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Producer(log, *limits))
@@ -88,7 +87,7 @@ def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
 
 
 class TimedProducer:
-    """As kafka-python's, of a topic with two partitions: appends come with the broker's time, or with their own."""
+    """A kafka-python producer of a topic with two partitions: appends carry the broker's time, or their own."""
 
     def __init__(self, append_ms: int | None) -> None:
         self._append_ms = append_ms
@@ -107,7 +106,7 @@ class TimedProducer:
 
 
 @pytest.mark.parametrize("method", ["send_probe", "refresh_clock"])
-def test_probes_tell_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_return_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = TimedProducer(1_700_000_000_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: made)
     clock = JobClock(lambda: 7)
@@ -117,7 +116,7 @@ def test_probes_tell_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPat
     assert not clock.is_probe_due()
 
 
-def test_a_topic_with_the_producers_times_tells_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_with_producer_times_gives_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: TimedProducer(None))
     clock = JobClock(lambda: 7)
     producer = KafkaRowProducer({}, RESPONSES, REQUESTS, clock)
@@ -128,7 +127,7 @@ def test_a_topic_with_the_producers_times_tells_no_time(monkeypatch: pytest.Monk
         clock.now()
 
 
-def test_in_place_of_a_response_that_is_too_large_comes_an_error(
+def test_a_response_that_is_too_large_is_replaced_by_an_error(
     row_producer: tuple[KafkaRowProducer, list[Any]],
 ) -> None:
     producer, log = row_producer
@@ -159,14 +158,14 @@ def test_a_list_that_is_too_large_falls_apart(row_producer: tuple[KafkaRowProduc
     assert {key for _, key, _ in log} == {"me[]"}
 
 
-def test_several_responses_are_one_record_to_who_takes_lists(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
+def test_responses_to_a_reader_of_lists_are_one_record(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
     producer, log = row_producer
     rows = [{**fetched(number), "reply_to": "me[]"} for number in (1, 2)]
     producer.send(rows, [])
     assert [(key, [row["id"] for row in listed]) for _, key, listed in log] == [("me[]", ["f1", "f2"])]
 
 
-def test_what_is_too_large_is_known_the_next_time(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
+def test_a_row_that_was_too_large_is_recognised_the_next_time(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
     producer, log = row_producer
     for number in range(2):
         producer.send([fetched(number, 300)], [])
@@ -202,12 +201,12 @@ def test_any_other_error_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None
         KafkaRowProducer({}, RESPONSES, REQUESTS).send([fetched(1)], [])
 
 
-# -- the order, and who is told ----------------------------------------------------------------------------------------
+# -- the order, and the recipients -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def roomy(monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaRowProducer, Producer]:
-    """A producer to which nothing is too large, and what it hands rows to."""
+    """Return a producer that accepts rows of any size, and where it sends them."""
     producer = Producer([], 10_000, 10_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: producer)
     return KafkaRowProducer({}, RESPONSES, REQUESTS), producer
@@ -226,10 +225,10 @@ def test_requests_are_durable_before_any_response_is_sent(roomy: tuple[KafkaRowP
     ]
 
 
-def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(
+def test_broadcasts_reach_every_partition_before_the_requests_are_sent(
     roomy: tuple[KafkaRowProducer, Producer],
 ) -> None:
-    """A gateway reads one partition; it hears of a member that left before that one's records are given to others."""
+    """A gateway reads one partition; it must learn that a member left before its records are delivered to others."""
     rows, producer = roomy
     left = broadcast_row(MemberLeftBroadcast("g", "m", 3))
     deleted = broadcast_row(TopicDeletedBroadcast("g", TOPIC_ID))

@@ -15,7 +15,7 @@ from sharegroup.storage.schemas import SHARE_PARTITIONS
 def write(
     path: Path, chunk: int, *partitions: int, epoch: int = 1, schema: pa.Schema = SHARE_PARTITIONS.schema
 ) -> None:
-    """Put these rows in place of those of a chunk."""
+    """Replace the rows of a chunk."""
     key = {"group_id": "g", "topic": "t", "topic_id": "id", "chunk": chunk, "state_epoch": epoch, "time": 1_000_000}
     rows = pa.Table.from_pylist([{**key, "partition": number} for number in partitions], schema=schema)
     write_deltalake(path, rows, mode="overwrite", predicate=f"chunk = {chunk}", partition_by=["chunk"])

@@ -1,4 +1,4 @@
-"""The operator's key: as text, and back."""
+"""The operator's key, encoded and decoded."""
 
 from __future__ import annotations
 

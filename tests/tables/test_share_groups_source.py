@@ -1,4 +1,4 @@
-"""The source beside the group_coordinator query: what it loads and ticks, and what its offsets hold."""
+"""The source of the group_coordinator query: what it loads and ticks, and what its offsets contain."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ T0 = 1_700_000_000_000
 
 
 class Brokers:
-    """In place of LogPoll: the request topic is empty, so that everything in it has been read."""
+    """Replaces LogPoll: the request topic is empty, so everything in it has been read."""
 
     def __init__(self, *_: object) -> None:
-        """Whoever is asked."""
+        """Accept any arguments."""
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, 0)]
@@ -42,7 +42,7 @@ class Brokers:
 
 
 class Source:
-    """The reader of one start; `read` gives the rows that are new, after Spark's log has had the offsets."""
+    """The reader of one start; `read` returns the new rows after Spark's log has received the offsets."""
 
     def __init__(self, root: Path, knows_time: bool = True) -> None:
         self._writer = HandOverFileWriter(str(root / "hand_over"))
@@ -86,7 +86,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def list_groups(root: Path, count: int) -> list[str]:
-    """Write so many groups to their table; their ids, in order."""
+    """Write a number of groups to their table; return their ids in order."""
     names = [f"group-{number:04}" for number in range(count)]
     rows: list[dict[str, Any]] = [{"group_id": name, "group_epoch": 1, "group_state": "Empty"} for name in names]
     table = pa.Table.from_pylist(rows, schema=SHARE_GROUPS.schema)
@@ -144,7 +144,7 @@ def test_brokers_that_are_away_at_the_start_are_two_log_lines(
     source.close()
 
 
-def test_nobody_is_ticked_before_the_brokers_time_is_known(root: Path) -> None:
+def test_no_key_is_ticked_before_the_brokers_time_is_known(root: Path) -> None:
     (group,) = list_groups(root, 1)
     source = Source(root, knows_time=False)
     assert source.read() == [(group, "load")]

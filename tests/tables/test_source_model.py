@@ -1,6 +1,6 @@
-"""Whatever happens to tables, brokers, configs and the source: what the shards were told adds up to the whole.
+"""The rows that the shards receive add up to the whole state, whatever happens to tables, brokers and the source.
 
-The source says what changed. The model goes through all there is, each time; the two must never differ.
+The source sends changes. The model computes the whole state each time. The two must never differ.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tests.tables.source_world import COMMITTED, CONFIG, EARLIEST, World, decode
 
 TOPICS = {"orders": "old", "bills": "bills-id"}
 KEYS = [SharePartitionKey(g, topic, id_, p) for g in "gh" for topic, id_ in TOPICS.items() for p in range(2)]
-#: Longer than a leader that did not answer is left alone, and than all logs are left alone.
+#: Longer than the pause after a missing response, and than the interval at which all logs are polled.
 _LATER_MS = 11_000
 
 
 class Told:
-    """What the operator's shards know by the rows that they were given."""
+    """The state of the operator's shards according to the rows that they received."""
 
     def __init__(self) -> None:
         self.configs: dict[str, Any] = {}
-        #: By shard and partition: state epoch, and how far the log reaches.
+        #: By shard and partition: the state epoch and the log offsets.
         self.led: dict[tuple[str, int], list[Any]] = {}
         self.deleted: set[tuple[str, int, int]] = set()
 
@@ -59,7 +59,7 @@ class Told:
     def _load(self, key: str, loads: list[dict[str, Any]]) -> None:
         for load in loads:
             at = key, load["partition"]
-            assert at not in self.led or self.led[at][0] < load["state_epoch"], "what is led is not loaded again"
+            assert at not in self.led or self.led[at][0] < load["state_epoch"], "loaded twice"
             self.led[at] = [load["state_epoch"], load["log"]]
 
     def _log(self, key: str, logs: list[list[Any]]) -> None:
@@ -67,7 +67,7 @@ class Told:
             self.led[key, partition][1] = log
 
     def _tick(self, key: str, clock_ms: int) -> None:
-        """Says nothing of what there is."""
+        """Ignore a tick, which has no content."""
 
 
 def _topic_of(shard_key: str) -> str:
@@ -85,7 +85,7 @@ class SourceMachine(RuleBasedStateMachine):
         self.shards = 1
         self.listed: dict[SharePartitionKey, SharePartitionRow] = {}
         self.epoch = 0
-        #: Where share-partitions began, by key and state epoch.
+        #: The start offsets of share-partitions, by key and state epoch.
         self.starts: dict[tuple[SharePartitionKey, int], int] = {}
 
     # -- the tables ------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class SourceMachine(RuleBasedStateMachine):
     def initializes(
         self, keys: list[SharePartitionKey], start: int, reset: str, has_state: bool, is_away: bool
     ) -> None:
-        """What has no state waits while the brokers are away."""
+        """A share-partition without a state waits while the brokers are unavailable."""
         self.world.is_away = is_away
         for key in keys:
             self.epoch += 1
@@ -154,7 +154,7 @@ class SourceMachine(RuleBasedStateMachine):
 
     @rule()
     def process_dies_in_a_batch_that_is_run_again(self) -> None:
-        """The offset is in Spark's log; another process makes the rows, and an executor could."""
+        """The offset is in Spark's log, so another process, or an executor, makes the same rows."""
         before, known = self.world.offset, len(self.world.rows)
         self.world.read()
         self.world.start(self.shards)
@@ -164,7 +164,7 @@ class SourceMachine(RuleBasedStateMachine):
 
     @rule()
     def process_dies_before_its_offset_is_in_the_log(self) -> None:
-        """What it was about to say was said to nobody."""
+        """What it was about to send was not sent."""
         before, known = self.world.offset, len(self.world.rows)
         self.world.read()
         self.world.offset = before
@@ -183,7 +183,7 @@ class SourceMachine(RuleBasedStateMachine):
         self._run_batch(known)
 
     def _run_batch(self, first: int) -> None:
-        """What is loaded without a state has one from then on."""
+        """Give each share-partition that is loaded without a state a state."""
         rows = self.world.rows[first:]
         self.told.take(rows)
         for shard_key, row in rows:
@@ -192,7 +192,7 @@ class SourceMachine(RuleBasedStateMachine):
                 group_id, topic_id, _ = shard_key.split("\t")
                 key = SharePartitionKey(group_id, load["topic"], topic_id, load["partition"])
                 start = self.starts.setdefault((key, load["state_epoch"]), load["start_offset"])
-                assert load["start_offset"] == start, "where it starts is decided once"
+                assert load["start_offset"] == start, "the start offset is decided once"
                 header = state(start).header._replace(state_epoch=load["state_epoch"])
                 self.world.saved[key] = ShareGroupOffset(header, ())
 
@@ -200,7 +200,7 @@ class SourceMachine(RuleBasedStateMachine):
 
     @rule()
     def the_shards_know_the_whole(self) -> None:
-        """As soon as everybody answers again."""
+        """Check the sum of the rows as soon as everybody responds again."""
         self.world.is_away = False
         self._read(after_ms=_LATER_MS)
         self._read(after_ms=_LATER_MS)
@@ -231,5 +231,5 @@ class SourceMachine(RuleBasedStateMachine):
         return [first, end, stable if reads and self.world.of_group is COMMITTED else None, True]
 
 
-def test_what_the_shards_were_told_is_the_whole_whatever_dies() -> None:
+def test_the_rows_of_the_shards_equal_the_whole_whatever_dies() -> None:
     run_state_machine_as_test(SourceMachine, settings=settings(max_examples=120, stateful_step_count=25, deadline=None))

@@ -1,4 +1,4 @@
-"""The source's offset JSON, and the rows between two of them."""
+"""The source's offset JSON, and the rows between two offsets."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_an_offset_comes_back_from_its_json(many: int) -> None:
     assert written.is_large == (many > 1)
 
 
-def test_what_is_large_is_packed() -> None:
-    """Spark writes an offset into its log, and more than once into each progress event."""
+def test_large_lists_are_packed() -> None:
+    """Spark writes an offset to its log, and more than once to each progress event."""
     load = {"topic": "orders", "state_epoch": 1, "initializing": False, "start_offset": 123_456}
     rows = tuple(
         SourceRow("load", [load | {"partition": p, "log": [0, 123_456 + p, None, True]}], (f"group-{g:04}\tid\t0",))
@@ -61,12 +61,12 @@ def test_what_is_large_is_packed() -> None:
 
 
 @pytest.mark.parametrize("written", [{"seq": 1, "log": {}, "tick_keys": []}, {"format": 2, "seq": 1}, {"format": 0}])
-def test_an_offset_of_another_version_is_refused_with_what_to_do(written: dict[str, Any]) -> None:
+def test_an_offset_of_another_version_is_rejected_with_instructions(written: dict[str, Any]) -> None:
     with pytest.raises(OlderFormatError, match="remove its directory"):
         SourceOffset.from_json(written)
 
 
-def test_what_many_are_told_is_told_to_each() -> None:
+def test_a_row_for_many_shards_reaches_each() -> None:
     end = SourceOffset(
         seq=1, rows=(SourceRow("log", [[1, 6, 30, None, True]], ("a", "b")), SourceRow("tick", 9, ("a",)))
     )
@@ -85,7 +85,7 @@ def test_what_many_are_told_is_told_to_each() -> None:
         (3, 12, {"start_offset": 12, "batches": []}),
     ],
 )
-def test_a_load_goes_on_with_the_state_of_its_epoch_and_begins_anew_over_an_older_one(
+def test_a_load_uses_the_state_of_its_epoch_and_ignores_an_older_one(
     state_epoch: int, start_offset: int | None, more: dict[str, Any]
 ) -> None:
     asked = []
@@ -113,8 +113,8 @@ def test_equal_offsets_make_no_rows() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(1, 3), (3, 2), (2, 2)])
-def test_offsets_that_do_not_follow_each_other_are_refused(start: int, end: int) -> None:
-    """The rows of a batch between them are nowhere: Spark never asks for two batches as one."""
+def test_offsets_that_do_not_follow_each_other_are_rejected(start: int, end: int) -> None:
+    """No offset contains the rows of a batch between them; Spark never requests two batches as one."""
     apart = SourceOffset(seq=start), SourceOffset(seq=end, rows=(SourceRow("tick", 9, ("a",)),))
     with pytest.raises(OffsetsApartError, match=f"offsets {start} and {end}"):
         list(rows_between(*apart, no_states))

@@ -1,4 +1,4 @@
-"""Which checkpoints are gone on from, and which are refused."""
+"""Which checkpoints a query continues from, and which are rejected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def checkpoint(newest_batch: int) -> Checkpoint:
 
 
 def started(leader_epoch: int) -> Callable[[str], int]:
-    """When the checkpoint's query was started last."""
+    """Return a function with the epoch of the last start of the checkpoint's query."""
     return lambda query_id: leader_epoch if query_id == MINE else pytest.fail(query_id)
 
 
@@ -26,34 +26,34 @@ def info(query_id: str) -> dict[str, object]:
     return {"query_id": query_id, "leader_epoch": WRITTEN, "batch_id": 7}
 
 
-def test_without_a_checkpoint_there_is_nothing_to_refuse() -> None:
+def test_without_a_checkpoint_nothing_is_rejected() -> None:
     refuse_stale_checkpoint(None, info(OTHER), -1, pytest.fail)
 
 
 @pytest.mark.parametrize("newest_batch", [7, 8, 90])
-def test_a_checkpoint_that_knows_all_batches_of_its_query_is_gone_on_from(newest_batch: int) -> None:
-    """It may know more: a batch without effects commits nothing."""
+def test_a_checkpoint_with_all_batches_of_its_query_is_used(newest_batch: int) -> None:
+    """It may have more, because a batch without effects commits nothing."""
     refuse_stale_checkpoint(checkpoint(newest_batch), info(MINE), 7, started(1))
 
 
 @pytest.mark.parametrize("newest_batch", [6, 0, -1])
 @pytest.mark.parametrize("last_writer", [MINE, OTHER])
-def test_an_older_checkpoint_of_the_same_query_is_refused(newest_batch: int, last_writer: str) -> None:
+def test_an_older_checkpoint_of_the_same_query_is_rejected(newest_batch: int, last_writer: str) -> None:
     with pytest.raises(
         StaleCheckpointError,
-        match=f"the tables have batch 7 of query {MINE}, its checkpoint /checkpoints/share_partition ends at batch "
+        match=f"the tables have batch 7 of query {MINE}, but its checkpoint /checkpoints/share_partition ends at batch "
         f"{newest_batch}: remove that checkpoint",
     ):
         refuse_stale_checkpoint(checkpoint(newest_batch), info(last_writer), 7, started(WRITTEN + 1))
 
 
-def test_a_query_that_was_started_after_the_last_write_goes_on() -> None:
-    """A start reads the tables: what was written before it is in the checkpoint."""
+def test_a_query_started_after_the_last_write_continues() -> None:
+    """A start reads the tables, so its checkpoint contains what was written before."""
     refuse_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(WRITTEN + 1))
 
 
 @pytest.mark.parametrize("last_start", [0, WRITTEN - 1, WRITTEN])
-def test_a_checkpoint_is_left_behind_by_whoever_wrote_after_its_last_start(last_start: int) -> None:
+def test_a_checkpoint_is_stale_if_another_query_wrote_after_its_last_start(last_start: int) -> None:
     with pytest.raises(
         StaleCheckpointError,
         match=f"the tables were last written by query {OTHER}, the checkpoint /checkpoints/share_partition belongs to "

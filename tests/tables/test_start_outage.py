@@ -1,4 +1,4 @@
-"""Steps of the job's start that fail because of an outage are repeated; the clock is the test's."""
+"""Steps of the job's start that fail because of an outage are repeated; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FULL = TableStoreError("OSError: No space left on device (os error 28)")
 
 
 class Start:
-    """A step that fails as `script` says and then succeeds; the job is to stop at `stop_s`."""
+    """A step that fails as `script` defines and then succeeds; the job must stop at `stop_s`."""
 
     def __init__(self, *script: Exception, stop_s: float = float("inf")) -> None:
         self.script, self.stop_s = deque(script), stop_s
@@ -62,7 +62,7 @@ def test_a_job_that_waits_for_its_start_can_be_stopped() -> None:
     assert start.tries == [0, 1, 3]
 
 
-def test_what_is_no_outage_ends_the_start() -> None:
+def test_an_error_that_is_no_outage_ends_the_start() -> None:
     start = Start(FULL, TableStoreError("OSError: 403 Forbidden"), FULL)
     with pytest.raises(TableStoreError, match="403"):
         start.run()

@@ -1,4 +1,4 @@
-"""The base and the records after it say what all records say, wherever it ends."""
+"""The base and the records after it equal all records, wherever the base ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
 
 
 class History:
-    """Records as a job writes them: a snapshot first, updates with its epoch, a tombstone, and all over again."""
+    """Records as a job writes them: a snapshot first, updates with its epoch, a tombstone, and again from the start."""
 
     def __init__(self) -> None:
         self._epochs: dict[SharePartitionKey, int] = {}
@@ -60,7 +60,7 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[pa.Table]:
-    """What some batches append, in order."""
+    """Return what some batches append, in order."""
     history, leader_epoch, appended = History(), 1, []
     for batch_id in range(draw(st.integers(1, 12))):
         leader_epoch += draw(st.sampled_from([0, 0, 0, 1]))
@@ -81,7 +81,7 @@ def histories(draw: st.DrawFn) -> list[pa.Table]:
 
 
 @given(histories(), st.lists(st.integers(0, 12), max_size=4))
-def test_a_base_and_what_came_after_it_are_the_whole(appended: list[pa.Table], cuts: list[int]) -> None:
+def test_a_base_and_the_later_records_equal_all_records(appended: list[pa.Table], cuts: list[int]) -> None:
     base, at = NO_BASE, 0
     for low, high in pairwise([0, *sorted(cuts)]):
         rows = pa.concat_tables([SCHEMA.empty_table(), *reversed(appended[low:high])])
@@ -96,7 +96,7 @@ def test_a_base_and_what_came_after_it_are_the_whole(appended: list[pa.Table], c
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Iterator[Path]:
-    """A job's tables after 30 batches, with bases for versions on the way."""
+    """Return a job's tables after 30 batches, with bases for some versions."""
     steps, _ = start(tmp_path)
     bases, state = StateBaseUpkeep(str(tmp_path), None, 5), DeltaVersions(str(tmp_path), SHARE_GROUP_STATE)
     for batch_id in range(30):
@@ -124,10 +124,10 @@ def test_each_version_has_its_base(tables: Path) -> None:
         assert read_states(state, None, base) == read_states(state)
         assert read_states(state, ["g"], base) == read_states(state)
         assert read_states(state, ["another"], base) == {}
-    assert len(used) == 7, "none before the first batch, then one each five records"
+    assert len(used) == 7, "none before the first batch, then one after each five records"
 
 
-def test_a_base_is_written_when_enough_has_come(tables: Path) -> None:
+def test_a_base_is_written_after_enough_new_records(tables: Path) -> None:
     bases, state = StateBaseUpkeep(str(tables), None, 5), DeltaVersions(str(tables), SHARE_GROUP_STATE)
     version = bases.run(state.handle, UPKEEP).version()
     assert bases.run(state.handle, UPKEEP).version() == version
@@ -140,8 +140,8 @@ def test_a_base_is_written_when_enough_has_come(tables: Path) -> None:
     assert (after.version, after.leader_epoch, after.batch_id) == (state.version, 2, 34)
 
 
-def test_what_is_read_is_the_base_and_what_came_after_it(tables: Path) -> None:
-    """Nothing else is opened: what is before the cut may lie anywhere, or be gone."""
+def test_only_the_base_and_later_records_are_read(tables: Path) -> None:
+    """Nothing else is opened: the files before the cut may be elsewhere, or missing."""
     expected = read_states(state_table(tables))
     base = bases_of(tables).newest()
     assert base is not None

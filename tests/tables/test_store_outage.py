@@ -1,4 +1,4 @@
-"""Which errors say that a store is away; the texts are those of the libraries."""
+"""Which errors mean that a store is unavailable; the texts are those of the libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that fail, and when they start again; the clock is the test's."""
+"""Queries that fail, and when they start again; the test sets the clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sharegroup.storage.writing.versioned_table import TableStoreError
 
 @dataclass
 class Query:
-    """As the supervisor sees one."""
+    """A query as the supervisor uses it."""
 
     is_active: bool = True
     ended_by: BaseException | None = None
@@ -30,7 +30,7 @@ class Query:
 
 
 class Job:
-    """Starts of one query do what `script` says, and then just succeed; `starts` are their times."""
+    """Starts of one query that do what `script` defines, and then succeed; `starts` has their times."""
 
     def __init__(self, *script: BaseException | None) -> None:
         self.script = deque(script)
@@ -48,7 +48,7 @@ class Job:
         return self.query
 
     def run(self, seconds: int) -> bool:
-        """Whether the query runs in the end."""
+        """Run the supervisor; return whether the query runs in the end."""
         for _ in range(seconds):
             self.supervisor.watch()
             self.now += 1
@@ -67,7 +67,7 @@ def test_a_query_that_runs_is_left_alone() -> None:
     assert job.starts == [0]
 
 
-def test_a_query_runs_when_it_has_answered_a_request() -> None:
+def test_a_query_counts_as_running_after_its_first_response() -> None:
     job = Job()
     job.supervisor.watch()
     job.query.has_answered = False
@@ -82,7 +82,7 @@ def test_an_outage_is_outlasted() -> None:
     assert job.run(1)
     job.query.end(RuntimeError("the batch failed"), batches=7)
     assert not job.run(60)
-    assert job.starts == [0, 2, 4, 8, 16, 32]  # failed at 1; again after 1, 2, 4, ...
+    assert job.starts == [0, 2, 4, 8, 16, 32]  # failed at 1; started again after 1, 2, 4, ...
     assert not job.run(600)
     assert {after - before for before, after in zip(job.starts[6:], job.starts[7:], strict=False)} == {MAX_DELAY_S}
     job.script.clear()
@@ -92,7 +92,7 @@ def test_an_outage_is_outlasted() -> None:
     assert job.starts[-1] == last
 
 
-def test_a_store_that_is_away_is_outlasted_too() -> None:
+def test_an_unavailable_store_is_waited_for_too() -> None:
     away = TableStoreError(
         "OSError: Generic S3 error Error performing GET http://store - HTTP error error sending request"
     )
@@ -104,7 +104,7 @@ def test_a_store_that_is_away_is_outlasted_too() -> None:
     assert job.run(int(MAX_DELAY_S))
 
 
-def test_a_store_that_refuses_is_not_waited_for() -> None:
+def test_a_store_that_rejects_requests_is_not_waited_for() -> None:
     refused = TableStoreError("OSError: The operation lacked the necessary privileges: 403 Forbidden")
     with pytest.raises(TableStoreError):
         Job(refused).run(1)
@@ -151,7 +151,7 @@ def test_failed_starts_count_as_failures() -> None:
 
 
 @pytest.mark.parametrize("failure", [FencedLeaderError("another leads"), StaleCheckpointError("stale")])
-def test_what_people_have_to_decide_ends_the_job(failure: BaseException) -> None:
+def test_an_error_that_needs_a_decision_ends_the_job(failure: BaseException) -> None:
     with pytest.raises(type(failure)):
         Job(failure).run(1)
     ended, refused = Job(), Job(None, unavailable(), failure)
@@ -163,7 +163,7 @@ def test_what_people_have_to_decide_ends_the_job(failure: BaseException) -> None
     assert len(ended.starts) == 1
 
 
-def test_a_checkpoint_that_a_worker_cannot_read_ends_the_job_with_what_to_do() -> None:
+def test_an_unreadable_checkpoint_ends_the_job_with_instructions() -> None:
     job = Job()
     assert job.run(1)
     told = (
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_a_worker_cannot_read_ends_the_job_with_what_to_do() -
     assert str(caught.value) == told
 
 
-def test_a_first_start_that_fails_for_another_reason_is_told_at_once() -> None:
+def test_a_first_start_that_fails_for_another_reason_is_reported() -> None:
     with pytest.raises(RuntimeError, match="no such package"):
         Job(RuntimeError("no such package")).run(1)
 

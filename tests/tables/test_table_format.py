@@ -1,4 +1,4 @@
-"""Tables of another format version are refused, and stay as they are."""
+"""Tables of another format version are rejected, and are not changed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_a_table_of_this_version_is_opened(tmp_path: Path, spec: TableSpec) -> N
 
 
 @pytest.mark.parametrize("opened", [open_or_create, open_table])
-def test_a_table_of_another_format_is_refused(tmp_path: Path, opened: type[object]) -> None:
+def test_a_table_of_another_format_is_rejected(tmp_path: Path, opened: type[object]) -> None:
     table = open_or_create(str(tmp_path), SHARE_GROUPS)
     table.alter.set_table_properties({FORMAT_PROPERTY: "2"}, raise_if_not_exists=False)
-    with pytest.raises(TableFormatError, match="share_groups has format 2, and this version reads format 1: run the"):
+    with pytest.raises(TableFormatError, match="share_groups has format 2, but this version reads format 1: run the"):
         opened(str(tmp_path), SHARE_GROUPS)
     table.update_incremental()
     assert table.version() == 1

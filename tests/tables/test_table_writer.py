@@ -1,4 +1,4 @@
-"""The fence between writers, on tables in Delta and in memory: one contract for both."""
+"""The fence between writers, on tables in Delta and in memory, with one contract for both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def info(leader_epoch: int, batch_id: int) -> dict[str, Any]:
 
 
 def row(spec: TableSpec, group_id: str) -> Write:
-    """One row, which is added, or of a table of current state put in place of all of its only chunk."""
+    """Return a write of one row: added, or as the only row of its chunk in a table of current state."""
     return Write([{"group_id": group_id}]) if spec.is_append_only else Write([{"group_id": group_id, "chunk": 0}], [0])
 
 
@@ -39,7 +39,7 @@ def commit(writer: TableWriter, epoch: int, batch_id: int) -> bool:
 
 
 def leader(tables: Tables, spec: TableSpec, epoch: int, batches: int = 0) -> TableWriter:
-    """A writer that leads, and has committed some batches."""
+    """Return a writer that leads, and has committed some batches."""
     writer = tables.writer(spec, f"writer-{epoch}")
     writer.lead(epoch)
     for batch_id in range(batches):
@@ -54,14 +54,15 @@ def groups(tables: Tables, spec: TableSpec) -> list[str]:
 def upkeep(
     tables: Tables, spec: TableSpec, epoch: int, prune_before: str | None = None, local_versions: int = 1_000
 ) -> None:
-    """The upkeep of a leader, beside its writer."""
+    """Return the upkeep of a leader, beside its writer."""
     kept = Upkeep(timedelta(hours=24), local_versions, prune_before)
     TableUpkeep(tables.table(spec), f"upkeep-{epoch}").run(epoch, kept)
 
 
 def fenced(mine: int, there: int) -> Any:
     return pytest.raises(
-        FencedLeaderError, match=rf"FENCED_LEADER_EPOCH: .*mine: leader epoch {mine}; there now: leader epoch {there},"
+        FencedLeaderError,
+        match=rf"FENCED_LEADER_EPOCH: .*own leader epoch: {mine}; now in the table: leader epoch {there},",
     )
 
 
@@ -86,7 +87,7 @@ def test_batches_are_rows_versions_and_the_newest_info(tables: Tables, spec: Tab
 
 @BOTH_FORMS
 @pytest.mark.parametrize("batch_id", [5, 4, 0])
-def test_what_was_committed_is_not_again(tables: Tables, spec: TableSpec, batch_id: int) -> None:
+def test_committed_batches_are_not_committed_again(tables: Tables, spec: TableSpec, batch_id: int) -> None:
     writer = leader(tables, spec, 1)
     assert commit(writer, 1, 5)
     for again in (writer, leader(tables, spec, 2)):
@@ -114,30 +115,32 @@ def test_a_commit_replaces_its_chunks_and_no_others(tables: Tables) -> None:
         assert ["".join(found)] == names
 
 
-def test_rows_of_a_chunk_that_is_not_replaced_are_refused(tables: Tables) -> None:
+def test_rows_of_a_chunk_that_is_not_replaced_are_rejected(tables: Tables) -> None:
     writer = leader(tables, SHARE_GROUPS, 1, batches=1)
     with pytest.raises((TableStoreError, AssertionError)):
         writer.commit("query-1", 1, lambda: Write([{"group_id": "g", "chunk": 1}], [0]))
     assert groups(tables, SHARE_GROUPS) == ["g0"]
 
 
-# -- taking the lead ---------------------------------------------------------------------------------------------------
+# -- becoming the leader -----------------------------------------------------------------------------------------------
 
 
 @BOTH_FORMS
-def test_a_higher_epoch_fences_for_good(tables: Tables, spec: TableSpec) -> None:
+def test_a_higher_epoch_fences_permanently(tables: Tables, spec: TableSpec) -> None:
     old = leader(tables, spec, 1, batches=1)
     new = leader(tables, spec, 4)
     for _ in range(2):
         with fenced(1, 4):
             commit(old, 1, 1)
     assert commit(new, 4, 0)
-    with pytest.raises(FencedLeaderError, match=f"no upkeep of {spec.name} for 1: leader 4 leads"):
+    with pytest.raises(
+        FencedLeaderError, match=f"upkeep of {spec.name} for leader epoch 1 cancelled: the leader epoch is 4"
+    ):
         upkeep(tables, spec, 1)
 
 
 @pytest.mark.parametrize("there", [3, 4])
-def test_a_lead_that_comes_late_is_fenced(tables: Tables, there: int) -> None:
+def test_a_late_lead_commit_is_fenced(tables: Tables, there: int) -> None:
     late, later = (tables.writer(DELIVERY_LOG, f"late-{number}") for number in range(2))
     first = leader(tables, DELIVERY_LOG, there)
     with fenced(3, there):
@@ -150,7 +153,7 @@ def test_a_lead_that_comes_late_is_fenced(tables: Tables, there: int) -> None:
 
 
 @BOTH_FORMS
-def test_taking_the_lead_goes_over_what_the_old_leader_still_commits(tables: Tables, spec: TableSpec) -> None:
+def test_a_new_leader_ignores_late_commits_of_the_old_one(tables: Tables, spec: TableSpec) -> None:
     old = leader(tables, spec, 1, batches=1)
     new = tables.writer(spec, "new")
     assert (new.committed("query-1"), new.last_info) == (0, info(1, 0))
@@ -165,7 +168,7 @@ def test_taking_the_lead_goes_over_what_the_old_leader_still_commits(tables: Tab
     assert commit(new, 2, 0)
 
 
-def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tables) -> None:
+def test_a_new_leader_ignores_lower_leads_and_commits_of_others(tables: Tables) -> None:
     new = tables.writer(DELIVERY_LOG, "new")
     leader(tables, DELIVERY_LOG, 3)
     tables.write_from_outside(DELIVERY_LOG, [{"group_id": "outside"}])
@@ -175,8 +178,8 @@ def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tab
 
 
 @pytest.mark.parametrize("chunk", [0, 1])
-def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, chunk: int) -> None:
-    """Two commits that touch no row of each other are no less a compare-and-set."""
+def test_a_former_leader_is_fenced_whatever_chunk_it_writes(tables: Tables, chunk: int) -> None:
+    """Two commits are a compare-and-set even if they change no common row."""
     old = leader(tables, SHARE_GROUPS, 1, batches=1)
     elsewhere = Write([{"group_id": "x", "chunk": chunk}], [chunk])
     new = tables.writer(SHARE_GROUPS, "new")
@@ -192,11 +195,11 @@ def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, ch
     assert new.commit("query-2", 8, lambda: elsewhere)
 
 
-# -- commits without an answer, and a store that fails -----------------------------------------------------------------
+# -- commits without a response, and a store that fails ----------------------------------------------------------------
 
 
 @BOTH_FORMS
-def test_an_answer_that_is_lost_fences_nobody(tables: Tables, spec: TableSpec) -> None:
+def test_a_lost_response_fences_nobody(tables: Tables, spec: TableSpec) -> None:
     writer = tables.writer(spec, "mine")
     for _ in range(3):
         tables.lose_next_answer()
@@ -208,7 +211,7 @@ def test_an_answer_that_is_lost_fences_nobody(tables: Tables, spec: TableSpec) -
     assert writer.version == tables.newest_version(spec) == 4
 
 
-def test_who_led_and_lost_the_answer_and_then_the_lead_is_fenced(tables: Tables) -> None:
+def test_a_leader_that_lost_a_response_and_the_lead_is_fenced(tables: Tables) -> None:
     writer, first = tables.writer(DELIVERY_LOG, "mine"), tables.table(DELIVERY_LOG)
     tables.lose_next_answer()
     refresh = writer._table.refresh
@@ -224,7 +227,7 @@ def test_who_led_and_lost_the_answer_and_then_the_lead_is_fenced(tables: Tables)
         writer.lead(1)
 
 
-def test_a_commit_that_the_store_refuses_can_be_made_again(tables: Tables) -> None:
+def test_a_commit_that_the_store_rejects_can_be_retried(tables: Tables) -> None:
     writer = tables.writer(DELIVERY_LOG, "mine")
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
@@ -237,7 +240,7 @@ def test_a_commit_that_the_store_refuses_can_be_made_again(tables: Tables) -> No
     assert groups(tables, DELIVERY_LOG) == ["g0"]
 
 
-def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
+def test_an_unavailable_store_fences_nobody(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     tables.is_away = True
     for action in (lambda: commit(writer, 1, 0), lambda: upkeep(tables, DELIVERY_LOG, 1), writer.refresh):
@@ -247,11 +250,11 @@ def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
     assert commit(writer, 1, 0)
 
 
-# -- what others write -------------------------------------------------------------------------------------------------
+# -- commits of others -------------------------------------------------------------------------------------------------
 
 
 @BOTH_FORMS
-def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None:
+def test_a_commit_of_another_tool_fences(tables: Tables, spec: TableSpec) -> None:
     writer = leader(tables, spec, 2, batches=1)
     tables.write_from_outside(spec)
     before = tables.newest_version(spec)
@@ -262,15 +265,15 @@ def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None
     assert commit(leader(tables, spec, 3), 3, 0)
 
 
-def test_who_compacts_from_outside_fences(tables: Tables) -> None:
+def test_compaction_by_another_tool_fences(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 2, batches=3)
     tables.compact_from_outside(DELIVERY_LOG)
     with fenced(2, 2):
         commit(writer, 2, 3)
 
 
-def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_path: Path) -> None:
-    """The file of the version that it would write is gone, so its name is free. A start after that one is fenced."""
+def test_a_writer_that_missed_trimmed_commits_writes_nothing(tmp_path: Path) -> None:
+    """The file of the version that it would write is missing, so its name is free. A start after that one is fenced."""
     tables = DeltaTables(tmp_path)
     asleep = leader(tables, DELIVERY_LOG, 1, batches=1)
     awake = leader(tables, DELIVERY_LOG, 2, batches=3)
@@ -286,7 +289,7 @@ def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_pa
     assert commit(awake, 2, 6)
 
 
-def test_commits_that_cannot_be_looked_at_fence() -> None:
+def test_unreadable_commits_fence() -> None:
     tables = MemoryTables()
     table = tables.table(DELIVERY_LOG)
     writer = TableWriter(table, "mine")
@@ -327,7 +330,7 @@ def test_upkeep_goes_over_the_batches_that_were_faster(tables: Tables) -> None:
 
 
 def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
-    """delta-rs finds out by itself that the new files are of other days."""
+    """delta-rs detects that the new files are of other days."""
     tables = DeltaTables(tmp_path)
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
@@ -342,8 +345,8 @@ def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 2])
-def test_the_upkeep_of_a_leader_of_before_fences_nobody(tables: Tables, batches: int) -> None:
-    """It goes over the commits of the new leader, and carries what the old leader knew."""
+def test_the_upkeep_of_an_earlier_leader_fences_nobody(tables: Tables, batches: int) -> None:
+    """It is committed after the new leader's commits, and carries the old leader's info."""
     old = leader(tables, DELIVERY_LOG, 1, batches=3)
     new = tables.writer(DELIVERY_LOG, "new")
 
@@ -382,7 +385,7 @@ def test_upkeep_changes_no_rows_and_no_info(tables: Tables, spec: TableSpec) -> 
     assert commit(writer, 1, 4)
 
 
-def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
+def test_an_upkeep_that_the_store_rejects_fails(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
@@ -391,7 +394,7 @@ def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
     assert commit(writer, 1, 2)
 
 
-def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(tables: Tables) -> None:
+def test_an_upkeep_whose_response_is_lost_is_repeated_later(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
     tables.lose_next_answer()
     with pytest.raises(NotCommittedError, match="no answer came"):
@@ -400,7 +403,7 @@ def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(tables: Table
     assert commit(writer, 1, 2)
 
 
-def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
+def test_upkeep_deletes_the_given_days(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
         of_day = Write([{"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}])
@@ -421,11 +424,11 @@ def test_a_table_goes_back_to_a_batch(tables: Tables, spec: TableSpec) -> None:
     assert writer.go_back("query-1", 1, 2, 2) == 1
     assert (tables.rows(spec), writer.version, tables.newest_version(spec)) == (before, version + 1, version + 1)
     assert commit(writer, 2, 0)
-    assert writer.committed("query-1") == 2  # it is never used again
+    assert writer.committed("query-1") == 2  # the batch id is never used again
 
 
 @BOTH_FORMS
-def test_a_table_goes_back_to_before_a_leader(tables: Tables, spec: TableSpec) -> None:
+def test_a_table_is_rolled_back_to_before_a_leader(tables: Tables, spec: TableSpec) -> None:
     leader(tables, spec, 1, batches=1)
     leader(tables, spec, 2, batches=1)
     writer = leader(tables, spec, 3)

@@ -1,4 +1,4 @@
-"""What is concluded from what brokers say of topics' names."""
+"""What is concluded from the brokers' responses about topic names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GRACE_MS = 30_000
 
 
 def test_a_name_without_a_topic_does_not_make_its_brokers_ones_without_ids() -> None:
-    """Else the next topic's log, while an older answer comes once more, would begin the deleted one's anew."""
+    """Otherwise the next topic's log would restart the deleted topic's log when an older response comes again."""
     answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
     topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
     told = [topics.has_id("orders")]
@@ -20,14 +20,14 @@ def test_a_name_without_a_topic_does_not_make_its_brokers_ones_without_ids() -> 
     assert told == [True, True, True]
 
 
-def test_a_broker_that_tells_of_a_topic_without_an_id_has_none() -> None:
+def test_a_broker_that_reports_a_topic_without_an_id_has_no_ids() -> None:
     topics = TopicIdentities(lambda names: {name: TopicDescription("", {0: 1}) for name in names}, GRACE_MS)
     topics.look([("orders", "id-made-of-the-name")], 0)
     assert not topics.has_id("orders")
 
 
-def test_a_name_that_stood_for_nothing_for_long_does_not_make_the_next_topic_a_deleted_one() -> None:
-    """The broker that is asked first may not know it yet; an id that was taken for a deleted one is never served."""
+def test_a_topic_created_after_a_long_absence_is_not_taken_for_deleted() -> None:
+    """The broker that is queried first may not have it yet; an id that was taken for deleted is never served again."""
     old, new = ("orders", "id-1"), ("orders", "id-2")
     answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
     topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)

@@ -1,4 +1,4 @@
-"""Tables on a local disk after a power loss: what was torn is found, said, and taken for never committed."""
+"""Tables on a local disk after a power loss: torn entries are found, logged, and treated as never committed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def committed(root: Path, batches: int) -> CommitSteps:
 
 
 @pytest.mark.parametrize("how", TORN)
-def test_a_torn_newest_entry_is_taken_for_never_committed(
+def test_a_torn_newest_entry_counts_as_never_committed(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     newest = committed(tmp_path, 3).writers[0].version
@@ -46,7 +46,7 @@ def test_a_torn_newest_entry_is_taken_for_never_committed(
 
 
 @pytest.mark.parametrize("how", [*TORN, "missing"])
-def test_an_entry_whose_data_file_is_torn_is_taken_for_never_committed(
+def test_an_entry_with_a_torn_data_file_counts_as_never_committed(
     tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     newest = committed(tmp_path, 3).writers[0].version
@@ -69,8 +69,8 @@ def test_all_entries_from_the_first_torn_one_on_go(tmp_path: Path, caplog: pytes
     assert rows(tmp_path, STATE, "batch_id") == [(0,), (1,)]
 
 
-def test_whole_tables_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After an upkeep, whose old files are gone, and a start that has written nothing but its lead."""
+def test_undamaged_tables_are_not_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """This is after an upkeep, whose old files are missing, and a start that has written only its lead commit."""
     steps = committed(tmp_path, 5)
     UpkeepOf(tmp_path).run(steps, local_versions=1)
     for name in (STATE, LOG):
@@ -119,7 +119,7 @@ def test_a_table_that_was_torn_when_it_was_made_is_made_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("lost", ["entry", "all of it"])
 def test_a_base_of_lost_versions_goes_with_them(tmp_path: Path, lost: str) -> None:
-    """It would say what is not in the table, as soon as other commits have taken the numbers of the lost ones."""
+    """It would contradict the table as soon as other commits reuse the version numbers of the lost ones."""
     steps = committed(tmp_path, 3)
     upkeep = StateBaseUpkeep(str(tmp_path), least_records=1)
     upkeep.run(DeltaVersions(str(tmp_path), SHARE_GROUP_STATE).handle, UPKEEP)

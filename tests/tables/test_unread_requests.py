@@ -93,7 +93,7 @@ def test_a_probe_does_not_linger() -> None:
     assert lingers_ms(PROBE.encode()) == 0
 
 
-def test_the_first_that_is_due_takes_the_others_along() -> None:
+def test_the_first_due_request_makes_the_others_due() -> None:
     unread = UnreadRequests(RULES)
     assert not unread.are_due(2**60)
     for value, at_ms in ((ACKNOWLEDGEMENT, 0), (fetch(200), 100), (fetch(400), 150)):
@@ -101,7 +101,7 @@ def test_the_first_that_is_due_takes_the_others_along() -> None:
     assert unread.due_ms == 300
 
 
-def test_topics_are_told_once() -> None:
+def test_topics_are_returned_once() -> None:
     unread = UnreadRequests(RULES)
     other = FetchRequest("2", "g", "t", "id-2", 0, "m", 1, "me", max_records=1).encode()
     unread.add([ACKNOWLEDGEMENT, other, *BAD, b'{"topic_id": 7}', b'{"topic_id": ""}'], NOBODY, NOW_MS)
@@ -112,6 +112,6 @@ def test_topics_are_told_once() -> None:
 @pytest.mark.parametrize(
     "batches", [None, 1, "x", [1], [[1]], [[0, 1, 2, 3]], [[0, 1, None]], [[0, 1, [[1]]]], [[0, 1, [9]]]]
 )
-def test_what_cannot_be_read_is_brought_to_who_waits(batches: object) -> None:
+def test_an_unreadable_request_is_due_for_those_who_wait(batches: object) -> None:
     row = {"type": "acknowledge", "group_id": "g", "topic_id": "id", "partition": 5, "batches": batches}
     assert lingers_ms(json.dumps(row).encode(), {THEIR_SHARD: RECORDS}) == 0

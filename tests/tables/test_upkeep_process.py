@@ -41,19 +41,19 @@ def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
 
 
 def now_ms(ago_ms: int = 0) -> int:
-    """The brokers' time, which this machine's clock is ahead of."""
+    """Return the brokers' time, which this machine's clock is ahead of."""
     return int(time.time() * 1000) - ago_ms
 
 
 def await_true(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)
 
 
 def committed(root: Path, batches: int) -> CommitSteps:
-    """A job that leads, and has committed so many batches."""
+    """Return a job that leads, and has committed a number of batches."""
     steps, _ = start(root)
     for batch_id in range(batches):
         steps.commit(batch(batch_id, offset=batch_id))
@@ -65,7 +65,7 @@ def files(root: Path, table: str) -> int:
 
 
 def is_compacted(table: DeltaTable) -> bool:
-    """Whether there is a commit of upkeep among those since the last look."""
+    """Return whether there is a commit of upkeep among those since the last call."""
     known = table.version()
     table.update_incremental()
     new = table.version() - known
@@ -83,9 +83,7 @@ def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, pr
     batch_id, end = 19, time.monotonic() + 120
     while not is_compacted(log):
         assert time.monotonic() < end
-        process.request(
-            SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms()
-        )  # what meets a batch in its way is tried again
+        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())  # a conflict with a batch is retried
         batch_id += 1
         steps.commit(batch(batch_id, offset=batch_id))
         time.sleep(0.1)  # the pace of a fast job, not a condition
@@ -108,17 +106,17 @@ def test_a_process_that_was_killed_is_started_again(
     await_true(lambda: killed.status() == psutil.STATUS_ZOMBIE)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
     await_true(lambda: files(tmp_path, "delivery_log") == 1)
-    assert "the upkeep process ended with exit code -9, starting another" in caplog.text
+    assert "upkeep process ended with exit code -9; starting another" in caplog.text
     assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(4)]
 
 
-def test_what_another_leader_leads_is_left_alone(
+def test_tables_of_another_leader_get_no_upkeep(
     tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = committed(tmp_path, 4)
     start(tmp_path)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
-    await_true(lambda: "no upkeep of share_group_state for 1: leader 2 leads" in caplog.text)
+    await_true(lambda: "upkeep of share_group_state for leader epoch 1 cancelled: the leader epoch is 2" in caplog.text)
     assert files(tmp_path, "share_group_state") == 4
 
 
@@ -127,7 +125,7 @@ def test_nothing_is_deleted_by_a_clock_that_is_far_ahead(
 ) -> None:
     steps = committed(tmp_path, 4)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms(ago_ms=2 * DAY_MS))
-    await_true(lambda: "ahead of the brokers': files of tables would be deleted too early" in caplog.text)
+    await_true(lambda: "ahead of the brokers' clocks: upkeep would delete files of" in caplog.text)
     assert files(tmp_path, "share_group_state") == 4
 
 
@@ -141,7 +139,7 @@ def test_the_process_ends_with_the_job(tmp_path: Path, process: UpkeepProcess) -
 
 
 def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: Path) -> None:
-    """The files are days old and were merged just now: time travel to a version from before needs them."""
+    """The files are days old and were merged just now; time travel to an earlier version needs them."""
     steps = committed(tmp_path, 4)
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
     week_ago = time.time() - 7 * 86_400
@@ -153,8 +151,8 @@ def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: 
     assert DeltaTable(str(tmp_path / "delivery_log"), version=kept).to_pyarrow_table().num_rows == 4
 
 
-def test_what_no_version_has_is_removed(tmp_path: Path) -> None:
-    """A commit that failed leaves its file behind."""
+def test_files_of_no_version_are_removed(tmp_path: Path) -> None:
+    """A failed commit leaves its file behind."""
     steps = committed(tmp_path, 1)
     day = next((tmp_path / "delivery_log").glob("day=*"))
     orphan = day / "part-of-nothing.parquet"

@@ -1,4 +1,4 @@
-"""How long a source may wait, and what it must know of the request topic."""
+"""How long a source may wait, and what it must fetch of the request topic."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sharegroup.types import WaitsFor
         (HandOver({"k": 100, "l": 200}), Wake(100, is_due=True)),
     ],
 )
-def test_what_the_driver_tells_says_what_to_wait_for(told: HandOver, wake: Wake) -> None:
+def test_the_handover_decides_what_to_wait_for(told: HandOver, wake: Wake) -> None:
     assert Wake.of(told, 100) == wake
 
 
-def test_the_request_topic_is_looked_at_once_and_again_for_a_deadline() -> None:
+def test_the_request_topic_is_polled_once_and_again_for_a_deadline() -> None:
     calm, due = Wake.of(HandOver(), 100), Wake.of(HandOver({"k": 1}), 100)
     assert Requests().must_look(calm)
     assert not Requests(safe_ms=50).must_look(calm)

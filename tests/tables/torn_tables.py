@@ -1,4 +1,4 @@
-"""What a power loss does to the files of tables on a local disk."""
+"""Damages files of tables on a local disk as a power loss does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
-#: What becomes of a file that was not on the disk yet.
+#: What may happen to a file that was not on the disk yet.
 TORN: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda text: b"",
     "half": lambda text: text[: len(text) // 2],
@@ -17,7 +17,7 @@ TORN: dict[str, Callable[[bytes], bytes]] = {
 
 
 def entries(table: Path) -> list[Path]:
-    """The log entries, the newest last."""
+    """Return the log entries, newest last."""
     return sorted(table.joinpath("_delta_log").glob("*.json"))
 
 
@@ -27,13 +27,13 @@ def tear(path: Path, how: str) -> None:
 
 
 def data_files(table: Path, entry: Path) -> list[Path]:
-    """The data files that a log entry adds."""
+    """Return the data files that a log entry adds."""
     actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
     return [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
 
 
 def lose(table: Path, count: int) -> None:
-    """Lose the newest entries with all that belongs to them, so that nothing shows it."""
+    """Lose the newest entries with all their files, without a trace."""
     found = entries(table)
     for entry in found[len(found) - count :]:
         for path in data_files(table, entry):

@@ -1,7 +1,7 @@
 """Both queries of a job on real Delta tables, without Spark and Kafka: operators, sources' plan and commit steps.
 
-`lose_checkpoint` is a job that died and whose checkpoint is gone: all that is left is the tables, with the outbox of
-the newest commit of each query.
+`lose_checkpoint` simulates a job that died and lost its checkpoint: only the tables are left, with the outbox of the
+newest commit of each query.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOPIC_ID, AGAIN_ID = "id-orders", "id-again"
 
 
 class Sent:
-    """A query's producer: `responses` to everybody, `requests` that the other query has not read yet."""
+    """A query's producer: all `responses`, and the `requests` that the other query has not read yet."""
 
     def __init__(self) -> None:
         self.responses: list[Mapping[str, Any]] = []
@@ -59,7 +59,7 @@ class Sent:
 
 
 class OrdersLogs:
-    """Brokers without topic ids: whatever the topic's id is, its partitions have ten records each."""
+    """Brokers without topic ids: for any topic id, each partition has ten records."""
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
         return {name: TopicDescription("", {0: 0, 1: 0}) for name in topics}
@@ -80,12 +80,12 @@ class OrdersLogs:
         return dict.fromkeys(times)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nothing is remembered."""
+        """Do nothing, because nothing is stored."""
 
 
 class TwoQueries:
-    """Runs a query's batch at each call. The topic `orders` has ten records in each of two partitions, and so has
-    another one that is made under its name.
+    """Runs a query's batch at each call. The topic `orders` has ten records in each of two partitions, and so has a
+    topic that is recreated under its name.
     """
 
     def __init__(self, root: Path, job: Config) -> None:
@@ -119,11 +119,11 @@ class TwoQueries:
         return steps
 
     def lose_checkpoint(self) -> None:
-        """Start again from the tables; what was sent and not read yet is lost with the request topics."""
+        """Start again from the tables; unread rows are lost with the request topics."""
         self._start()
 
     def groups(self, *requests: ShareGroupRequest) -> list[Mapping[str, Any]]:
-        """A batch of the group_coordinator query: notices of the other query, and these requests; the responses."""
+        """Run a batch of the group_coordinator query on the other query's requests and these; return the responses."""
         values = [*self.from_partitions.requests, *[request.encode().decode() for request in requests]]
         self.from_partitions.requests.clear()
         lines = [self._line(value) for value in values]
@@ -138,7 +138,7 @@ class TwoQueries:
         return self.from_groups.responses[before:]
 
     def partitions(self, *requests: SharePartitionRequest) -> list[Mapping[str, Any]]:
-        """A batch of the share_partition query: its source, the other query's requests, and these; the responses."""
+        """Run a batch of the share_partition query on its source and all requests; return the responses."""
         lines: dict[str, list[str]] = {}
         after = self._planner.next(self._offset, HandOver(), (), 0, self.now_ms) or self._offset
         for key, row in rows_between(self._offset, after, self._pinned.states):
@@ -160,7 +160,7 @@ class TwoQueries:
         return self.from_partitions.responses[before:]
 
     def table(self, spec: TableSpec) -> list[dict[str, Any]]:
-        """The rows of a table as they are now."""
+        """Return the current rows of the table."""
         found: list[dict[str, Any]] = DeltaTable(table_path(self.root, spec)).to_pyarrow_table().to_pylist()
         return found
 

@@ -1,1 +1,1 @@
-"""Cells, and groups that move between them; the offset mirror."""
+"""Cells, group moves between cells, and the offset mirror."""

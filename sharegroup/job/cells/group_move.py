@@ -1,21 +1,21 @@
-"""Moving a group from one cell's tables to another's, while neither cell's job runs.
+"""Moves a group from one cell's tables to another's, while neither cell's job runs.
 
 Theory of operation
 -------------------
-A move is four commits of batches (`commit_steps`), each behind the fence of its tables, so that a job that runs all the
-same ends. At each moment a job that is started sees by `share_groups` whether it may (`strayed_groups`):
+A move is four commits of batches (`commit_steps`). Each is protected by the fence of its tables, so a job that still
+runs is stopped by it. A job that starts reads `share_groups` to check whether it may run (`misplaced_groups`):
 
-    1. the target's share_group_state   a snapshot of each state      nobody sees it: the group is not in its groups
-    2. the target's groups              group, share-partitions,      it is in both: no job of either cell starts
+    1. the target's share_group_state   a snapshot of each state      not visible yet: its groups lack the group
+    2. the target's groups              group, share-partitions,      both have the group: no job of either cell starts
                                         configs
     3. the source's share_group_state   a tombstone of each state
-    4. the source's groups              all these rows go             it is in the target: its job may start
+    4. the source's groups              these rows are removed        only the target has it: its job may start
 
-It dies anywhere, and is run again: 1 and 2 put the rows that the source still has, 3 and 4 remove them. States that are
-tombstones already were put by the run before. Who gives up after step 2 moves the group back, by the same steps.
+A move that dies is run again: steps 1 and 2 put the rows that the source still has, and steps 3 and 4 remove them.
+States that are tombstones already were put by the previous run. To give up a move after step 2, move the group back.
 
-The commits are of a query of their own, so the checkpoints of both jobs are stale after them (`stale_checkpoint`): what
-the operators knew of the group in them is out of date. What was delivered stays in the source's delivery_log.
+The commits belong to a query of their own. The checkpoints of both jobs are therefore stale afterwards
+(`stale_checkpoint`), because their operator state of the group is out of date. The delivery log stays in the source.
 """
 
 from __future__ import annotations
@@ -54,20 +54,21 @@ from sharegroup.types import ConfigSource, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: What the writer of a row puts there.
+#: The columns that the writer of a row sets.
 _WRITERS_OWN = ("time", CHUNK)
-#: Makes what answers and requests to the other query go out by; the name is that of the other query's topic.
+#: Makes the producer for responses and for requests to the other query, given the other query's topic.
 MakeProducer = Callable[[str], RowProducer]
 
 
 class GroupMoveError(ShareGroupError):
-    """The group cannot be moved as things are; nothing was changed."""
+    """The group cannot be moved in its present state; nothing was changed."""
 
 
 class CellTables:
-    """One cell's tables, led: whoever led them is fenced, and what was owed is done.
+    """One cell's tables after becoming their leader: the previous leader is fenced, and its last batch is completed.
 
-    `topics` are as `JobConfig.topics`, `options` the storage's. Raises FencedLeaderError, KafkaUnavailableError.
+    `topics` are as `JobConfig.topics`; `options` are the storage options.
+    Raises FencedLeaderError, KafkaUnavailableError.
     """
 
     def __init__(
@@ -82,25 +83,25 @@ class CellTables:
         for spec in ALL_TABLES:
             open_or_create(tables_path, spec, options)
         specs = *SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES
-        led = [DeltaVersions(tables_path, spec, options) for spec in specs]
-        epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), led).take()
+        versions = [DeltaVersions(tables_path, spec, options) for spec in specs]
+        epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), versions).take()
         group_requests, partition_requests, _ = topics
-        self.groups = self._led(GROUP_COORDINATOR_TABLES, producer(partition_requests), epoch)
-        self.states = self._led(SHARE_PARTITION_TABLES, producer(group_requests), epoch)
+        self.groups = self._leading_steps(GROUP_COORDINATOR_TABLES, producer(partition_requests), epoch)
+        self.states = self._leading_steps(SHARE_PARTITION_TABLES, producer(group_requests), epoch)
 
-    def _led(self, specs: Iterable[TableSpec], producer: RowProducer, epoch: int) -> CommitSteps:
+    def _leading_steps(self, specs: Iterable[TableSpec], producer: RowProducer, epoch: int) -> CommitSteps:
         steps = CommitSteps([DeltaTableWriter(self._path, spec, self._options) for spec in specs], producer)
         steps.lead(epoch)
         steps.complete_last_batch()
         return steps
 
     def rows(self, spec: TableSpec, group_id: str) -> list[Row]:
-        """A group's rows of current state."""
+        """Return a group's rows in a table of current state, without the writer's columns."""
         rows = (row for row in self.groups.current_rows(spec.name) if row["group_id"] == group_id)
         return [{name: value for name, value in row.items() if name not in _WRITERS_OWN} for row in rows]
 
     def group_rows(self, group_id: str) -> dict[str, list[Row]]:
-        """What a move takes along, by table: not what the file says, which each cell's job writes itself."""
+        """Return the rows to move, by table, without static configs, which each cell's job writes itself."""
         configs = self.rows(SHARE_GROUP_CONFIGS, group_id)
         dynamic = [row for row in configs if row["config_source"] == ConfigSource.DYNAMIC_GROUP_CONFIG.value]
         return {
@@ -110,7 +111,7 @@ class CellTables:
         }
 
     def group_states(self, group_id: str) -> dict[SharePartitionKey, ShareGroupOffset]:
-        """The states of its share-partitions."""
+        """Return the states of the group's share-partitions."""
         named = SharePartitionKey._fields
         keys = {SharePartitionKey(*(row[name] for name in named)) for row in self.rows(SHARE_PARTITIONS, group_id)}
         states = read_current_states(Tables(self._path, self._options), [group_id])
@@ -118,31 +119,32 @@ class CellTables:
 
 
 def check_movable(source: CellTables, target: CellTables, group_id: str, unread: Callable[[CellTables], int]) -> bool:
-    """Whether there is something to move; False when that was done.
+    """Return whether there is something to move; False if the group was moved already.
 
-    `unread` counts the group's requests that the source's job has not read.
-    Raises GroupMoveError.
+    `unread` counts the group's requests that the source's job has not read. Raises GroupMoveError.
     """
     rows = source.group_rows(group_id)
     if not any(rows.values()):
         if any(target.group_rows(group_id).values()):
             return False
-        raise GroupMoveError(f"there is no group {group_id}")
+        raise GroupMoveError(f"group {group_id} does not exist")
     if members := source.rows(SHARE_GROUP_MEMBERS, group_id):
-        raise GroupMoveError(f"group {group_id} has {len(members)} members: stop them, and let the job see it")
+        raise GroupMoveError(
+            f"group {group_id} has {len(members)} members: stop them, and wait until the job has removed them"
+        )
     leaving = [row for row in rows[SHARE_GROUPS.name] if row["group_state"] == "Dead"]
     leaving += [row for row in rows[SHARE_PARTITIONS.name] if row["status"] != "initialized"]
     if leaving:
-        raise GroupMoveError(f"group {group_id} is being initialized or deleted: let the job finish that")
+        raise GroupMoveError(f"group {group_id} is being initialized or deleted: start the job, and let it finish")
     if found := unread(source):
-        raise GroupMoveError(f"{found} requests for group {group_id} are not read yet: let the job read them")
+        raise GroupMoveError(f"{found} requests for group {group_id} are unread: start the job, and let it read them")
     return True
 
 
 def move_group(
     source: CellTables, target: CellTables, group_id: str, after_step: Callable[[int], None] = lambda step: None
 ) -> None:
-    """The four steps; `check_movable` comes first. `after_step` is called after each."""
+    """Run the four steps, and call `after_step` after each. Call `check_movable` first."""
     rows, states = source.group_rows(group_id), source.group_states(group_id)
     query_id = f"move-{uuid.uuid4()}"
     steps = (
@@ -156,7 +158,7 @@ def move_group(
         if any(written.values()):
             tables.commit(Batch(0, _now_ms(), tables=written))
         after_step(number)
-    logger.info("group %s is moved: %d share-partitions", group_id, len(rows[SHARE_PARTITIONS.name]))
+    logger.info("group %s moved: %d share-partitions", group_id, len(rows[SHARE_PARTITIONS.name]))
 
 
 def _snapshot(key: SharePartitionKey, state: ShareGroupOffset) -> Row:

@@ -23,14 +23,14 @@ from sharegroup.storage.writing.versioned_table import TableStoreError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Move a group to the cell that the configuration has it in; the exit code. 1: it cannot be moved, or not now."""
-    parser = CommandParser(description="Move a group to another cell, while its members and both jobs stand.")
+    """Move a group to the cell that the configuration assigns; return the exit code, 1 if it cannot be moved."""
+    parser = CommandParser(description="Move a group to another cell while its members and both jobs are stopped.")
     parser.add_argument(
-        "--config", required=True, type=Path, help="the configuration, which has the group in its new cell"
+        "--config", required=True, type=Path, help="configuration that assigns the group to its new cell"
     )
     parser.add_argument("--group", required=True, help="the group's id")
     parser.add_argument(
-        "--from", dest="source", default=NO_CELL, help="the cell whose tables have it; left out: no cell"
+        "--from", dest="source", default=NO_CELL, help="cell whose tables have the group (default: no cell)"
     )
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -43,23 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _moved(config: Config, group_id: str, source_cell: str) -> str:
-    """What was done. Raises ShareGroupError, TableStoreError."""
+    """Move the group, and return a description of what was done. Raises ShareGroupError, TableStoreError."""
     target_cell = config.cells.cell_of(group_id)
     if source_cell == target_cell:
-        return f"group {group_id} is to be in cell {source_cell} itself, by the configuration"
+        return f"group {group_id} is already in cell {source_cell}, which the configuration assigns"
     with ExitStack() as resources:
         source, target = (_tables(config, cell, group_id, resources) for cell in (source_cell, target_cell))
         if not check_movable(source, target, group_id, lambda tables: _unread(config, source_cell, tables, group_id)):
-            return f"group {group_id} is in cell {target_cell} already"
+            return f"group {group_id} is already in cell {target_cell}"
         move_group(source, target, group_id)
     checkpoints = " and ".join(job_of_cell(config.job, cell).checkpoint_path for cell in (source_cell, target_cell))
-    return f"group {group_id} is in cell {target_cell} now. Remove {checkpoints}, then start the jobs"
+    return f"group {group_id} moved to cell {target_cell}. Remove {checkpoints}, then start the jobs"
 
 
 class _WithoutGroup:
-    """Sends what the last batch owes once more, but no requests for the group that moves: nobody will read them here.
+    """Sends the rows of the last batch again, without requests for the group that moves: nobody will read them here.
 
-    Most of them were sent and read. What one of the others would have released comes back by its locks.
+    Most of them were sent and read before. If one would have released records, their locks expire instead.
     """
 
     def __init__(self, producer: RowProducer, group_id: str) -> None:

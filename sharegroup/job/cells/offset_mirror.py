@@ -1,8 +1,8 @@
-"""`share.consumer.group.offset.mirror`: a group's start offsets as the committed offsets of an ordinary consumer group.
+"""`share.consumer.group.offset.mirror`: commits a group's start offsets as those of an ordinary consumer group.
 
-Monitors that know consumer groups alone see the group then. It is looked at every `INTERVAL_S`, in the tables, so that
-nothing is missed whatever dies; an offset is committed when it is another than the last one. What a consumer group has
-that has members of its own, or of partitions that are no more, is left alone.
+Monitors that support only consumer groups can then show the group. The tables are polled every `INTERVAL_S`, so a
+crash loses nothing. An offset is committed when it differs from the last committed one. Offsets of a consumer group
+with members of its own, and of deleted partitions, are not changed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Where = tuple[str, int]
 
 
 class Commits(Protocol):
-    """Where offsets go: see `kafka_clients.group_offsets`."""
+    """Commits offsets: see `kafka_clients.group_offsets`."""
 
     def commit(self, group_id: str, offsets: Mapping[Where, int]) -> Mapping[Where, str]:
-        """Commit; what was refused, and why. Raises KafkaError."""
+        """Commit offsets; return the reasons of those that were rejected. Raises KafkaError."""
 
 
 class OffsetMirror:
-    """`configs` gives the groups' configs in force, as `ConfigPoll` does, `read` the offsets of some groups."""
+    """`configs` returns the groups' effective configs, as `ConfigPoll` does; `read` returns the offsets of groups."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class OffsetMirror:
     ) -> None:
         self._configs, self._read, self._commits = configs, read, commits
         self._committed: dict[tuple[str, str], dict[Where, int]] = {}
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def look(self) -> None:
-        """Commit what has moved. Raises ShareGroupError (the tables are away), KafkaError."""
+        """Commit the offsets that have moved. Raises ShareGroupError if the tables are unavailable, and KafkaError."""
         mirrors = {
             group_id: str(values[_MIRROR])
             for group_id, values in self._configs().items()
@@ -63,30 +63,30 @@ class OffsetMirror:
         moved = {where: offset for where, offset in now.items() if committed.get(where) != offset}
         if not moved:
             return
-        refused = self._commits.commit(mirror, moved)
-        committed.update({where: offset for where, offset in moved.items() if where not in refused})
-        problem = ", ".join(sorted(set(refused.values())))
-        if problem != self._said.get(group_id, ""):
-            self._said[group_id] = problem
+        rejected = self._commits.commit(mirror, moved)
+        committed.update({where: offset for where, offset in moved.items() if where not in rejected})
+        problem = ", ".join(sorted(set(rejected.values())))
+        if problem != self._reported.get(group_id, ""):
+            self._reported[group_id] = problem
             if problem:
-                logger.warning("group %s cannot be mirrored by consumer group %s: %s", group_id, mirror, problem)
+                logger.warning("group %s: cannot commit offsets to consumer group %s: %s", group_id, mirror, problem)
 
 
 class MirrorThread:
-    """Looks at an interval, until it is closed; what fails is tried again at the next one."""
+    """Runs the mirror at an interval until it is closed; a failure is retried at the next interval."""
 
     def __init__(self, mirror: OffsetMirror, interval_s: float = INTERVAL_S) -> None:
         self._mirror, self._interval_s = mirror, interval_s
         self._closed = threading.Event()
-        self._outage = OutageLog(logger, "start offsets are not mirrored", "start offsets are mirrored again")
+        self._outage = OutageLog(logger, "cannot mirror start offsets", "start offsets are mirrored again")
         self._thread = threading.Thread(target=self._run, name="offset mirror", daemon=True)
 
     def start(self) -> None:
-        """Begin; to be called once."""
+        """Start the thread. Call it once."""
         self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """End; a look that hangs is not waited for any longer."""
+        """Stop the thread, and wait for it up to the timeout."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)

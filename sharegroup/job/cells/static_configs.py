@@ -1,4 +1,4 @@
-"""The groups' own values as the job's file has them, in `share_group_configs` beside those that requests have set."""
+"""Writes the group configs of the job's file to `share_group_configs`, beside those that were set by requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.types import ConfigSource
 
 
 def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> None:
-    """Put what the file has now in place of what another start's file had. The job must lead."""
+    """Replace the static configs in the table by those of the file. The job must lead."""
     source = ConfigSource.STATIC_BROKER_CONFIG.value
     wanted = {
         (group_id, name): {

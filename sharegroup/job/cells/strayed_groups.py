@@ -1,4 +1,4 @@
-"""Groups whose rows are in the tables of another cell than the one that the configuration has them in."""
+"""Detects groups whose rows are in the tables of another cell than the configured one."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _NAMED = 10
 
 
 class StrayedGroupsError(ShareGroupError):
-    """A job would begin a group anew that has its state elsewhere, or go on with one that another job has."""
+    """The job would start a group whose state is in another cell, or continue one that another job owns."""
 
 
 def refuse_strayed_groups(config: Config) -> None:
-    """Raise StrayedGroupsError when a group of this cell has rows in another one's tables, or one of another cell here.
+    """Raise MisplacedGroupsError if another cell's tables have a group of this cell, or these have one of another cell.
 
-    `config` is the file's, with the cell (`Config.of_cell`) but with the folders of all. A group that is on its way is
-    in both tables. Raises TableUnavailableError when tables that are there cannot be read.
+    `config` is the file's config with the cell set (`Config.of_cell`) and the folders of all cells. A group that is
+    being moved is in both tables. Raises TableUnavailableError if existing tables cannot be read.
     """
     for cell in (NO_CELL, *config.cells.names) if config.cells.names else ():
         here = cell == config.cell
         there = set(groups_in(config, cell))
-        strayed = [
+        misplaced = [
             group_id
             for group_id in sorted(there)
             if config.cells.cell_of(group_id) != cell and (here or config.has_group(group_id))
         ]
-        if strayed:
-            named = ", ".join(strayed[:_NAMED]) + (", ..." if len(strayed) > _NAMED else "")
+        if misplaced:
+            named = ", ".join(misplaced[:_NAMED]) + (", ..." if len(misplaced) > _NAMED else "")
             raise StrayedGroupsError(
-                f"the tables of {_named(cell)} have groups that the configuration has in another one: {named}. "
-                "Move each by `sharegroup move-group`, or name the cell that has it in group.cells"
+                f"the tables of {_named(cell)} have groups that the configuration assigns to another cell: {named}. "
+                "Move each with `sharegroup move-group`, or correct group.cells"
             )
 
 
 def groups_in(config: Config, cell: str) -> Iterator[str]:
-    """The groups that a cell's tables have, or whose configs they have; none where no job has run."""
+    """Yield the groups that have rows or configs in a cell's tables; none if no job has run there."""
     job = job_of_cell(config.all_cells, cell)
     tables = Tables(job.tables_path, job.delta_options)
     try:

@@ -1,4 +1,4 @@
-"""Deadlines of many keys: which is the first, and which are over, without going through all."""
+"""Deadlines of many keys, with the earliest one and the expired ones found without a scan of all keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 
 class Deadlines:
-    """When each key's deadline is, in ms.
+    """The deadline of each key, in ms.
 
-    A deadline that is set anew leaves its old entry in the heap; `_due` are the entries that were over when somebody
-    asked. Both are looked up in `_of_key`, which knows what still counts.
+    A deadline that is replaced leaves its old entry in the heap. `_due` has the entries that had expired at the last
+    query. `_of_key` has the current deadlines and decides whether an entry of either still counts.
     """
 
     def __init__(self, of_key: Mapping[str, int]) -> None:
@@ -20,15 +20,15 @@ class Deadlines:
         self._due: dict[str, int] = {}
 
     def get(self, key: str) -> int | None:
-        """A key's deadline, None if it has none."""
+        """Return a key's deadline; None if it has none."""
         return self._of_key.get(key)
 
     def all(self) -> dict[str, int]:
-        """Each key's deadline."""
+        """Return the deadline of each key."""
         return dict(self._of_key)
 
     def set(self, key: str, deadline_ms: int | None) -> None:
-        """Put a key's deadline in place of the one before; None: it has none any more."""
+        """Replace a key's deadline; None removes it."""
         if self._of_key.get(key) == deadline_ms:
             return
         self._due.pop(key, None)
@@ -42,7 +42,7 @@ class Deadlines:
             heapq.heapify(self._heap)
 
     def due(self, time_ms: int) -> list[str]:
-        """The keys whose deadline is before a time, in order; they stay due until another deadline is set."""
+        """Return the keys with a deadline before a time, sorted. They stay due until their deadline is replaced."""
         while self._heap and self._heap[0][0] < time_ms:
             deadline_ms, key = heapq.heappop(self._heap)
             if self._of_key.get(key) == deadline_ms:

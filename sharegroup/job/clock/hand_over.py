@@ -1,8 +1,8 @@
-"""What the driver tells the Python source, which is another process of the driver.
+"""What the driver sends to the Python source, which is another process on the driver.
 
-Each batch says what it has changed (`HandOverChange`), and the source adds it to what it knows (`HandOver`): both cost
-what the batch touched. `hand_over_file` carries it from one process to the other. Losing it costs nothing: after a
-start the source ticks every key once.
+Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost is that of the
+keys in the batch. `handover_file` transports the changes. Losing them is harmless: after a start the source ticks every
+key once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from sharegroup.types import WaitsFor
 
 
 class HandOverChange(NamedTuple):
-    """What is other than before: `deadlines`, when a key wants a tick (ms; None: it wants none), `waiting`, what
-    demands that stand at a key wait for, `positions`, the next unread offset of request partitions, and `clock`, the
-    brokers' time (None: as before)."""
+    """Changes since the previous batches.
+
+    `deadlines`: when a key needs a tick, in ms (None: no longer). `waiting`: what the pending demands at a key wait
+    for. `positions`: the next unread offset of request partitions. `clock`: the brokers' time (None: unchanged).
+    """
 
     deadlines: Mapping[str, int | None] = {}
     waiting: Mapping[str, WaitsFor] = {}
@@ -27,8 +29,10 @@ class HandOverChange(NamedTuple):
 
 
 class HandOver:
-    """What all changes add up to: `deadlines`, the keys at which demands stand, the next unread offset of each request
-    partition, all batches before it being committed, and the newest reading of the brokers' time."""
+    """The sum of all changes: deadlines, keys with pending demands, positions, and the newest clock reading.
+
+    All batches that read requests below the positions are committed.
+    """
 
     def __init__(
         self,
@@ -43,7 +47,7 @@ class HandOver:
         self.clock = clock
 
     def brokers_ms(self, steady_ms: int) -> int:
-        """Return a time that no broker was behind at a steady time; 0 while the brokers' time is not known."""
+        """Return a time that no broker was behind at a steady time; 0 if the brokers' time is not known."""
         return 0 if self.clock is None else self.clock.earliest_at(steady_ms)
 
     def __eq__(self, other: object) -> bool:
@@ -52,10 +56,10 @@ class HandOver:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __repr__(self) -> str:
-        return f"HandOver{tuple(self.whole())}"
+        return f"Handover{tuple(self.whole())}"
 
     def apply(self, change: HandOverChange) -> None:
-        """Add a batch's words; a key without a deadline any more is forgotten."""
+        """Apply a batch's changes; a key that waits for nothing is removed."""
         for key, deadline_ms in change.deadlines.items():
             self.deadlines.set(key, deadline_ms)
         for key, waits in change.waiting.items():
@@ -68,7 +72,7 @@ class HandOver:
             self.clock = change.clock
 
     def news_of(self, change: HandOverChange) -> HandOverChange:
-        """What of a change is not known yet."""
+        """Return the part of a change that differs from the current values."""
         return HandOverChange(
             {key: deadline for key, deadline in change.deadlines.items() if self.deadlines.get(key) != deadline},
             {key: waits for key, waits in change.waiting.items() if self.waiting.get(key, WaitsFor.NOTHING) != waits},
@@ -77,6 +81,6 @@ class HandOver:
         )
 
     def whole(self) -> HandOverChange:
-        """All of it, as a change to nothing."""
+        """Return the current values as a change to an empty handover."""
         waiting = dict(sorted(self.waiting.items()))
         return HandOverChange(self.deadlines.all(), waiting, dict(self.positions), self.clock)

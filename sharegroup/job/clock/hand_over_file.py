@@ -1,8 +1,8 @@
-"""The hand-over as a small local file: one line of JSON for each change.
+"""The handover as a small local file: one line of JSON for each change.
 
-The writer begins the file anew when it starts, and again when the changes have become more than the whole: so a reader
-that starts late reads a bounded file, and what is written costs what changed. A file that is begun anew takes the old
-one's place in one step; of a line that is half written, or was when its writer died, a reader sees nothing.
+The writer rewrites the file when it starts, and when the changes have become larger than the whole. A reader that
+starts late therefore reads a bounded file, and the written bytes are proportional to the changes. A rewritten file
+replaces the old one atomically. A reader ignores a line that is incomplete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sharegroup.job.clock.hand_over import HandOver, HandOverChange
 from sharegroup.kafka_clients.job_clock import ClockReading
 from sharegroup.protocol.json_text import from_json, to_json
 
-#: The file is not begun anew for fewer bytes of changes than this.
+#: The file is not rewritten before this many bytes of changes.
 _LEAST_CHANGES = 1_000_000
 
 
@@ -28,18 +28,19 @@ class HandOverFileWriter:
         self._room = 0
 
     def write(self, change: HandOverChange) -> None:
-        """Tell what has changed."""
-        news = self._whole.news_of(change)
-        self._whole.apply(news)
-        line = _encode(news)
+        """Append what has changed."""
+        changed = self._whole.news_of(change)
+        self._whole.apply(changed)
+        line = _encode(changed)
+        line = _encode(changed)
         if self._room < len(line):
-            self._begin_anew()
-        elif any(news):
+            self._rewrite()
+        elif any(changed):
             self._room -= len(line)
             with self._path.open("ab") as file:
                 file.write(line)
 
-    def _begin_anew(self) -> None:
+    def _rewrite(self) -> None:
         whole = _encode(self._whole.whole())
         scratch = self._path.with_suffix(".new")
         scratch.write_bytes(whole)
@@ -48,33 +49,33 @@ class HandOverFileWriter:
 
 
 class HandOverFileReader:
-    """The source's side. The file is held open: what took its place is told apart from it by its inode."""
+    """The source's side. It keeps the file open, and detects a replaced file by its inode."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._file: BinaryIO | None = None
         self._rest = b""
-        self._told = HandOver()
+        self._handover = HandOver()
 
     def read(self) -> HandOver:
-        """What is told so far: the same object at each call, until the file is begun anew; empty without a file."""
+        """Return the current handover: the same object until the file is rewritten; an empty one without a file."""
         try:
             if self._file is None or not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
                 self._open()
         except FileNotFoundError:
             self.close()
-            return self._told
+            return self._handover
         assert self._file is not None
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
-            self._told.apply(_decode(line))
-        return self._told
+            self._handover.apply(_decode(line))
+        return self._handover
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file, and discard what was read."""
         if self._file is not None:
             self._file.close()
-        self._file, self._rest, self._told = None, b"", HandOver()
+        self._file, self._rest, self._handover = None, b"", HandOver()
 
     def _open(self) -> None:
         file = self._path.open("rb")

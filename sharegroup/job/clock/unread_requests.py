@@ -1,9 +1,13 @@
-"""Unread requests, as far as a source has looked at them: their topics, and how long they may *linger*.
+"""Unread requests that a source has polled: their topics, and how long they may *linger*.
 
-One micro-batch for half a second of requests costs what it costs for one. So acknowledgements linger that nobody waits
-for (a gateway's, without `reply_to`) or whose answer can wait (a `ShareConsumer`'s, with `linger_ms`), at a shard where
-no member waits for what they may free, and a fetch whose requester has records until then (`linger_ms`). Whatever
-somebody waits for takes them along.
+A micro-batch for half a second of requests costs as much as one for a single request. A request may therefore linger
+if nobody waits for its effect:
+
+- an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), at a shard
+  where no member waits for the records or the space that it may free;
+- a fetch of a requester that has records until then (`linger_ms`).
+
+The next request that may not linger is processed together with them.
 """
 
 from __future__ import annotations
@@ -18,31 +22,31 @@ from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, json_obje
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE
 from sharegroup.types import AcknowledgeType, WaitsFor
 
-#: How long any request lingers at the most.
+#: The maximum time that any request lingers.
 MOST_MS = 5_000
 _FINAL = {int(kind) for kind in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)}
 NOBODY: Mapping[str, WaitsFor] = {}
 
 
 class LingerRules(NamedTuple):
-    """`shards` is how many operator keys a group's topic has, `linger_ms` how long requests linger that nobody waits
-    for."""
+    """`shards` is the number of operator keys of a group's topic; `linger_ms` is how long a request that nobody waits
+    for lingers."""
 
     shards: int
     linger_ms: int
 
 
 class UnreadRequests:
-    """Those behind some positions of a request topic; without `rules` none of them lingers."""
+    """The unread requests after some positions of a request topic; without `rules` none of them lingers."""
 
     def __init__(self, rules: LingerRules | None) -> None:
         self._rules = rules
         self._topics: set[str] = set()
-        #: When they are to be brought, in ms; None: there are none.
+        #: When they must be processed, in ms; None if there are none.
         self.due_ms: int | None = None
 
     def add(self, values: Iterable[bytes], waiting: Mapping[str, WaitsFor], now_ms: int) -> None:
-        """Rows that were found; `waiting` is what demands wait for, by the shard keys at which they stand."""
+        """Add polled rows; `waiting` is what demands wait for, by shard key."""
         for value in values:
             row = _row(value)
             if isinstance(topic_id := row.get("topic_id"), str) and topic_id:
@@ -51,11 +55,11 @@ class UnreadRequests:
             self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
 
     def are_due(self, now_ms: int) -> bool:
-        """Whether one of them is to be brought now, and all with it."""
+        """Return whether one of the requests must be processed now, and all others with it."""
         return self.due_ms is not None and self.due_ms <= now_ms
 
     def take_topics(self) -> set[str]:
-        """The ids of the topics that they are about, each told once."""
+        """Return the ids of the topics of the requests, each id once."""
         topics, self._topics = self._topics, set()
         return topics
 
@@ -73,12 +77,12 @@ class UnreadRequests:
         else:
             return linger_ms
         waits = waiting.get(_shard_key(row, self._rules.shards), WaitsFor.NOTHING)
-        is_of_use = waits is WaitsFor.ROOM or (waits is WaitsFor.RECORDS and not _finishes(row))
-        return 0 if is_of_use else linger_ms
+        frees_something = waits is WaitsFor.ROOM or (waits is WaitsFor.RECORDS and not _finishes(row))
+        return 0 if frees_something else linger_ms
 
 
 def _finishes(row: Mapping[str, Any]) -> bool:
-    """Whether a row acknowledges records so that nobody gets them again."""
+    """Return whether a row acknowledges records so that they are not delivered again."""
     try:
         types = {kind for _, _, kinds in row["batches"] for kind in kinds}
         return row["type"] == ACKNOWLEDGE and not row.get("is_renew_ack") and types <= _FINAL
@@ -87,7 +91,7 @@ def _finishes(row: Mapping[str, Any]) -> bool:
 
 
 def _shard_key(row: Mapping[str, Any], shards: int) -> str:
-    """`UNKEYED` if the row names no share-partition."""
+    """Return the shard key of a row; `UNKEYED` if it names no share-partition."""
     group_id, topic_id, partition = row.get("group_id"), row.get("topic_id"), row.get("partition")
     if not (isinstance(group_id, str) and isinstance(topic_id, str) and is_integer(partition, 0, MAX_INT32)):
         return UNKEYED
@@ -95,7 +99,7 @@ def _shard_key(row: Mapping[str, Any], shards: int) -> str:
 
 
 def _row(value: bytes) -> dict[str, Any]:
-    """Its fields; none of what is no row at all."""
+    """Return the fields of a row; none if it is not valid."""
     try:
         return json_object(value.decode(errors="replace"))
     except InvalidRequestRow:

@@ -1,16 +1,16 @@
 """The five commit steps of a micro-batch, for both queries (the numbers are those of docs/commit_steps.md).
 
-1. the operator's output comes to the driver: the batch's only action, always run;
-2. commit the first table (share_group_state, share_groups), with the batch's *outbox* in the commit's info;
-3. commit the other tables of current state;
-4. produce the responses (and requests to the other query) to Kafka and flush;
-5. have the rows of growing tables written later (`late_rows`), and return: Spark commits the batch.
+1. The operator's output is collected on the driver. This is the batch's only action, and it always runs.
+2. The first table (share_group_state, share_groups) is committed, with the batch's *outbox* in the commit's info.
+3. The other tables of current state are committed.
+4. The responses, and the requests to the other query, are produced to Kafka and flushed.
+5. The rows of append-only tables are submitted for a deferred write (`deferred_rows`). Spark then commits the batch.
 
-Die after any step and start again: the batch is computed to the same rows from the same input, and what was done is
-skipped. A batch that is computed to other rows is refused (`repeated_batch`). With the checkpoint gone as well, the
-batch cannot be computed again; then the outbox, which step 2 made durable in one commit together with the state, says
-what steps 3 to 5 still owe (`complete_last_batch`), and its positions say where the request topic goes on. What growing
-tables are owed by batches before is in it, too.
+Recovery. If the job dies after any step, the next run computes the same rows from the same input and skips what is
+done. A batch that computes other rows is rejected (`repeated_batch`). If the checkpoint is lost too, the batch cannot
+be computed again. Step 2 therefore commits the outbox together with the state. `complete_last_batch` does what remains
+of steps 3 to 5 from the outbox, and the positions in it are the next offsets of the request topic. The outbox also
+contains the deferred rows of earlier batches.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
-#: The transaction id of what a leader writes beside its batches; its version is the leader epoch.
+#: The transaction id of rows that a leader writes outside its batches; its version is the leader epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
-#: So many rows may be owed to a growing table: they ride in each commit's outbox.
-_MOST_OWED = 20_000
-#: More are written at once: carrying them along costs as much as a commit.
-_FEW_OWED = 500
+#: The maximum number of deferred rows of a table, because each commit's outbox carries them.
+_MAX_DEFERRED_ROWS = 20_000
+#: Above this number, rows are written immediately: carrying them costs as much as a commit.
+_MAX_CARRIED_ROWS = 500
 
 FaultPoint = Callable[[int, int], None]
 
 
 class RowProducer(Protocol):
-    """Where step 4 sends rows: see `kafka_clients.kafka_clients`."""
+    """Sends the rows of step 4: see `kafka_clients.kafka_clients`."""
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Produce all rows and return when the broker has them."""
+        """Produce all rows, and return when the broker has acknowledged them."""
 
 
 @dataclass
@@ -67,12 +67,12 @@ class Batch:
     deadlines: dict[str, int | None] = field(default_factory=dict)
     waiting: dict[str, WaitsFor] = field(default_factory=dict)
     windows: list[list[Any]] = field(default_factory=list)
-    #: What the operators were given as the brokers' time (None: nobody says).
+    #: The brokers' time that the operators received; None if it is not known.
     time: BrokersTime | None = None
 
     @classmethod
     def of(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Batch:
-        """Merge the outputs in the order of their keys, so that every run of the batch gives the same rows."""
+        """Merge the outputs in the order of their keys, so that every run of the batch produces the same rows."""
         batch = cls(batch_id, time=time)
         for output in sorted(outputs, key=lambda output: output.key):
             batch.now_ms = max(batch.now_ms, output.now_ms)
@@ -91,21 +91,21 @@ class Batch:
 
     @property
     def has_effects(self) -> bool:
-        """Whether anything must become durable: a row, a response, or the position of a request that was read."""
+        """Return whether anything must become durable: a row, a response, or the position of a request."""
         return bool(self.positions) or self.has_news
 
     @property
     def has_news(self) -> bool:
-        """Return whether it has done more than to read requests that mean nothing, such as probes."""
+        """Return whether the batch did more than read requests without effect, such as probes."""
         return bool(self.responses or self.requests or any(self.tables.values()))
 
 
 class CommitSteps:
-    """Takes batches of one query through steps 2 to 4, and after a start completes what the last leader owed.
+    """Runs steps 2 to 5 for the batches of one query, and completes the last leader's batch after a start.
 
-    `query_id` is the streaming query's id (never its name: with a new checkpoint batch ids start at 0 again, and a name
-    would make every append look like a repeated one). `chunk_rows` is the most rows of a chunk (see `current_rows`).
-    `later` is how growing tables are written: by default before `commit` returns.
+    `query_id` is the id of the streaming query, not its name. Batch ids restart at 0 with a new checkpoint, and with a
+    name every append would look like a repeated one. `chunk_rows` is the maximum size of a chunk (see `current_rows`).
+    `later` runs the writes of append-only tables; by default they finish before `commit` returns.
     """
 
     def __init__(
@@ -119,35 +119,35 @@ class CommitSteps:
         self._first, *others = writers
         self._others = [writer for writer in others if not writer.spec.is_append_only]
         self._growing = [writer for writer in others if writer.spec.is_append_only]
-        self._late = [LateRows(writer) for writer in self._growing]
-        self._later = later
+        self._deferred = [LateRows(writer) for writer in self._growing]
+        self._run_task = later
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
         self._chunk_rows = chunk_rows
         self._current: dict[str, CurrentRows] = {}
         self._lost: dict[str, LostBatches] = {}
         self.query_id = ""
-        #: The configured values that the batches' effects depend on: see `repeated_batch.rules_of`.
+        #: The configured values that the batches' effects depend on: see `repeated_batch.effect_rules`.
         self.rules: Mapping[str, int] = {}
         self.leader_epoch = 0
         self.positions: dict[int, int] = _positions(self._first.last_info)
 
     @property
     def writers(self) -> tuple[TableWriter, ...]:
-        """The query's writers, in the order of the steps."""
+        """The query's writers, in the order in which the steps use them."""
         return (self._first, *self._others, *self._growing)
 
     @property
     def last_info(self) -> Info | None:
-        """The newest commit's entry: query id, batch id, positions, outbox. None before the first batch."""
+        """The info of the newest commit (query id, batch id, positions, outbox); None before the first batch."""
         return self._first.last_info
 
     def lead(self, leader_epoch: int | None = None) -> int:
-        """Take the lead of all tables, and read what the last leader left; the epoch.
+        """Become the leader of all tables, read what the last leader left, and return the leader epoch.
 
-        A job that others may compete with names the epoch that `job_lead` gave it; None is one above the tables'.
-        The first table comes first: the last leader begins no batch from then on, and what it still commits of its last
-        one to the others is in that one's outbox. Raises FencedLeaderError when a higher epoch is there.
+        A job that competes with others passes the epoch that `job_lead` assigned. None is one above the tables' epoch.
+        The first table is fenced first, so the last leader cannot begin another batch. Whatever it still commits of its
+        last batch to the other tables is in the outbox. Raises FencedLeaderError if a table has a higher epoch.
         """
         epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
         self.leader_epoch = leader_epoch or 1 + max(epochs.values())
@@ -163,15 +163,15 @@ class CommitSteps:
         return self.leader_epoch
 
     def committed(self, query_id: str, table: str | None = None) -> int:
-        """The highest batch id of a query that the tables have, or one of them, -1 for none."""
+        """Return the highest batch id of a query in all tables, or in one of them; -1 for none."""
         return max(writer.committed(query_id) for writer in self.writers if table in (None, writer.spec.name))
 
     def committed_batches(self) -> dict[str, int]:
-        """The newest batch of this query in each table that it goes on from; `delivery_log` is none of them."""
+        """Return this query's newest batch in each table, except in append-only ones such as `delivery_log`."""
         return {writer.spec.name: writer.committed(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:
-        """Do what the newest commit's outbox still owes: the other tables' rows, then responses and requests again."""
+        """Complete the newest commit from its outbox: commit the other tables, then send its rows to Kafka again."""
         self._complete_lost_batches()
         info = self._first.last_info
         if not info or not info.get("outbox"):
@@ -193,7 +193,7 @@ class CommitSteps:
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
     def _complete_lost_batches(self) -> None:
-        """Put the rows of lost commits back, from outboxes; a table that has gone back has the batch ids already."""
+        """Restore the rows of lost commits from outboxes. A table that was rolled back already has the batch ids."""
         for writer in self.writers[1:]:
             lost, newest = self._lost.get(writer.spec.name), self._first.last_info
             batches = lost_rows(self._first, writer, lost) if lost else []
@@ -210,24 +210,24 @@ class CommitSteps:
 
     @property
     def has_gone_back(self) -> bool:
-        """Whether this start took back rows, because the first table had lost commits. No checkpoint fits then."""
+        """Whether this start rolled tables back because the first table lost commits. No checkpoint fits then."""
         return any(lost.has_gone_back for lost in self._lost.values())
 
     @property
     def owed_rows(self) -> int:
-        """Rows of growing tables that are durable in the outbox, and not in their table yet."""
-        return sum(late.owed_rows for late in self._late)
+        """The number of rows of append-only tables that are in the outbox but not in their table yet."""
+        return sum(deferred.owed_rows for deferred in self._deferred)
 
     def current_rows(self, table: str) -> list[Row]:
-        """The rows of a table of current state. The job must lead."""
+        """Return the rows of a table of current state. The job must lead."""
         return self._current[table].rows()
 
     def row_like(self, table: str, row: Row) -> Row | None:
-        """The row of a table of current state that has this one's key, as of the last commit. The job must lead."""
+        """Return the row with the same key as of the last commit, from a table of current state. The job must lead."""
         return self._current[table].row_like(row)
 
     def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
-        """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
+        """Put (or, where marked, remove) rows outside a batch, once per leader. Raises FencedLeaderError."""
         writer = next(writer for writer in self.writers if writer.spec.name == table)
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
@@ -240,15 +240,15 @@ class CommitSteps:
         return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
 
     def begin(self, batch_id: int) -> None:
-        """Said before step 1; there is nothing to do."""
+        """Reach fault point 0, before step 1."""
         self._fault_point(0, batch_id)
 
     def commit(self, batch: Batch) -> None:
-        """Steps 2, 3 and 4. Raises FencedLeaderError when another job leads.
+        """Run steps 2 to 5. Raises FencedLeaderError if another job leads.
 
-        Raises RepeatedBatchError, and does nothing, when the tables have this batch with other effects.
+        Raises RepeatedBatchError, without any effect, if the tables have this batch with other effects.
         """
-        self._refuse_other_effects(batch)
+        self._reject_other_effects(batch)
         if not batch.has_effects:
             return
         self.positions |= batch.positions
@@ -262,9 +262,9 @@ class CommitSteps:
         self._fault_point(3, batch.batch_id)
         self._producer.send(batch.responses, batch.requests)
         self._fault_point(4, batch.batch_id)
-        self._write_later(batch)
+        self._defer_rows(batch)
 
-    def _refuse_other_effects(self, batch: Batch) -> None:
+    def _reject_other_effects(self, batch: Batch) -> None:
         info = self._first.last_info or {}
         if self._is_of(info, batch.batch_id):
             refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
@@ -272,7 +272,7 @@ class CommitSteps:
     def _info(self, batch: Batch) -> Info:
         outbox = {
             "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self.writers[1:]},
-            "late": {late.spec.name: late.owed() for late in self._late},
+            "late": {deferred.spec.name: deferred.owed() for deferred in self._deferred},
             "responses": batch.responses,
             "requests": batch.requests,
         }
@@ -303,17 +303,17 @@ class CommitSteps:
 
         self._first.commit(self.query_id, batch.batch_id, added, info)
 
-    def _write_later(self, batch: Batch) -> None:
-        """Step 5. Where too much is owed, the batch waits."""
+    def _defer_rows(self, batch: Batch) -> None:
+        """Run step 5: defer the write, or wait for it if too many rows are deferred."""
         query_id, leader_epoch = self.query_id, self.leader_epoch
-        for late in self._late:
-            rows = batch.tables.get(late.spec.name)
+        for deferred in self._deferred:
+            rows = batch.tables.get(deferred.spec.name)
             if rows:
-                late.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
-                urgent = late.owed_rows > _FEW_OWED
-                self._later(functools.partial(late.write, query_id, leader_epoch), urgent)
-            if late.owed_rows > _MOST_OWED:
-                late.write(query_id, leader_epoch)
+                deferred.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
+                urgent = deferred.owed_rows > _MAX_CARRIED_ROWS
+                self._run_task(functools.partial(deferred.write, query_id, leader_epoch), urgent)
+            if deferred.owed_rows > _MAX_DEFERRED_ROWS:
+                deferred.write(query_id, leader_epoch)
 
     def _commit_current(
         self,
@@ -324,7 +324,7 @@ class CommitSteps:
         now_ms: int,
         info: Info | None = None,
     ) -> bool:
-        """Put (or, where marked, remove) rows of a table of current state; False when that was done."""
+        """Put (or, where marked, remove) rows of a table of current state; return False if they were there already."""
         current = self._current[writer.spec.name]
         is_new = writer.commit(app_id, batch_id, lambda: current.stage(rows, now_ms), info)
         if is_new:

@@ -1,14 +1,15 @@
-"""The rows of a table of current state, and which files of it a change of some rows costs.
+"""The rows of a table of current state, and the files that a change of some rows rewrites.
 
-Rows are kept in chunks; each is a partition of the table, with one file. A commit writes the chunks that it touches,
-and no others. New rows fill the last chunk, as what comes together changes together. A row stays in its chunk; one that
-goes leaves it smaller, and neighbours of which one was touched become one when they would fill no more than half:
+Rows are grouped in chunks. Each chunk is a partition of the table, with one file. A commit writes only the chunks that
+it changes. New rows fill the last chunk, because rows that are created together often change together. A row stays in
+its chunk, and a removed row leaves it smaller. Two neighbours are merged if one of them changed and both together fill
+at most half a chunk:
 
     chunk     0     1     2     3                         0     1     3
-    rows   1000   400   300   700   - 250 rows of 1 ->  1000   450   700   written: 1; gone: 2, whose rows are in 1 now
+    rows   1000   400   300   700   - 250 rows of 1 ->  1000   450   700   written: 1; removed: 2 (its rows are in 1)
 
-So each two neighbours fill more than half a chunk, there are at most four chunks for a thousand rows and one more, and
-a change of one row writes a thousand rows at most, whatever the table's size.
+Two neighbours therefore always fill more than half a chunk, so a table has at most four chunks per thousand rows, plus
+one. A change of one row writes at most a thousand rows, whatever the table's size.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sharegroup.job.commit.table_rows import DELETED
 from sharegroup.storage.schemas import CHUNK, TableSpec
 from sharegroup.storage.writing.versioned_table import Row, Write
 
-#: The most rows of a chunk: about as many as can be written in the time that a commit takes anyway.
+#: The maximum number of rows in a chunk: about as many as are written in the time that a commit takes anyway.
 CHUNK_ROWS = 1_000
 
 _Key = tuple[object, ...]
@@ -27,9 +28,9 @@ _Chunk = dict[_Key, Row]
 
 
 class CurrentRows:
-    """All rows as of the last commit; `rows` are the table's, each with its chunk.
+    """All rows of a table as of the last commit. The rows that are passed in are the table's, each with its chunk.
 
-    What is staged becomes theirs only with its commit: one that comes to nothing leaves no trace.
+    Staged rows count only after `apply_staged`, so a failed commit leaves no trace.
     """
 
     def __init__(self, spec: TableSpec, rows: Iterable[Row], chunk_rows: int = CHUNK_ROWS) -> None:
@@ -42,16 +43,16 @@ class CurrentRows:
         self.take()
 
     def rows(self) -> list[Row]:
-        """The rows, ordered by key."""
+        """Return the rows, ordered by key."""
         return [self._chunks[chunk][key] for key, chunk in sorted(self._chunk_of.items())]
 
     def row_like(self, row: Row) -> Row | None:
-        """The row that has this one's key; None if there is none."""
+        """Return the row with the same key; None if there is none."""
         chunk = self._chunk_of.get(self._key(row))
         return None if chunk is None else self._chunks[chunk][self._key(row)]
 
     def stage(self, rows: Iterable[Row], now_ms: int) -> Write:
-        """What a commit writes that puts (or, where marked, removes) rows."""
+        """Stage rows to be put (or, where marked, removed), and return what the commit must write."""
         self._staged = {}
         last = max(self._chunks, default=0)
         for key, row in {self._key(row): row for row in rows}.items():
@@ -68,7 +69,7 @@ class CurrentRows:
         return Write([content[key] for content in self._staged.values() for key in sorted(content)], [*self._staged])
 
     def take(self) -> None:
-        """What was staged last is committed."""
+        """Apply the staged rows after their commit."""
         before = {chunk: self._chunks.pop(chunk, {}) for chunk in self._staged}
         self._chunks |= {chunk: content for chunk, content in self._staged.items() if content}
         for chunk, content in self._staged.items():
@@ -79,7 +80,7 @@ class CurrentRows:
         self._staged = {}
 
     def _stage(self, chunk: int) -> _Chunk:
-        """A touched chunk's rows, to be changed."""
+        """Return the rows of a chunk for modification."""
         if chunk not in self._staged:
             self._staged[chunk] = dict(self._chunks.get(chunk, {}))
         return self._staged[chunk]

@@ -1,8 +1,8 @@
-"""Fault points: a test names a commit step and a batch, and the whole job dies there as by SIGKILL.
+"""Fault points for tests: the whole job is killed by SIGKILL at a given commit step of a given batch.
 
-`SHAREGROUP_FAULT_POINT=share_partition:2:5` kills JVM and Python after step 2 of the first batch with an id of at least
-5 of the share_partition query. Step 0 is before step 1; steps 1 to 4 count only batches with effects. Unset, which is
-always but in tests, nothing happens.
+`SHAREGROUP_FAULT_POINT=share_partition:2:5` kills the JVM and Python after step 2 of the first batch of the
+share_partition query with an id of at least 5. Step 0 is before step 1. Steps 1 to 4 count only batches with effects.
+Without the variable, nothing happens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VARIABLE = "SHAREGROUP_FAULT_POINT"
 
 
 def fault_point(query: str, jvm_pid: int) -> Callable[[int, int], None] | None:
-    """A function (step, batch id) that dies at the named point, None if no point of `query` is named."""
+    """Return a function (step, batch id) that kills the job at the configured point; None if `query` has no point."""
     named = os.environ.get(VARIABLE, "")
     if not named:
         return None

@@ -1,6 +1,6 @@
-"""The job's metrics while it runs: each query's batches tell `QueryMetrics`, a scrape asks `JobMetrics`.
+"""The job's metrics while it runs: each query's batches report to `QueryMetrics`, and a scrape reads `JobMetrics`.
 
-A batch pays for its own rows, once; a scrape copies sums while it holds the lock, and pays for nothing that is known of
+A batch is charged once for its own rows. A scrape copies sums while it holds the lock, and costs nothing for
 share-partitions without series of their own.
 """
 
@@ -19,14 +19,14 @@ from sharegroup.monitoring.metrics.job_counts import FinishedBatch, JobCounts, R
 from sharegroup.monitoring.metrics.metric import Family, gauge
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
-#: What is done before each of the commit steps' fault points, by its number.
+#: The part of a batch that ends at each fault point of the commit steps, by the step's number.
 _PARTS = {1: "operator", 2: "commit", 3: "tables", 4: "answer"}
-#: A row's label is its group's, so groups come first.
+#: Groups come first, because a row is labelled with its group.
 _COUNTED = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
 
 
 class JobMetrics:
-    """What all threads of the job count. `now_ms` is the time for ages, `clock` seconds for durations."""
+    """The counts of all threads of the job. `now_ms` returns the time for ages, `clock` seconds for durations."""
 
     def __init__(
         self,
@@ -41,25 +41,25 @@ class JobMetrics:
         self._queries: dict[str, QueryMetrics] = {}
 
     def query(self, name: str) -> QueryMetrics:
-        """One query's side, the same at each start of it."""
+        """Return a query's metrics, the same object at each start of the query."""
         if name not in self._queries:
             self._queries[name] = QueryMetrics(name, self.count, self._clock)
         return self._queries[name]
 
     def count(self, what: Callable[[JobCounts], Any]) -> None:
-        """Count something, alone."""
+        """Update the counts while holding the lock."""
         with self._lock:
             what(self._counts)
 
     def upkeep_ended(self, seconds: float, failed: bool) -> None:
-        """An upkeep took so long."""
+        """Count an upkeep, its duration, and whether it failed."""
         with self._lock:
             self._counts.add(catalogue.UPKEEPS, 1)
             self._counts.add(catalogue.UPKEEP_SECONDS, seconds)
             self._counts.add(catalogue.UPKEEP_FAILURES, int(failed))
 
     def families(self) -> list[Family]:
-        """All metrics as they are now."""
+        """Return the current values of all metrics."""
         queries = list(self._queries.values())
         live = [
             gauge(catalogue.BATCH_RUNS_SECONDS, [((query.name,), query.running_s) for query in queries]),
@@ -71,9 +71,9 @@ class JobMetrics:
 
 
 class QueryMetrics:
-    """A `BatchObserver`, and what is told when a commit step is reached (`CommitSteps`' fault points).
+    """A `BatchObserver` that also receives the fault points of `CommitSteps`.
 
-    `runs` says whether the query runs; whoever starts it sets it.
+    `runs` returns whether the query runs; it is set by the code that starts the query.
     """
 
     def __init__(self, name: str, count: Callable[[Callable[[JobCounts], Any]], None], clock: Callable[[], float]):
@@ -87,7 +87,7 @@ class QueryMetrics:
         self._batch: FinishedBatch | None = None
 
     def led(self, steps: CommitSteps) -> None:
-        """The query leads: what its tables have is counted anew."""
+        """Count the contents of the tables again after the query became their leader."""
         self._steps, self._led_s, self._begun_s = steps, self._clock(), None
         here = {writer.spec.name for writer in steps.writers}
         rows = [
@@ -103,7 +103,7 @@ class QueryMetrics:
         self._count(count)
 
     def at(self, step: int, batch_id: int) -> None:
-        """A batch has come to a commit step."""
+        """Record that a batch has reached a commit step."""
         now_s = self._clock()
         if step == 0:
             self._begun_s, self._parts = now_s, {}
@@ -112,13 +112,13 @@ class QueryMetrics:
         self._last_s = now_s
 
     def finishing(self, batch: Batch, row_like: RowLike) -> None:
-        """Look at the rows that a batch is about to change."""
+        """Read the rows that a batch is about to change."""
         assert self._steps is not None
         before = self._steps.positions
         self._batch = FinishedBatch(
             self.name,
             batch.now_ms,
-            self._parts,  # which the steps to come fill
+            self._parts,  # the remaining steps fill it
             sum(max(0, to - before[partition]) for partition, to in batch.positions.items() if partition in before),
             len(batch.rejected),
             batch.tables,
@@ -139,13 +139,13 @@ class QueryMetrics:
 
     @property
     def running_s(self) -> float:
-        """How long the present batch runs; 0 between two."""
+        """How long the current batch has been running, in seconds; 0 between two batches."""
         begun_s = self._begun_s
         return 0.0 if begun_s is None or not self.runs() else self._clock() - begun_s
 
     @property
     def owed_rows(self) -> int:
-        """Rows that are durable and not in their table yet."""
+        """The number of rows that are durable but not in their table yet."""
         return 0 if self._steps is None else self._steps.owed_rows
 
 

@@ -1,7 +1,7 @@
-"""Rows of a growing table that are written behind the answers, as nobody who waits for an answer waits for them.
+"""Rows of append-only tables that are written after the responses are sent; no response depends on them.
 
-Until they are in their table they ride in the outbox of every commit of the query's first table, so that a start puts
-them there whatever dies: what is durable is the newest outbox and the table together.
+Until they are in their table, the outbox of every commit of the query's first table carries them. After a crash the
+next start writes them, because the newest outbox and the table together contain every row.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sharegroup.storage.writing.versioned_table import Row, Write
 
 
 class Later(Protocol):
-    """Has work done soon: at once, or on a thread of its own."""
+    """Runs a task soon: before it returns, or on a thread of its own."""
 
     def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
-        """Take the work on; what is urgent is not put off. Raises what earlier work has failed with."""
+        """Submit a task; an urgent one is not delayed. Raises the error that an earlier task failed with."""
 
 
-def at_once(work: Callable[[], None], urgent: bool = False) -> None:  # noqa: ARG001 - it always is
-    """Does the work before it returns."""
+def at_once(work: Callable[[], None], urgent: bool = False) -> None:  # noqa: ARG001 - the task always runs immediately
+    """Run the task before returning."""
     work()
 
 
 class OwedBatch(NamedTuple):
-    """What a batch adds to the table. `now_ms` is the batch's timestamp."""
+    """The rows that a batch adds to the table. `now_ms` is the batch's timestamp."""
 
     batch_id: int
     now_ms: int
@@ -37,52 +37,52 @@ class OwedBatch(NamedTuple):
 
 
 class LateRows:
-    """What is owed to one table by the leader that runs. `owe` and `write` may be called on different threads."""
+    """The deferred rows of one table. `enqueue` and `write` may be called on different threads."""
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
-        self._owed: list[OwedBatch] = []
+        self._pending: list[OwedBatch] = []
         self._lock, self._writing = threading.Lock(), threading.Lock()
 
     @property
     def spec(self) -> TableSpec:
-        """The table's name and form."""
+        """The table's name and schema."""
         return self._writer.spec
 
     def owe(self, batch: OwedBatch) -> None:
-        """Take a batch on; its outbox is durable."""
+        """Add a batch whose outbox is durable."""
         with self._lock:
-            self._owed.append(batch)
+            self._pending.append(batch)
 
     def owed(self) -> Sequence[OwedBatch]:
-        """What may not be in the table yet, oldest first."""
+        """Return the batches that may not be in the table yet, oldest first."""
         with self._lock:
-            return tuple(self._owed)
+            return tuple(self._pending)
 
     @property
     def owed_rows(self) -> int:
-        """How many rows are owed."""
+        """The number of deferred rows."""
         return sum(len(batch.rows) for batch in self.owed())
 
     def write(self, query_id: str, leader_epoch: int) -> None:
-        """Write what is owed, as one commit. Raises FencedLeaderError, TableStoreError: then it stays owed."""
+        """Write all deferred rows as one commit. They stay deferred on FencedLeaderError and TableStoreError."""
         with self._writing:
-            owed = self.owed()
-            if owed:
-                write_owed(self._writer, owed, query_id, leader_epoch)
+            pending = self.owed()
+            if pending:
+                write_owed(self._writer, pending, query_id, leader_epoch)
             with self._lock:
-                del self._owed[: len(owed)]
+                del self._pending[: len(pending)]
 
 
-def write_owed(writer: TableWriter, owed: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:
-    """Write those of the batches that are not in the table; False when all of them are."""
+def write_owed(writer: TableWriter, pending: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:
+    """Write the batches that are not in the table yet; return False if all of them are."""
     committed = writer.committed(query_id)
-    left = [batch for batch in owed if batch.batch_id > committed]
-    return writer.commit(query_id, owed[-1].batch_id, lambda: stamped_batches(left, leader_epoch))
+    left = [batch for batch in pending if batch.batch_id > committed]
+    return writer.commit(query_id, pending[-1].batch_id, lambda: stamped_batches(left, leader_epoch))
 
 
 def stamped_batches(batches: Sequence[OwedBatch], leader_epoch: int) -> Write:
-    """The rows of batches of one leader."""
+    """Return one write with the rows of batches of one leader."""
     stamped: list[Row] = []
     for batch_id, now_ms, rows in batches:
         stamped += stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)

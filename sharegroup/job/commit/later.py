@@ -1,4 +1,4 @@
-"""Work that need not be waited for, on a thread of its own."""
+"""Tasks that run and retry on a background thread."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _RETRY_S = 1.0
 
 
 class LaterThread:
-    """Does the work that it was told of last, again after a second while the store does not take it. `close` ends it.
+    """Runs the most recently submitted task on a background thread, and retries it every `retry_s` until it succeeds.
 
-    It rests for `rest_s` after each work, unless what comes is urgent: so it does at once what comes seldom, and in one
-    what comes often. The work must do all that was left undone before it. Calling raises what it has failed with for
-    good.
+    Submitting a task replaces one that has not started, so a task must include the work of the tasks before it. After
+    each task the thread pauses for `rest_s` seconds, which combines frequent submissions. An urgent task skips the
+    pause. `close` ends the thread. A submission raises the error of an earlier task if retrying cannot fix it.
     """
 
     def __init__(self, name: str, retry_s: float = _RETRY_S, rest_s: float = 0.0) -> None:
@@ -40,7 +40,7 @@ class LaterThread:
             self._changed.notify_all()
 
     def close(self, timeout_s: float) -> bool:
-        """Wait until the work is done, and end; whether it was done in time."""
+        """Wait until the task is done, and end the thread; return whether the task succeeded within the timeout."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -73,13 +73,13 @@ class LaterThread:
                     self._changed.wait_for(lambda: self._urgent or self._closing, self._rest_s)
 
     def _try(self, work: Callable[[], None]) -> bool:
-        """Do it; whether it is to be tried again."""
+        """Run the task; return whether it must be retried."""
         try:
             work()
         except TableStoreError as error:
-            logger.warning("cannot be written now, will try again: %s", error)
+            logger.warning("write failed; retrying every %g s: %s", self._retry_s, error)
             return True
-        except Exception as error:  # noqa: BLE001 - it is for whoever comes with the next work
+        except Exception as error:  # noqa: BLE001 - the next submission raises it
             with self._changed:
                 self._failure = error
         return False

@@ -1,16 +1,15 @@
-"""Brings the tables of a query to the same batch, if some of them have lost commits.
+"""Brings the tables of a query to the same batch if some of them have lost commits.
 
-With `tables.local.sync` a power loss takes nothing that a later step builds on. Without it, with a disk that does not
-keep what it says it has, or when tables are restored from backups of different times, each table may have lost any
-number of its newest commits. The first table decides, because its commits have the positions of the requests and the
-outboxes:
+With `tables.local.sync`, a power loss removes nothing that a later step depends on. Without it, with a disk that loses
+acknowledged writes, or with backups of different times, each table may have lost any number of its newest commits. The
+first table decides, because its commits contain the positions of the requests and the outboxes:
 
-    another table is ahead     its rows of batches that the first table does not have are taken back: an older version
-                               is restored. The requests of these batches are read again
-    another table is behind    its rows come from the outboxes of the first table's commits, as far as these are kept
-    the first table is behind  nothing shows it, and nothing needs to be done: all tables are at its batch
+    another table is ahead     An older version is restored, which removes the rows of batches that the first table does
+                               not have. The requests of these batches are read again.
+    another table is behind    Its rows are restored from the outboxes of the first table's commits, while they exist.
+    the first table is behind  This is not detected and needs no action: all tables are at its batch.
 
-A checkpoint that is ahead of its tables is refused (`stale_checkpoint`).
+A checkpoint that is ahead of its tables is rejected (`stale_checkpoint`).
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from sharegroup.storage.writing.versioned_table import Info
 
 logger = logging.getLogger(__name__)
 
-#: The transaction id of rows that are put into a table again; its version is the leader epoch.
+#: The transaction id of restored rows; its version is the leader epoch.
 RECOVERED_APP_ID = "sharegroup.recovered"
-#: The key in a commit's info of the newest batches that the other tables had by then, by table.
+#: The key in a commit's info of the newest batches that the other tables had at that time, by table.
 COMMITTED = "committed"
-#: How many commits of the first table are searched for outboxes; as many stay on a local disk by default.
+#: How many commits of the first table are searched for outboxes; a local disk keeps as many by default.
 _COMMITS_TO_SEARCH = 1_000
 
 
 class LostBatches(NamedTuple):
-    """What one table lacks: the rows of batches of `query_id`, the newest query, after `known`.
+    """What one table lacks: the rows of batches of `query_id`, the newest query, after batch `known`.
 
-    `has_gone_back`: it was ahead, and has the ids of later batches all the same.
+    `has_gone_back` is set if the table was ahead and was rolled back. It still has the ids of the later batches.
     """
 
     query_id: str
@@ -55,9 +54,9 @@ class LedBatch(NamedTuple):
 def take_back(
     first: TableWriter, others: Sequence[TableWriter], epochs: Mapping[str, int], leader_epoch: int
 ) -> dict[str, LostBatches]:
-    """Take back what other tables have and the first one has not; by table, what may be missing then.
+    """Roll back the tables that are ahead of the first one; return, by table, which batches may be missing then.
 
-    `epochs` are the leader epochs of all tables before this leader's, which leads them by now.
+    `epochs` are the leader epochs of all tables before this leader, which already leads them.
     """
     info = first.last_info or {}
     query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]
@@ -67,14 +66,17 @@ def take_back(
         if known > newest or epochs[name] > first_epoch:
             known = writer.go_back(query_id, newest, first_epoch + 1, leader_epoch)
             lost[name] = LostBatches(query_id, known, True)
-            logger.warning("table %s: %s has lost commits, so it goes back to batch %d", name, first.spec.name, newest)
+            logger.warning(
+                "table %s is ahead of %s, which has lost commits; rolled back to batch %d",
+                name, first.spec.name, newest,
+            )  # fmt: skip
         elif known < info.get(COMMITTED, {}).get(name, -1) or epochs[name] < first_epoch:
             lost[name] = LostBatches(query_id, known, False)
     return lost
 
 
 def lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> list[LedBatch]:
-    """The rows that a table lacks, by batch, the oldest first, from the outboxes of the first table."""
+    """Return the rows that a table lacks, by batch, oldest first, from the outboxes of the first table."""
     found: dict[tuple[str, int], LedBatch] = {}
     for info in first.infos(_COMMITS_TO_SEARCH):
         query_id, outbox = info["query_id"], _outbox(info)
@@ -87,7 +89,7 @@ def lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> lis
             if batch.batch_id > known and batch.rows:
                 found.setdefault((query_id, batch.batch_id), LedBatch(info["leader_epoch"], batch))
     if found:
-        logger.warning("table %s has lost commits: %d batches come from outboxes", writer.spec.name, len(found))
+        logger.warning("table %s has lost commits; restored %d batches from outboxes", writer.spec.name, len(found))
     return [*reversed(found.values())]
 
 

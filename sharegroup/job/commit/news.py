@@ -1,9 +1,9 @@
-"""What a micro-batch of the group_coordinator query changed, in lines for the job's log.
+"""Log lines about what a micro-batch of the group_coordinator query changed.
 
-Who joined, left, timed out, was removed or fenced, which static members restart, which groups are empty or gone, which
-topics came and went, and which share-partitions are ready. A line is made where the rows differ from those of the
-tables, so each thing is said once: a batch that is run again finds its own rows there, and most batches have nothing to
-say.
+The lines report members that joined, left, timed out, were removed or were fenced; static members that restart; groups
+that are empty or deleted; and topics and share-partitions that were added, are ready, or are removed. A line is made
+only where a row differs from the table's row. A repeated batch finds its own rows in the tables, so nothing is logged
+twice, and most batches log nothing.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_
 from sharegroup.storage.writing.versioned_table import Row
 
 _LEAVES = -1
-#: What a log says of a group whose row has come to this state.
+#: The line for a group whose row has changed to this state.
 _OF_GROUPS = {
-    GroupState.EMPTY.value: "group %s is empty: its last member has gone",
+    GroupState.EMPTY.value: "group %s is empty: its last member has left",
     GroupState.DEAD.value: "group %s is deleted",
 }
-#: What a log says of share-partitions of one topic whose rows have come to this status.
+#: The line for share-partitions of one topic whose rows have changed to this status.
 _OF_TOPICS = {
-    SharePartitionStatus.INITIALIZING.value: "group %s discovers topic %s (id %s), partitions %s",
-    SharePartitionStatus.INITIALIZED.value: "group %s has topic %s (id %s) ready, partitions %s",
-    SharePartitionStatus.DELETING.value: "group %s forgets topic %s (id %s), partitions %s",
+    SharePartitionStatus.INITIALIZING.value: "group %s: initializing topic %s (id %s), partitions %s",
+    SharePartitionStatus.INITIALIZED.value: "group %s: initialized topic %s (id %s), partitions %s",
+    SharePartitionStatus.DELETING.value: "group %s: removing topic %s (id %s), partitions %s",
 }
 
 RowLike = Callable[[str, Row], Row | None]
 
 
 class Line(NamedTuple):
-    """A line of the log as `logging` takes it: lines of one text count as one kind, whatever their values."""
+    """A log line as `logging` takes it: lines with the same text count as one kind, whatever their values."""
 
     text: str
     values: tuple[Any, ...]
 
 
 def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, Any]], row_like: RowLike) -> list[Line]:
-    """What a batch with these rows and responses changes; `row_like` gives the table's row before it, by its key."""
+    """Return the lines for a batch; `row_like` returns the table's row with the same key before the batch."""
     answered = list(responses)
     answers = [row for row in answered if row.get("type") == HEARTBEAT]
     leaves = {
@@ -55,13 +55,13 @@ def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, A
         *_topics(changes(SHARE_PARTITIONS, tables, row_like)),
         *_members(changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves, _removed(answered)),
         *(
-            Line("group %s fences member %s: it has to join again", (row["group_id"], row["member_id"]))
+            Line("group %s: member %s fenced; it must join again", (row["group_id"], row["member_id"]))
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
         ),
         *(
             Line(
-                "group %s fences a process of member %s: %s", (row["group_id"], row["member_id"], row["error_message"])
+                "group %s: a process of member %s fenced: %s", (row["group_id"], row["member_id"], row["error_message"])
             )
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_INSTANCE_ID
@@ -71,7 +71,7 @@ def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, A
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in a few characters: "0-2, 5"."""
+    """Format numbers as ranges, for example "0-2, 5"."""
     runs = RangeMap((number, number, True) for number in numbers)
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last, _ in runs)
 
@@ -79,7 +79,7 @@ def ranges(numbers: Iterable[int]) -> str:
 def changes(
     spec: TableSpec, tables: Mapping[str, Iterable[Row]], row_like: RowLike
 ) -> Iterator[tuple[Row | None, Row]]:
-    """Each row of a table as it was (None: it was not there) and as it becomes; a batch may have several of one key."""
+    """Yield each row of a table before (None: absent) and after the batch, which may have several rows of one key."""
     seen: dict[tuple[Any, ...], Row | None] = {}
     for row in tables.get(spec.name, ()):
         key = tuple(row[column] for column in spec.key)
@@ -89,7 +89,7 @@ def changes(
 
 
 def _removed(responses: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Group and id of those whom an administrator has removed."""
+    """Return the (group, member id) pairs that an administrator has removed."""
     return {
         (row["group_id"], member_id)
         for row in responses
@@ -111,12 +111,12 @@ def _members(
             client = row["client_id"], row["client_host"], ", ".join(row["subscribed_topic_names"])
             yield Line("group %s: member %s joined (%s at %s), for %s", (*who, *client))
         elif row.get("group_instance_id") is not None and row["incarnation_id"] != before.get("incarnation_id"):
-            what = "goes on in another process" if row["incarnation_id"] else "left for a restart"
+            what = "continues in another process" if row["incarnation_id"] else "left for a restart"
             yield Line(f"group %s: static member %s, %s, {what}", (*who, row["group_instance_id"]))
 
 
 def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
-    """What a group was before the batch against what it is after it: one that is empty in between is none."""
+    """Compare each group before and after the whole batch, and ignore a group that is empty only in between."""
     whole: dict[str, tuple[Row | None, Row]] = {}
     for before, row in rows:
         begin, _ = whole.get(row["group_id"], (before, row))
@@ -128,7 +128,7 @@ def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
 
 
 def _topics(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
-    """A line for all partitions of a topic that come to one status; that a forgotten one is gone is no news."""
+    """Yield a line for all partitions of a topic that change to one status; the removal of a row is not logged."""
     found: dict[tuple[str, str, str, str], list[int]] = {}
     for before, row in rows:
         if not row.get(DELETED) and (before is None or before["status"] != row["status"]):

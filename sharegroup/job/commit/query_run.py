@@ -1,4 +1,4 @@
-"""One query of the job as far as it is not Spark's: taking the lead before its first batch, and its batches."""
+"""The part of a query that does not need Spark: becoming the leader before its first batch, and its batches."""
 
 from __future__ import annotations
 
@@ -26,45 +26,47 @@ _REJECTED_LOGGED = 20
 
 
 class HandOverWriter(Protocol):
-    """Where a batch leaves what the source goes by: see `job.clock.hand_over_file`."""
+    """Receives what the source needs after each batch: see `job.clock.handover_file`."""
 
     def write(self, change: HandOverChange) -> None:
-        """Tell what is other than the batches before have told; some of it may be the same."""
+        """Write what has changed since the previous batches; unchanged values may be included."""
 
 
 class BatchObserver(Protocol):
-    """Who counts what batches do: see `job.commit.job_metrics`. Nothing that it is told is waited for."""
+    """Counts what batches do: see `job.commit.job_metrics`. No batch waits for it."""
 
     def led(self, steps: CommitSteps) -> None:
-        """The query leads its tables."""
+        """Handle that the query leads its tables."""
 
     def finishing(self, batch: Batch, row_like: RowLike) -> None:
-        """A batch's effects are known, and none of them is in a table."""
+        """Handle a batch whose effects are computed, before any of them is in a table."""
 
     def finished(self) -> None:
-        """That batch is through: what it did is durable, and was answered."""
+        """Handle the end of that batch: its effects are durable, and its responses are sent."""
 
 
 class Unobserved:
-    """Nobody counts."""
+    """Ignores all events."""
 
     def led(self, steps: CommitSteps) -> None:
-        """As `BatchObserver.led`."""
+        """See `BatchObserver.on_become_leader`."""
 
     def finishing(self, batch: Batch, row_like: RowLike) -> None:
-        """As `BatchObserver.finishing`."""
+        """See `BatchObserver.on_batch_computed`."""
 
     def finished(self) -> None:
-        """As `BatchObserver.finished`."""
+        """See `BatchObserver.on_batch_finished`."""
 
 
 class QueryRun:
-    """From a start of the query to its end. Spark, or a test, calls `lead` once, then `begin` and `finish` by turns.
+    """One run of a query, from its start to its end.
 
-    `on_lead` is called when the query leads, before its first batch; `upkeep` each `upkeep_interval` commits.
-    `on_lead` lets `clock` learn the brokers' time; so does `refresh_clock`, which is called now and then during work.
-    `drop_checkpoint` is called when the checkpoint does not fit the tables any more, before `finish` raises;
-    `mark_checkpoint` after each commit, with the newest batches in the tables (`CommitSteps.committed_batches`).
+    Spark, or a test, calls `become_leader` once, then `begin_batch` and `finish_batch` for each batch.
+
+    `on_lead` is called when the query leads, before its first batch, and reads the brokers' time into `clock`.
+    `refresh_clock` reads the time again and is called from time to time. `upkeep` runs every `upkeep_interval` commits.
+    `drop_checkpoint` is called if the checkpoint no longer fits the tables, before `finish_batch` raises.
+    `mark_checkpoint` is called after each commit, with the newest batches in the tables (`CommitSteps.newest_batches`).
     """
 
     def __init__(
@@ -85,19 +87,19 @@ class QueryRun:
         self._time = BrokersTime(0, 0)
         self._observer = observer or Unobserved()
         self._drop_checkpoint, self._mark_checkpoint = drop_checkpoint, mark_checkpoint
-        self._name, self.steps, self._hand_over = name, steps, hand_over
+        self._name, self.steps, self._handover = name, steps, hand_over
         self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
         self._commits = 0
         self.batches = 0
         self.rejected = 0
-        #: Whether a batch that has read a request is through since the start of the query.
+        #: Whether a batch that read a request has finished since the start of the query.
         self.has_answered = False
 
     def lead(self, leader_epoch: int, checkpoint: Checkpoint | None, last_leader_epoch: Callable[[str], int]) -> None:
-        """Take the lead of the query's tables, and complete what the last leader owed.
+        """Become the leader of the query's tables, and complete the batch of the last leader.
 
-        Nobody else writes from here on, so only now it is sure whether the checkpoint is stale. Raises
-        FencedLeaderError, StaleCheckpointError, and what the producer raises.
+        A stale checkpoint can only be detected after this, when nobody else writes. Raises FencedLeaderError,
+        StaleCheckpointError, and the producer's errors.
         """
         steps = self.steps
         steps.lead(leader_epoch)
@@ -106,40 +108,40 @@ class QueryRun:
         refuse_stale_checkpoint(checkpoint, steps.last_info, committed, last_leader_epoch)
         if checkpoint is not None and steps.has_gone_back:
             raise StaleCheckpointError(
-                f"the tables have lost commits, and the checkpoint {checkpoint.path} may be built on these: {ADVICE}"
+                f"the tables have lost commits that the checkpoint {checkpoint.path} may depend on: {ADVICE}"
             )
         if checkpoint:
             refuse_checkpoint_ahead(checkpoint, lambda table: steps.committed(checkpoint.query_id, table))
         steps.complete_last_batch()
         self._on_lead()
-        self._hand_over.write(HandOverChange(positions=dict(steps.positions), clock=self._clock.reading()))
+        self._handover.write(HandOverChange(positions=dict(steps.positions), clock=self._clock.reading()))
 
     def begin(self, batch_id: int) -> BrokersTime:
-        """To be called before step 1, which is Spark's to run; the time that the operators are to be given.
+        """Begin a batch before Spark runs step 1, and return the time for the operators.
 
-        A batch that the tables have is run again at the time of its first run, so that it has the same effects.
+        A batch that is already in the tables gets the time of its first run, so that it has the same effects.
         """
         self.steps.begin(batch_id)
         self._time = self.steps.time_of(batch_id) or self._clock.now()
         return self._time
 
     def finish(self, batch_id: int, bodies: Iterable[str]) -> None:
-        """Take a batch, whose step 1 gave `bodies`, through the other steps.
+        """Run the remaining steps of a batch, whose step 1 returned `bodies`.
 
-        Raises FencedLeaderError. Raises RepeatedBatchError when the tables have the batch with other effects: the
-        checkpoint is dropped, and the next start of the query comes back from the tables.
+        Raises FencedLeaderError. Raises RepeatedBatchError if the tables have the batch with other effects. The
+        checkpoint is dropped first, so that the next start of the query recovers from the tables.
         """
         batch = Batch.of(batch_id, map(Output.decode, bodies), self._time)
         self._report(batch)
         self._observer.finishing(batch, self.steps.row_like)
-        happened = news(batch.tables, batch.responses, self.steps.row_like)
+        lines = news(batch.tables, batch.responses, self.steps.row_like)
         self._commit(batch)
-        for line in happened:
-            logger.info(line.text, *line.values)
+        for line in lines:
+            logger.info(line.text, *line.values, extra={"group": line.values[0]})
         if batch.has_news and self._clock.is_probe_due():
             self._refresh_clock()
         positions = dict(self.steps.positions)
-        self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
+        self._handover.write(HandOverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
         self._observer.finished()
         self.batches += 1
         self.has_answered |= bool(batch.positions)
@@ -149,13 +151,11 @@ class QueryRun:
             self._upkeep()
 
     def _commit(self, batch: Batch) -> None:
-        """Dying between the error and the drop is harmless: the next start runs the batch again and finds the same."""
+        # A crash between the error and the drop is harmless: the next start repeats the batch and gets the same error.
         try:
             self.steps.commit(batch)
         except RepeatedBatchError as error:
-            logger.warning(
-                "query %s: %s; its checkpoint is dropped, and it comes back from the tables", self._name, error
-            )
+            logger.warning("query %s: %s; checkpoint dropped, the query recovers from the tables", self._name, error)
             self._drop_checkpoint()
             raise
         if batch.has_effects:
@@ -169,5 +169,5 @@ class QueryRun:
         self.rejected += len(batch.rejected)
         for partition, offset, reason in batch.rejected[:_REJECTED_LOGGED]:
             logger.warning("query %s rejected request %d@%d: %s", self._name, partition, offset, reason)
-        of_batch, batch_id = len(batch.rejected), batch.batch_id
-        logger.warning("query %s rejected %d in batch %d, %d so far", self._name, of_batch, batch_id, self.rejected)
+        values = self._name, len(batch.rejected), batch.batch_id, self.rejected
+        logger.warning("query %s rejected %d requests in batch %d, %d since its start", *values)

@@ -1,4 +1,4 @@
-"""Rows of the operators (JSON objects, times in milliseconds) in the form of `storage.schemas`."""
+"""Converts rows of the operators (JSON objects, times in milliseconds) to the form of `storage.schemas`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELETED = "_deleted"
 
 
 def stamped_rows(rows: Iterable[Row], *, leader_epoch: int, batch_id: int, now_ms: int) -> list[Row]:
-    """Rows of an append-only table with the columns that the writer owns: day, leader_epoch, batch_id, time."""
+    """Return rows of an append-only table with the writer's columns: day, leader_epoch, batch_id, time."""
     stamp = {
         "day": datetime.fromtimestamp(now_ms / 1000, UTC).date(),
         "leader_epoch": leader_epoch,

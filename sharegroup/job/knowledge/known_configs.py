@@ -1,4 +1,4 @@
-"""The groups' configs as the source has read them last."""
+"""The groups' configs as the source has last read them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sharegroup.config.keys.offset_reset import AutoOffsetReset
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import LAST_ALTERED_MS
 
-#: By group, "" for every group that has none of its own.
+#: Values by group; "" stands for every group without values of its own.
 Values = Mapping[str, Mapping[str, Any]]
 
 
 class KnownConfigs:
-    """The configs in force, None before they were read; `take` tells whose have changed."""
+    """The effective configs, None before they were read; `replace` returns the groups whose config has changed."""
 
     def __init__(self) -> None:
         self._values: Values | None = None
@@ -25,15 +25,15 @@ class KnownConfigs:
 
     @property
     def are_unread(self) -> bool:
-        """Whether they were never read."""
+        """Whether the configs were never read."""
         return self._values is None
 
     def are(self, values: Values) -> bool:
-        """Whether these are known. What is read and has not changed is most often the same object."""
+        """Return whether these are the current values. Unchanged values are usually the same object."""
         return values is self._values or values == self._values
 
     def take(self, values: Values, groups: Collection[str]) -> list[str]:
-        """From now on these are in force; whose of `groups` are others than before, in order."""
+        """Replace the values; return those of `groups` whose config has changed, sorted."""
         before, self._values = self._values, values
         if values is before:
             return []
@@ -45,23 +45,25 @@ class KnownConfigs:
         return sorted(each for each in candidates if _of(before, each) != _of(values, each))
 
     def of(self, group_id: str) -> GroupConfig:
-        """The group's config in force."""
+        """Return the group's effective config."""
         config = self._parsed.get(group_id)
         if config is None:
             config = self._parsed[group_id] = _parse(json.dumps(_of(self._values or {}, group_id), sort_keys=True))
         return config
 
     def last_altered_ms(self, group_id: str) -> int:
-        """When a request altered the group's configs last, 0 if none did."""
+        """Return when a request last altered the group's configs; 0 if none did."""
         return int(_of(self._values or {}, group_id).get(LAST_ALTERED_MS, 0))
 
     def reads_committed(self, group_id: str) -> bool:
-        """Whether the group reads up to the last stable offset."""
+        """Return whether the group reads up to the last stable offset."""
         return self.of(group_id).isolation_level is IsolationLevel.READ_COMMITTED
 
     def reset_of(self, row: SharePartitionRow) -> AutoOffsetReset:
-        """Where a share-partition starts that was told no start offset: as its row says, which knows the config of
-        then."""
+        """Return the offset reset of a share-partition without a start offset.
+
+        The row has the strategy that was configured when it was written.
+        """
         if row.auto_offset_reset is not None:
             return AutoOffsetReset.parse(row.auto_offset_reset)
         return self.of(row.key.group_id).auto_offset_reset

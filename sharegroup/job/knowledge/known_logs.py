@@ -1,4 +1,4 @@
-"""How far the logs that somebody reads reach, as their leaders have answered."""
+"""The offsets of the logs that share-partitions read, as their leaders have reported them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from sharegroup.job.knowledge.listing import TopicIdPartition
 
 
 class KnownLogs:
-    """The offsets of each log, and which logs nobody has answered for since they were wanted, for the first time or
-    anew."""
+    """The offsets of each log, and the logs without a response since they were added or marked as stale."""
 
     def __init__(self) -> None:
         self._offsets: dict[TopicIdPartition, LogOffsets] = {}
@@ -18,35 +17,35 @@ class KnownLogs:
 
     @property
     def offsets(self) -> Mapping[TopicIdPartition, LogOffsets]:
-        """Of those that are known."""
+        """The offsets of the logs that are known."""
         return self._offsets
 
     @property
     def unknown(self) -> Collection[TopicIdPartition]:
-        """Those that are read and not known, or not known anew."""
+        """The logs that are read and have no offsets, or only stale ones."""
         return self._unknown
 
     def current(self, log: TopicIdPartition) -> LogOffsets | None:
-        """What was answered since the log was wanted last; None while nothing was."""
+        """Return a log's offsets; None if they are unknown or stale."""
         return None if log in self._unknown else self._offsets.get(log)
 
     def want(self, log: TopicIdPartition) -> None:
-        """Somebody reads the log."""
+        """Add a log that a share-partition reads."""
         if log not in self._offsets:
             self._unknown.add(log)
 
     def want_anew(self, logs: Collection[TopicIdPartition]) -> None:
-        """Somebody begins to read these, others may read them already."""
+        """Mark logs as stale, because a share-partition starts to read them; others may read them already."""
         self._unknown.update(logs)
 
     def forget(self, log: TopicIdPartition) -> None:
-        """Nobody reads the log any more."""
+        """Remove a log that no share-partition reads any longer."""
         self._offsets.pop(log, None)
         self._unknown.discard(log)
 
-    def learn(self, answers: Mapping[TopicIdPartition, LogOffsets]) -> list[TopicIdPartition]:
-        """Take answers in; the logs of which they are news."""
-        moved = [log for log, offsets in answers.items() if self._offsets.get(log) != offsets]
-        self._offsets.update(answers)
-        self._unknown.difference_update(answers)
+    def learn(self, responses: Mapping[TopicIdPartition, LogOffsets]) -> list[TopicIdPartition]:
+        """Store responses; return the logs whose offsets have changed."""
+        moved = [log for log, offsets in responses.items() if self._offsets.get(log) != offsets]
+        self._offsets.update(responses)
+        self._unknown.difference_update(responses)
         return moved

@@ -1,4 +1,4 @@
-"""What the operator's shards lead, by what the source has said so far."""
+"""The share-partitions that the operator's shards manage, according to what the source has sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharegroup.types import SharePartitionKey
 
 
 class LedShards:
-    """The led share-partitions and their state epochs; `shards` is how many operator keys a group's topic has."""
+    """Managed share-partitions and their state epochs; `shards` is the number of operator keys of a group's topic."""
 
     def __init__(self, shards: int) -> None:
         self.shards = shards
@@ -22,18 +22,18 @@ class LedShards:
         return key in self._epochs
 
     def has(self, row: SharePartitionRow) -> bool:
-        """Whether the share-partition is led, at the state epoch of its row."""
+        """Return whether the share-partition is managed, at the state epoch of its row or a later one."""
         return self._epochs.get(row.key, -1) >= row.state_epoch
 
     def lead(self, row: SharePartitionRow) -> None:
-        """It was loaded."""
+        """Add a share-partition that was loaded."""
         shard_key = self.shard_key(row.key)
         self._epochs[row.key] = row.state_epoch
         self._of_shard.setdefault(shard_key, set()).add(row.key)
         self._of_group.setdefault(row.key.group_id, set()).add(shard_key)
 
     def leave(self, key: SharePartitionKey) -> bool:
-        """It was unloaded; whether it was led."""
+        """Remove a share-partition that was unloaded; return whether it was managed."""
         if self._epochs.pop(key, None) is None:
             return False
         shard_key = self.shard_key(key)
@@ -46,23 +46,23 @@ class LedShards:
         return True
 
     def keys(self) -> Collection[SharePartitionKey]:
-        """All that are led."""
+        """Return all managed share-partitions."""
         return self._epochs.keys()
 
     def shard_keys(self) -> Collection[str]:
-        """The operator keys that lead something."""
+        """Return the operator keys that manage a share-partition."""
         return self._of_shard.keys()
 
     def shard_keys_of(self, group_id: str) -> Collection[str]:
-        """Those of one group."""
+        """Return the operator keys of one group."""
         return self._of_group.get(group_id, ())
 
     def shard_key(self, key: SharePartitionKey) -> str:
-        """The operator key that is to lead the share-partition."""
+        """Return the operator key that manages the share-partition."""
         return ShardKey(key.group_id, key.topic_id, key.partition % self.shards).encode()
 
     def by_shard(self, keys: Iterable[SharePartitionKey]) -> dict[str, list[SharePartitionKey]]:
-        """These share-partitions by operator key, in order."""
+        """Return these share-partitions by operator key, sorted."""
         shards: dict[str, list[SharePartitionKey]] = {}
         for key in sorted(keys):
             shards.setdefault(self.shard_key(key), []).append(key)

@@ -1,4 +1,4 @@
-"""The rows of `share_partitions` as the source knows them, found by what a look asks for, not by going through all."""
+"""The source's copy of `share_partitions`, with indexes for what a poll looks up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Found = TypeVar("_Found", bound=Hashable)
 
 
 class TopicIdPartition(NamedTuple):
-    """A log, by its topic's identity (Kafka's TopicIdPartition)."""
+    """A log, identified by its topic's id (Kafka's TopicIdPartition)."""
 
     topic: str
     topic_id: str
@@ -23,18 +23,18 @@ class TopicIdPartition(NamedTuple):
 
     @classmethod
     def of(cls, key: SharePartitionKey) -> TopicIdPartition:
-        """The log that a share-partition reads."""
+        """Return the log that a share-partition reads."""
         return cls(*key[1:])
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whom to ask for it: offsets are asked for by name."""
+        """The log's topic name and partition, because offsets are requested by name."""
         return TopicPartition(self.topic, self.partition)
 
 
 class Listing:
-    """The listed share-partitions. All but `get` and `has_name` know only those that are to be led: a row that is being
-    deleted needs no log."""
+    """The listed share-partitions. All methods except `get` and `has_name` ignore rows that are being deleted, because
+    these need no log."""
 
     def __init__(self) -> None:
         self._rows: dict[SharePartitionKey, SharePartitionRow] = {}
@@ -46,15 +46,15 @@ class Listing:
         self._keys_of_group: dict[str, set[SharePartitionKey]] = {}
 
     def get(self, key: SharePartitionKey) -> SharePartitionRow | None:
-        """The share-partition's row."""
+        """Return a share-partition's row; None if it is not listed."""
         return self._rows.get(key)
 
     def has_name(self, name: str) -> bool:
-        """Whether a row, be it one that is being deleted, names a topic so."""
+        """Return whether any row, even one that is being deleted, has this topic name."""
         return name in self._names
 
     def put(self, row: SharePartitionRow) -> None:
-        """Add a row, or put it in place of the one before."""
+        """Add or replace a row."""
         self.drop(row.key)
         self._rows[row.key] = row
         self._names[row.key.topic] = self._names.get(row.key.topic, 0) + 1
@@ -69,7 +69,7 @@ class Listing:
         self._keys_of_group.setdefault(group_id, set()).add(row.key)
 
     def drop(self, key: SharePartitionKey) -> None:
-        """Take a row out, if there is one."""
+        """Remove a row, if there is one."""
         row = self._rows.pop(key, None)
         if row is None:
             return
@@ -99,19 +99,19 @@ class Listing:
         return ((name, topic_id) for name, ids in self._ids_of_name.items() for topic_id in ids)
 
     def keys_of(self, log: TopicIdPartition) -> Collection[SharePartitionKey]:
-        """The share-partitions that read a log."""
+        """Return the share-partitions that read a log."""
         return self._keys.get(log, ())
 
     def logs_of(self, topic_id: str) -> Collection[TopicIdPartition]:
-        """The logs of a topic."""
+        """Return the logs of a topic."""
         return self._logs_of_topic.get(topic_id, ())
 
     def ids_of(self, name: str) -> Collection[str]:
-        """The topics that are listed under a name."""
+        """Return the ids of the topics that are listed under a name."""
         return self._ids_of_name.get(name, ())
 
     def logs_of_group(self, group_id: str, topic_id: str | None = None) -> Iterator[TopicIdPartition]:
-        """The logs that a group reads, or those of one topic."""
+        """Yield the logs that a group reads, of all topics or of one."""
         of_topic = self._keys_of_topic.get((group_id, topic_id or ""), ())
         keys = self._keys_of_group.get(group_id, ()) if topic_id is None else of_topic
         return map(TopicIdPartition.of, keys)
@@ -122,7 +122,7 @@ class Listing:
         return self._keys_of_group.keys()
 
     def to_lead(self, keys: Iterable[SharePartitionKey]) -> Iterator[SharePartitionRow]:
-        """The rows of these share-partitions, those that are to be led, in the order of their keys."""
+        """Yield the rows of those of these share-partitions that are not being deleted, in the order of their keys."""
         for key in sorted(keys):
             row = self._rows.get(key)
             if row is not None and not row.deleting:

@@ -1,14 +1,14 @@
 """The operator's key: one string, because per-column work dominates a narrow batch.
 
-A share-partition belongs to shard `partition % shards` of its (group, topic id). Topic ids have no tab; a group id may,
-so the key is split from the right. Rows that name no share-partition get the key of `UNKEYED`.
+A share-partition belongs to shard `partition % shards` of its (group, topic id). Topic ids contain no tab, but a group
+id may, so the key is split from the right. Rows that name no share-partition get the key `UNKEYED`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Rows that nobody can be found for: they are rejected with their Kafka coordinates.
+#: The key of rows without a share-partition; they are rejected with their Kafka coordinates.
 UNKEYED = ""
 
 
@@ -20,11 +20,11 @@ class ShardKey(NamedTuple):
     shard: int
 
     def encode(self) -> str:
-        """The key as the operator has it: one string."""
+        """Return the operator's key as one string."""
         return f"{self.group_id}\t{self.topic_id}\t{self.shard}"
 
     @classmethod
     def decode(cls, key: str) -> ShardKey:
-        """The inverse of `encode`."""
+        """Decode an encoded key."""
         group_id, topic_id, shard = key.rsplit("\t", 2)
         return cls(group_id, topic_id, int(shard))

@@ -1,7 +1,7 @@
-"""What the source of the share_partition query knows, in its own memory, when its newest offset is `offset`.
+"""What the source of the share_partition query has in memory at the offset `offset`.
 
-The tables' part of it can be told again from the offset alone (`resumed`). All else - log offsets, configs, who was
-ticked - a process that starts anew does not know, and says once more.
+The part that comes from the tables can be restored from the offset alone (`resume`). A restarted process does not have
+the rest (log offsets, configs, ticked keys), and sends it again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sharegroup.types import SharePartitionKey
 
 
 class SourceKnowledge:
-    """`waiting`: listed share-partitions that are not led yet, with their state epochs. `gone`: the topics that are no
-    more, by id, with the share-partitions (and their state epochs) whose shards were told so."""
+    """`waiting` has the listed share-partitions that are not managed yet, with their state epochs. `gone` has, by id,
+    the deleted topics with the share-partitions (and state epochs) whose shards have been notified."""
 
     def __init__(self, offset: SourceOffset, shards: int) -> None:
         self.offset = offset
@@ -33,7 +33,7 @@ class SourceKnowledge:
 
     @classmethod
     def resumed(cls, offset: SourceOffset, listed: Iterable[SharePartitionRow]) -> SourceKnowledge:
-        """After a start: what the operator leads; `listed` are the share-partitions at the offset's version."""
+        """Restore what the operator manages; `listed` has the share-partitions at the offset's version."""
         knowledge = cls(offset, offset.shards)
         knowledge.gone = {topic_id: {} for topic_id in offset.gone}
         waiting = set(offset.waiting)
@@ -50,36 +50,36 @@ class SourceKnowledge:
         return knowledge
 
     def put(self, row: SharePartitionRow) -> None:
-        """A row that is in the table now."""
+        """Add or replace a row of the table."""
         self.listing.put(row)
         self._committed.pop(row.key.topic, None)
         if row.deleting:
-            self._forget_unread(row.key)
+            self._remove_unmanaged(row.key)
         elif row.key.topic_id not in self.gone:
             self.logs.want(TopicIdPartition.of(row.key))
 
     def drop(self, key: SharePartitionKey) -> None:
-        """A row that is in the table no more."""
+        """Remove a row that is no longer in the table."""
         self.listing.drop(key)
         self._committed.pop(key.topic, None)
-        self._forget_unread(key)
+        self._remove_unmanaged(key)
         if not self.listing.has_name(key.topic):
             self._left.add(key.topic)
 
     def take_left(self) -> set[str]:
-        """The names of topics that the table has no row of any more, since this was asked last."""
+        """Return the topic names that have lost their last row since the last call."""
         left, self._left = self._left, set()
         return {name for name in left if not self.listing.has_name(name)}
 
     def configure(self, values: Values) -> list[str]:
-        """From now on these configs are in force; the groups whose config is another than was said."""
+        """Replace the configs; return the groups whose config has changed."""
         changed = self.configs.take(values, self.listing.groups)
         if changed:
             self._committed.clear()
         return changed
 
     def is_read_committed(self, topic: str) -> bool:
-        """Whether a group reads the topic up to its last stable offset."""
+        """Return whether a group reads the topic up to its last stable offset."""
         if topic not in self._committed:
             logs = (log for topic_id in self.listing.ids_of(topic) for log in self.listing.logs_of(topic_id))
             groups = {key.group_id for log in logs for key in self.listing.keys_of(log)}
@@ -87,13 +87,13 @@ class SourceKnowledge:
         return self._committed[topic]
 
     def lose(self, topic_id: str) -> None:
-        """The topic is no more: nobody asks for its logs."""
+        """Mark a topic as deleted, and stop requesting its logs."""
         self.gone[topic_id] = {}
         for log in self.listing.logs_of(topic_id):
             self.logs.forget(log)
 
-    def _forget_unread(self, key: SharePartitionKey) -> None:
-        """It is not to be led any more: what was known for it alone goes."""
+    def _remove_unmanaged(self, key: SharePartitionKey) -> None:
+        """Remove what was stored only for a share-partition that is no longer managed."""
         self.waiting.pop(key, None)
         log = TopicIdPartition.of(key)
         if not self.listing.keys_of(log):
@@ -106,5 +106,5 @@ class SourceKnowledge:
 
 
 def waiting_key(row: SharePartitionRow) -> str:
-    """A row as `SourceOffset.waiting` names it: initialized again, under a higher state epoch, it is another."""
+    """Return a row's name in `SourceOffset.waiting`; it contains the state epoch, so reinitialisation changes it."""
     return f"{row.key.group_id}\t{row.key.topic_id}\t{row.key.partition}\t{row.state_epoch}"

@@ -1,13 +1,13 @@
-"""The offset JSON of the `kafka_log_offsets` source: where it is, and all that its last batch says.
+"""The offset JSON of the `kafka_log_offsets` source: its position, and the rows of its last batch.
 
-Spark keeps an offset for each micro-batch, and writes the newest one again with every batch that brings only requests.
-So an offset holds what changed, never the world:
+Spark stores an offset for each micro-batch, and writes the newest one again with every batch that has only requests.
+An offset therefore contains changes, not the whole state:
 
     rows        of the batch that ends here; the states of what it loads are read at `state_version`
-    position    what a process that starts anew cannot know otherwise: up to which version of `share_partitions` all
-                is said, and which of its rows are not led all the same (`waiting`, `gone`)
+    position    what a restarted process cannot derive otherwise: the version of `share_partitions` whose rows were all
+                sent, and the rows that are nevertheless not managed (`waiting`, `gone`)
 
-Log offsets and configs are in no position: a process that starts anew says them once more.
+The position has no log offsets or configs; a restarted process sends them again.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_
 
 #: The version of a table before anything was read from it.
 NOTHING_READ = -1
-#: Of the offset JSON.
+#: The version of the offset JSON.
 FORMAT = 1
-#: A list whose JSON is longer is packed, and is not to stand in the newest offset for long.
+#: A list with longer JSON is compressed, and a new offset without it follows soon.
 _LARGE = 2_000
 
 
 class OlderFormatError(ShareGroupError):
-    """The checkpoint was written by a version of this project that kept another JSON."""
+    """The checkpoint was written by a version of this project with another offset JSON."""
 
 
 class SourceRow(NamedTuple):
-    """A row of the batch: its kind and body as `core.operators.rows` has them, and the operator keys it is for.
+    """A row of the batch: its kind and body as in `core.operators.rows`, and the operator keys that receive it.
 
-    The body is as JSON gives it. A `load` lacks what its states say: see `batch_rows`.
+    The body is a JSON value. A `load` lacks the states, which `batch_rows` adds.
     """
 
     kind: str
@@ -45,8 +45,8 @@ class SourceRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """`waiting` names rows of `share_partitions` that are not led yet (`waiting_key`), `gone` the ids of topics that
-    are no more. `clock_ms` is the time at which keys were ticked last."""
+    """`waiting` names rows of `share_partitions` that are not managed yet (`waiting_key`), `gone` the ids of deleted
+    topics. `clock_ms` is the time of the last ticks."""
 
     seq: int = 0
     shards: int = 0
@@ -59,11 +59,11 @@ class SourceOffset:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether its rows are too many to be written with each batch that follows."""
+        """Whether the rows are too large to be written again with each following batch."""
         return len(_text(self.rows)) > _LARGE
 
     def to_json(self) -> dict[str, Any]:
-        """The dict that Spark writes into its offset log."""
+        """Return the dict that Spark writes to its offset log."""
         return {
             "format": FORMAT,
             "seq": self.seq,
@@ -78,7 +78,7 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> SourceOffset:
-        """The inverse of `to_json`. Raises OlderFormatError."""
+        """Decode an offset. Raises OlderFormatError."""
         values = dict(row)
         if values.pop("format", None) != FORMAT:
             raise OlderFormatError(
@@ -91,13 +91,13 @@ class SourceOffset:
 
 
 def pack(values: Any) -> Any:
-    """A list or tuple as an offset holds it: as it is, or as one text when it is long."""
+    """Return a list or tuple in the form of an offset: unchanged, or as one compressed text if it is long."""
     text = _text(values)
     return from_json(text) if len(text) <= _LARGE else pack_text(text)
 
 
 def unpack(packed: Any) -> Any:
-    """The inverse of `pack`."""
+    """Decode a packed list."""
     return unpack_json(packed) if isinstance(packed, str) else packed
 
 

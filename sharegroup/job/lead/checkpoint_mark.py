@@ -1,11 +1,10 @@
-"""A file in a query's checkpoint on a local disk that says what the checkpoint depends on.
+"""A file in a query's checkpoint on a local disk that records what the checkpoint depends on.
 
 Spark does not sync its checkpoint. After a power loss it may be torn, or older or newer than the tables. The tables
-alone are always enough, so a checkpoint that was in use before the machine's last start is dropped.
+alone are always sufficient, so a checkpoint that was in use before the machine's last boot is dropped.
 
 A checkpoint is also wrong if its tables have lost commits, for example because they were restored from a backup. Each
-batch therefore leaves the numbers of the newest batches that its tables have. Checkpoints on object stores have no such
-file.
+batch therefore records the newest batches in its tables. Checkpoints on object stores have no such file.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CheckpointMark(NamedTuple):
-    """`boot_id` names the start of the machine, and is empty where it is not known. `committed` are the newest batches
-    of the query that the checkpoint knows to be in the tables, by table."""
+    """`boot_id` identifies the boot of the machine; it is empty if unknown. `committed` has, by table, the newest
+    batches of the query that are in the tables."""
 
     boot_id: str
     committed: Mapping[str, int]
@@ -40,7 +39,7 @@ class MarkFile:
         self._boot_id = boot_id()
 
     def read(self) -> CheckpointMark | None:
-        """The mark; None where there is none. One that is torn names no start of a machine, and no batch."""
+        """Return the mark; None if there is none. A torn mark has no boot id and no batches."""
         if self._path is None or not self._path.exists():
             return None
         try:
@@ -50,18 +49,18 @@ class MarkFile:
             return CheckpointMark("", {})
 
     def is_of_earlier_boot(self) -> bool:
-        """Whether the checkpoint was in use before the machine's last start, or its mark is torn."""
+        """Return whether the checkpoint was in use before the machine's last boot, or its mark is torn."""
         mark = self.read()
         return mark is not None and mark.boot_id != self._boot_id
 
     def begin(self, committed: Mapping[str, int]) -> None:
-        """Write the mark at a start of the query, and sync it. Raises OSError."""
+        """Write and sync the mark at a start of the query. Raises OSError."""
         self.write(committed)
         if self._path is not None:
             sync_paths([self._path, self._path.parent])
 
     def write(self, committed: Mapping[str, int]) -> None:
-        """Write the mark, without a sync: after a power loss the checkpoint is dropped. Raises OSError."""
+        """Write the mark without a sync; after a power loss the checkpoint is dropped anyway. Raises OSError."""
         if self._path is not None:
             scratch = self._path.with_name(f".{MARK}")
             scratch.write_text(json.dumps({"boot_id": self._boot_id, "committed": dict(committed)}), encoding="utf-8")
@@ -69,7 +68,7 @@ class MarkFile:
 
 
 def boot_id() -> str:
-    """What names this start of the machine; empty where the system does not say."""
+    """Return the id of the machine's current boot; empty if the system does not provide one."""
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     return ""

@@ -1,9 +1,9 @@
-"""Who of several jobs on the same tables leads: decided in one table, before any other is touched.
+"""Decides in one table which of several jobs on the same tables leads, before any other table is touched.
 
-Each start of a job takes a leader epoch that is above all there are, as one commit to the deciding table; with that
-epoch its queries then lead their own tables. So of two jobs that start at once one gets the higher epoch, and it is the
-higher one in every table, in whatever order they come to the tables. The other one is fenced at the first table that it
-comes to late, at its next commit, or, when it has nothing to commit, by looking at the deciding table now and then.
+Each job acquires a leader epoch above all existing ones at its start, as one commit to the deciding table. Its queries
+then lead their own tables with that epoch. Of two jobs that start together, one gets the higher epoch, and it is the
+higher one in every table, in whatever order they reach the tables. The other job is fenced when it reaches a table
+second, at its next commit, or, if it has nothing to commit, by its regular check of the deciding table.
 """
 
 from __future__ import annotations
@@ -19,82 +19,82 @@ from sharegroup.storage.writing.versioned_table import TableStoreError, Versione
 
 logger = logging.getLogger(__name__)
 
-#: How often a job looks whether another one leads.
+#: How often a job checks whether another one leads.
 LOOK_INTERVAL_S = 2.0
 
 
 class JobLead:
-    """One job's leader epoch. `deciding` writes the deciding table, `tables` are the handles of those to be led."""
+    """One job's leader epoch. `deciding` writes the deciding table; `tables` are the handles of the other tables."""
 
     def __init__(self, deciding: TableWriter, tables: Sequence[VersionedTable]) -> None:
         self._deciding, self._tables = deciding, tables
-        self._led: set[str] = set()
-        #: The newest epoch that this job took, 0 before the first.
+        self._started: set[str] = set()
+        #: The newest epoch that this job acquired; 0 before the first.
         self.epoch = 0
 
     def take(self) -> int:
-        """Take a higher epoch than any there is. Raises FencedLeaderError when another job did since this one's last.
+        """Acquire an epoch above all existing ones. Raises FencedLeaderError if another job has acquired one since.
 
-        A job takes one when it starts. Of two that do so in the same moment, the one whose commit comes second is
-        fenced.
+        A job acquires its first epoch when it starts. Of two jobs that do so at the same moment, the one whose commit
+        comes second is fenced.
         """
         newest = self._newest()
         if self.epoch:
-            self._refuse(newest)
+            self._raise_if_fenced(newest)
         self._deciding.lead(newest + 1)
         self.epoch = newest + 1
-        self._led.clear()
+        self._started.clear()
         return self.epoch
 
     def epoch_for(self, query: str) -> int:
-        """The epoch for a start of `query`: each start has one of its own, as its batch ids may begin again.
+        """Return the epoch for a start of `query`. Each start has its own, because batch ids may restart at 0.
 
-        The first start of each query has the job's own. Raises FencedLeaderError when another job has taken one since:
-        a query that starts again does not take the lead back.
+        The first start of each query uses the job's own epoch. Raises FencedLeaderError if another job has acquired an
+        epoch since: a query that restarts does not become the leader again.
         """
-        if query in self._led:
+        if query in self._started:
             self.take()
         else:
             self.check()
-        self._led.add(query)
+        self._started.add(query)
         return self.epoch
 
     def check(self) -> None:
-        """Raise FencedLeaderError when another job has taken the lead."""
+        """Raise FencedLeaderError if another job leads."""
         self._deciding.refresh()
-        self._refuse(self._deciding.leader_epoch)
+        self._raise_if_fenced(self._deciding.leader_epoch)
 
     def _newest(self) -> int:
-        """The newest leader epoch in any table."""
+        """Return the highest leader epoch of all tables."""
         self._deciding.refresh()
         for table in self._tables:
             table.refresh()
         return max(self._deciding.leader_epoch, *map(leader_epoch_of, self._tables))
 
-    def _refuse(self, newest: int) -> None:
+    def _raise_if_fenced(self, newest: int) -> None:
         if newest > self.epoch:
             raise FencedLeaderError(
-                f"FENCED_LEADER_EPOCH: another job took the lead with leader epoch {newest} (mine: {self.epoch})"
+                f"FENCED_LEADER_EPOCH: another job leads with leader epoch {newest} (epoch of this job: {self.epoch})"
             )
 
 
 class LeadWatch:
-    """Looks at the lead now and then: a job without anything to commit would not hear of the one that came after it."""
+    """Checks the leader at an interval; a job without commits would not notice that another job leads."""
 
     def __init__(self, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._check, self._clock = check, clock
         self._due = clock()
-        self._is_away = False
+        self._is_unavailable = False
 
     def look(self) -> None:
-        """Look when it is time. Raises FencedLeaderError; that the store is away is for the commits to find out."""
+        """Check if it is time to. Raises FencedLeaderError. An unavailable store is only logged; commits report it."""
         if self._clock() < self._due:
             return
         try:
             self._check()
-            self._is_away = False
+            self._is_unavailable = False
         except TableStoreError as error:
-            if not self._is_away:
-                logger.warning("cannot see who leads: %s", error)
-            self._is_away = True
+            if not self._is_unavailable:
+                logger.warning("cannot check which job leads: %s", error)
+            self._is_unavailable = True
         self._due = self._clock() + LOOK_INTERVAL_S

@@ -1,7 +1,7 @@
-"""Checkpoints that do not fit the tables: they are behind, or ahead of them.
+"""Rejects checkpoints that are behind the tables or ahead of them.
 
-Going on from one that is behind would undo what was done since. Going on from one that is ahead would leave tables
-without what the operator's state is built on.
+Continuing from one that is behind would undo later changes. Continuing from one that is ahead would use operator state
+whose commits are not in the tables.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from sharegroup.storage.writing.versioned_table import Info
 
 
 class StaleCheckpointError(ShareGroupError):
-    """The tables have moved on without this checkpoint, or have lost what it is built on."""
+    """The tables were written without this checkpoint, or have lost commits that it depends on."""
 
 
 class Checkpoint(NamedTuple):
-    """A query's checkpoint before the query starts: its folder, and the newest batch that it has planned, -1 for none.
+    """A query's checkpoint before the query starts: its path, and the newest batch that it has planned (-1 for none).
 
-    Spark plans each batch there before it runs it, so a checkpoint knows at least as many as the tables; it may know
-    more, as a batch without effects commits nothing. `committed` are the newest batches that it knows to be in the
-    tables, by table. It pins the number of `shuffle_partitions`, which its state is in; None where it has no batch.
+    Spark plans each batch there before it runs. The checkpoint therefore has at least as many batches as the tables,
+    and more if batches without effects committed nothing. `committed` has, by table, the newest batches that were in
+    the tables. `shuffle_partitions` is the number that the state is stored for; None before the first batch.
     """
 
     path: str
@@ -33,25 +33,25 @@ class Checkpoint(NamedTuple):
     committed: Mapping[str, int] = MappingProxyType({})
 
     def has_other_partitions(self, wanted: int) -> bool:
-        """Whether Spark would go on with another number of shuffle partitions than is wanted; 0: any will do."""
+        """Return whether the state has another number of shuffle partitions than `wanted`; 0 accepts any number."""
         return wanted > 0 and self.shuffle_partitions not in (None, wanted)
 
 
 def refuse_stale_checkpoint(
     checkpoint: Checkpoint | None, last_info: Info | None, committed: int, last_leader_epoch: Callable[[str], int]
 ) -> None:
-    """Raise StaleCheckpointError for one that must not be gone on from. None: there is no checkpoint.
+    """Raise StaleCheckpointError if the query must not continue from the checkpoint. None means no checkpoint.
 
-    It is stale when the tables have batches of its own query that it does not know (it was restored from a backup):
-    `committed` is the newest. And when another query has written after its own last start, which read the tables:
-    `last_info` tells who wrote last, `last_leader_epoch` when a query of an id started last.
+    A checkpoint is stale if the tables have batches of its own query that it does not have (it was restored from a
+    backup); `committed` is the newest one. It is also stale if another query has written after the last start of its
+    own query: `last_info` names the last writer, `last_leader_epoch` returns the epoch of a query's last start.
     """
     if checkpoint is None:
         return
     if committed > checkpoint.newest_batch:
         raise StaleCheckpointError(
-            f"the tables have batch {committed} of query {checkpoint.query_id}, its checkpoint {checkpoint.path} ends "
-            f"at batch {checkpoint.newest_batch}: {ADVICE}"
+            f"the tables have batch {committed} of query {checkpoint.query_id}, but its checkpoint {checkpoint.path} "
+            f"ends at batch {checkpoint.newest_batch}: {ADVICE}"
         )
     if checkpoint.newest_batch < 0 or last_info is None or last_info["query_id"] == checkpoint.query_id:
         return
@@ -65,22 +65,22 @@ def refuse_stale_checkpoint(
 def refuse_checkpoint_ahead(
     checkpoint: Checkpoint | None, committed: Callable[[str], int], beside: str | None = None
 ) -> None:
-    """Raise StaleCheckpointError for a checkpoint that is built on commits that its tables do not have.
+    """Raise StaleCheckpointError if the checkpoint depends on commits that its tables do not have.
 
-    `committed` gives the newest batch of the checkpoint's query in a table. None: there is no checkpoint. `beside` is
-    the path of the other query's, which has read these tables and is no better.
+    `committed` returns the newest batch of the checkpoint's query in a table. None means no checkpoint. `beside` is the
+    path of the other query's checkpoint, which has read these tables and must be removed too.
     """
-    advice = f"remove that checkpoint, and the checkpoint {beside} beside it; {_BACK}" if beside else ADVICE
+    advice = f"remove that checkpoint and the other query's checkpoint {beside}, and {_BACK}" if beside else ADVICE
     if checkpoint is None:
         return
     for table, batch_id in checkpoint.committed.items():
         found = committed(table)
         if found < batch_id:
             raise StaleCheckpointError(
-                f"table {table} has lost commits: the checkpoint {checkpoint.path} is built on batch {batch_id} of "
-                f"query {checkpoint.query_id}, and the newest one in the table is {found}: {advice}"
+                f"table {table} has lost commits: the checkpoint {checkpoint.path} depends on batch {batch_id} of "
+                f"query {checkpoint.query_id}, but the newest batch in the table is {found}: {advice}"
             )
 
 
-_BACK = "the job comes back from the tables"
+_BACK = "the job comes back from the tables"  # `spark.job.supervisor` searches for this text
 ADVICE = f"remove that checkpoint, and {_BACK}"

@@ -1,6 +1,6 @@
-"""What the leaders of logs answer. An answer counts only if the name stood for the same topic before and after it.
+"""Requests log offsets from the leaders. A response counts only if the name meant the same topic before and after it.
 
-All leaders are asked in one call. A leader that does not answer costs only its own partitions.
+All leaders are queried in one call. A leader that does not respond costs only its own partitions.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ _Found = TypeVar("_Found")
 
 
 class Logs(Protocol):
-    """The brokers: see `LogPoll`. Partitions whose leaders do not answer are left out; an exception means that nobody
-    answered."""
+    """The brokers: see `LogPoll`. Partitions whose leaders do not respond are left out. An exception means that no
+    broker responded."""
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        """Each topic; None for one that does not exist. A topic of which nothing is known is left out."""
+        """Describe topics; None for one that does not exist. Topics without a usable response are left out."""
 
     def ends(
         self, partitions: Collection[TopicPartition], read_committed: bool = False
     ) -> Mapping[TopicPartition, int]:
-        """Log end offsets, or last stable offsets."""
+        """Return log end offsets, or last stable offsets."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Log start offsets."""
+        """Return log start offsets."""
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The epochs of the leaders that gave the newest ends, where they said so."""
+        """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Up to which offset each log was written under leaders up to an epoch."""
+        """Return the end offset of each log under leaders up to the given epoch."""
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The first offset at or after a time (ms), None where there is none."""
+        """Return the first offset at or after a time (ms); None where there is none."""
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nobody asks for these topics any more."""
+        """Discard what is stored for these topics; nobody requests them any longer."""
 
 
 class LogAnswers:
-    """Asks leaders, and remembers which of them did not answer. `topics` says what names stand for."""
+    """Queries leaders, and remembers which of them did not respond. `topics` maps names to topic ids."""
 
     def __init__(self, logs: Logs, topics: TopicIdentities) -> None:
         self._logs, self._topics = logs, topics
@@ -65,10 +65,10 @@ class LogAnswers:
         whole: Collection[TopicIdPartition],
         now_ms: int,
     ) -> dict[TopicIdPartition, LogOffsets]:
-        """How far the wanted logs reach, where that is answered for the topics that the names stand for.
+        """Return the offsets of the wanted logs, for the topics that their names currently mean.
 
-        `known` is what was known before, of these and others. `committed` are the names of topics that are asked for
-        their last stable offsets as well. Logs are asked for their starts if they are in `whole`, or were not known.
+        `known` has the previous offsets, of these and other logs. `committed` names the topics whose last stable
+        offsets are requested as well. Start offsets are requested for logs in `whole` and for logs that were unknown.
         """
         logs: dict[TopicPartition, list[TopicIdPartition]] = {}
         for log in wanted:
@@ -76,10 +76,10 @@ class LogAnswers:
         before: dict[TopicPartition, LogOffsets] = {}
         from_start = {log.topic_partition for log in whole}
 
-        def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+        def query(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
             before.update(self._known(known, {p: logs[p] for p in partitions}))
             ends, epochs = self._ends(partitions, before)
-            # A log whose end has fallen may be another one, with a start of its own.
+            # A log whose end offset has fallen may be a new one, with another start offset.
             asked = [p for p in ends if p in from_start or p not in before or ends[p] < before[p].log_end_offset]
             starts = {p: before[p].log_start_offset for p in ends if p in before and p not in asked}
             starts |= self._logs.starts(asked)
@@ -91,13 +91,13 @@ class LogAnswers:
                 if p in starts and (p in stable or p.topic not in committed)
             }
 
-        found = self._ask(logs, ask, now_ms)
-        # Made again between two looks, a topic may soon have more records than the one before: what is news is believed
-        # if the name stands for the same topic afterwards.
+        found = self._query(logs, query, now_ms)
+        # A topic that was recreated between two polls may soon have more records than the previous one. Changed offsets
+        # are accepted only if the name means the same topic after the response.
         changed = {p.topic for p, offsets in found.items() if before.get(p) != offsets}
         if changed and not self._topics.look_now(changed, now_ms):
             found = {p: offsets for p, offsets in found.items() if p.topic not in changed}
-        # A name that had stood for no topic when they were asked for stands for this one since they were.
+        # A name that meant no topic before the request may mean this one now.
         return {
             log: found[log.topic_partition]._replace(has_topic_id=self._topics.has_id(log.topic))
             for log in wanted
@@ -105,7 +105,7 @@ class LogAnswers:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nobody asks for these topics any more."""
+        """Discard what is stored for these topics; nobody requests them any longer."""
         self._leaders.forget(topics)
         self._topics.forget(topics)
         if topics:
@@ -114,20 +114,20 @@ class LogAnswers:
     def offsets_at(
         self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time, where that is answered; None where there is no such record."""
+        """Return the first offset at or after a time for logs with a response; None where there is no such record."""
 
-        def ask(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        def query(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
             return self._logs.at_time(dict.fromkeys(of_leader, time_ms))
 
-        return self._ask(partitions, ask, now_ms)
+        return self._query(partitions, query, now_ms)
 
     def _ends(
         self, partitions: Collection[TopicPartition], before: Mapping[TopicPartition, LogOffsets]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[int, int | None]]]:
-        """The ends of logs; and the leader's epoch of each, with the offset from which on it and others wrote that were
-        elected since the answer before.
+        """Return the end offsets of logs, and each leader's epoch with the offset at which that epoch may have begun.
 
-        An end is left out if it is of an earlier leader, who does not know yet that another one was elected.
+        The offset is where the leaders wrote that were elected after the previous response. An end offset is left out
+        if it comes from an earlier leader, which has not learned of the election yet.
         """
         ends = dict(self._logs.ends(partitions))
         with_ids = [p for p in ends if self._topics.has_id(p.topic)]
@@ -136,7 +136,7 @@ class LogAnswers:
         for partition, (epoch, _) in known.items():
             if epochs[partition] < epoch:
                 del ends[partition], epochs[partition]
-        # Who knows nothing of before asks where the last leader began.
+        # Without a previous response, ask where the last leader began.
         asked = {p: known.get(p, (epoch - 1, None))[0] for p, epoch in epochs.items()}
         asked = {p: epoch for p, epoch in asked.items() if 0 <= epoch < epochs[p]}
         starts = self._logs.epoch_ends(asked) if asked else {}
@@ -145,7 +145,7 @@ class LogAnswers:
             if partition in starts:
                 found[partition] = epoch, starts[partition]
             elif partition in asked and partition in known:
-                found[partition] = known[partition]  # it is asked again
+                found[partition] = known[partition]  # the next poll requests it again
             else:
                 found[partition] = epoch, known.get(partition, (epoch, None))[1]
         return ends, found
@@ -153,7 +153,7 @@ class LogAnswers:
     def _known(
         self, known: Mapping[TopicIdPartition, LogOffsets], asked: Mapping[TopicPartition, Collection[TopicIdPartition]]
     ) -> dict[TopicPartition, LogOffsets]:
-        """What was known so far of the logs of the topics that the names stand for."""
+        """Return the previous offsets of the logs whose names mean the same topic."""
         return {
             partition: known[log]
             for partition, logs in asked.items()
@@ -161,22 +161,22 @@ class LogAnswers:
             if log in known and self._topics.stands_for(log.topic, log.topic_id)
         }
 
-    def _ask(
+    def _query(
         self,
         partitions: Collection[TopicPartition],
-        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
+        query: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
         now_ms: int,
     ) -> dict[TopicPartition, _Found]:
-        """What those answer that have a leader; the others are tried again later."""
+        """Query the partitions that have a leader; the others are tried again later."""
         self._now_ms = now_ms
         askable = self._leaders.askable(partitions, now_ms)
         if not askable:
             return {}
         found: Mapping[TopicPartition, _Found] = {}
         try:
-            found = ask([partition for of_leader in askable.values() for partition in of_leader])
+            found = query([partition for of_leader in askable.values() for partition in of_leader])
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-            logger.debug("log offsets cannot be polled: %s: %s", type(error).__name__, error)
+            logger.debug("cannot poll log offsets: %s: %s", type(error).__name__, error)
         for (topic, leader), of_leader in askable.items():
             answered = [partition for partition in of_leader if partition in found]
             self._leaders.answered(topic, answered, now_ms)

@@ -1,4 +1,4 @@
-"""Log offsets and topics as the brokers report them, for the threads of the job."""
+"""Log offsets and topic descriptions from the brokers, for the threads of the job."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NO_RECORD = -1
 
 
 class LogPoll:
-    """Asks the leaders of topic partitions; `settings` are kafka-python's.
+    """Queries the leaders of topic partitions; `settings` are kafka-python's.
 
-    Of log offsets only those are returned whose leaders answer. A leader that does not answer delays one call by up to
-    2 s; after that its partitions are left out at once until it answers again.
+    Log offsets are returned only for leaders that respond. A leader that does not respond delays one call by up to 2 s.
+    Afterwards its partitions are left out immediately until it responds again.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -34,33 +34,33 @@ class LogPoll:
         self._client = LogOffsetsClient(settings)
 
     def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
-        """Log end offsets, or last stable offsets."""
+        """Return log end offsets, or last stable offsets."""
         return self._offsets(dict.fromkeys(partitions, LATEST), read_committed)
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log start offsets."""
+        """Return log start offsets."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The epochs of the leaders that gave the newest ends, where they said so."""
+        """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
         return self._client.leader_epochs(partitions)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Up to which offset each log was written under leaders up to an epoch."""
+        """Return the end offset of each log under leaders up to the given epoch."""
         return self._loop.run(self._client.epoch_ends(epochs)) if epochs else {}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time (ms) for each partition, None where there is none."""
+        """Return the first offset at or after a time (ms) for each partition; None where there is none."""
         found = self._offsets(times)
         return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic, none where it does not exist. Raises KafkaConnectionError."""
+        """Return all partitions of a topic; none if it does not exist. Raises KafkaConnectionError."""
         (found,) = self._topics([topic])
         return sorted(TopicPartition(topic, partition.partition_index) for partition in found.partitions)
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-        """Each of these topics, None for one that does not exist; one that the broker does not report is left out.
+        """Describe topics; None for one that does not exist. A topic that the broker does not report is left out.
 
         Raises KafkaConnectionError.
         """
@@ -72,7 +72,7 @@ class LogPoll:
         }
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nobody asks for these topics any more."""
+        """Discard what is stored for these topics; nobody requests them any longer."""
 
         async def forget() -> None:
             self._client.forget(topics)
@@ -80,7 +80,7 @@ class LogPoll:
         self._loop.run(forget())
 
     def waiter(self) -> KafkaConsumer:
-        """A new consumer that waits until a partition has something unread and committed; it reads not much of it."""
+        """Return a new consumer for waiting until a partition has unread committed records; it fetches little."""
         limits = dict.fromkeys(("max_partition_fetch_bytes", "fetch_max_bytes"), _WAITER_BYTES)
         return offsets_consumer(self._settings, read_committed=True, **limits)
 
@@ -95,10 +95,10 @@ class LogPoll:
         try:
             return self._loop.run(self._client.topics(names))
         except UpstreamUnavailableError as error:
-            raise KafkaConnectionError(f"no broker gives metadata: {error}") from error
+            raise KafkaConnectionError(f"no broker returned metadata: {error}") from error
 
 
 def _description(topic: Any) -> TopicDescription:
-    topic_id = topic.topic_id or NO_TOPIC_ID  # None from a broker that knows no ids
+    topic_id = topic.topic_id or NO_TOPIC_ID  # None from a broker without topic ids
     leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id >= 0}
     return TopicDescription("" if topic_id == NO_TOPIC_ID else topic_id_text(topic_id), leaders)

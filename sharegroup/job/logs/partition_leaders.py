@@ -1,7 +1,7 @@
-"""Which partitions can be asked for their log offsets: those that have a leader.
+"""Selects the partitions whose log offsets can be requested: those with a leader.
 
-Who leads is looked up first, so that no request waits for a partition without a leader. A partition that was not
-answered for is looked up again, each time after a longer pause.
+Leaders are looked up first, so that no request waits for a partition without a leader. A partition without a response
+is looked up again, after increasing pauses.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: How long a topic in trouble is left alone, at first and at most; the time doubles in between.
+#: How long a failing topic is skipped, at first and at most; the time doubles in between.
 FIRST_RETRY_MS, MAX_RETRY_MS = 250, 2_000
 _NAMED_IN_LOG = 10
 
 
 @dataclass
 class _Trouble:
-    """The partitions of a topic that cannot be asked or did not answer, and which problems were logged."""
+    """The partitions of a topic without a leader or response, and which problems were logged."""
 
     began_ms: int
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -33,7 +33,7 @@ class _Trouble:
 
 
 class PartitionLeaders:
-    """Remembers which partitions could not be asked, and when to try again. `look_up` gives the leader of each
+    """Remembers which partitions could not be queried, and when to retry. `look_up` returns the leader of each
     partition of some topics that has one."""
 
     def __init__(self, look_up: Callable[[Collection[str]], Mapping[TopicPartition, int]]) -> None:
@@ -42,7 +42,7 @@ class PartitionLeaders:
         self._troubles: dict[str, _Trouble] = {}
 
     def askable(self, wanted: Collection[TopicPartition], now_ms: int) -> dict[tuple[str, int], list[TopicPartition]]:
-        """Those of these partitions that have a leader, by topic and leader."""
+        """Return those of these partitions that have a leader, by topic and leader."""
         self._find([partition for partition in wanted if partition not in self._leaders], now_ms)
         found: dict[tuple[str, int], list[TopicPartition]] = {}
         for partition in sorted(wanted):
@@ -51,7 +51,7 @@ class PartitionLeaders:
         return found
 
     def answered(self, topic: str, partitions: Collection[TopicPartition], now_ms: int) -> None:
-        """The offsets of these partitions of a topic are known."""
+        """Record that the offsets of these partitions of a topic were returned."""
         trouble = self._troubles.get(topic)
         if trouble is None:
             return
@@ -60,19 +60,23 @@ class PartitionLeaders:
             del self._troubles[topic]
             if trouble.logged:
                 logger.warning(
-                    "log offsets of topic %s are polled again after %.1f s", topic, (now_ms - trouble.began_ms) / 1000
+                    "topic %s: log offsets are polled again after %.1f s",
+                    topic,
+                    (now_ms - trouble.began_ms) / 1000,
+                    extra={"topic": topic},
                 )
 
     def unanswered(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
-        """Ask for these partitions of a topic again after a pause. What else their leader led is looked up again.
+        """Record a missing response: retry these partitions after a pause, and look up their leader's others again.
 
-        Nothing is logged: the client logs a broker that does not answer (`kafka_clients.connections.silent_brokers`).
+        Nothing is logged, because the client logs a broker that does not respond
+        (`kafka_clients.connections.silent_brokers`).
         """
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
         self._leave_alone(topic, partitions, "", now_ms)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Nobody asks for these topics any more."""
+        """Discard what is stored for these topics."""
         if not topics:
             return
         self._leaders = {p: led_by for p, led_by in self._leaders.items() if p.topic not in topics}
@@ -108,7 +112,7 @@ class PartitionLeaders:
         trouble.retry_at_ms = now_ms + trouble.wait_ms
         if problem and problem not in trouble.logged:
             trouble.logged.add(problem)
-            logger.warning("log offsets of topic %s cannot be polled: %s", topic, problem)
+            logger.warning("topic %s: cannot poll log offsets, retrying: %s", topic, problem, extra={"topic": topic})
 
 
 def _without_leader(partitions: Collection[TopicPartition]) -> str:

@@ -1,18 +1,18 @@
-"""Which topics are no more: those whose name stands for another topic now, or for none.
+"""Detects deleted topics: those whose name now means another topic, or none.
 
-A topic is its id, Kafka says: made again under its name it is another topic, with another log. Offsets are asked for by
-name, so a name's offsets count only for the topic that it stands for, by the newest answer.
+In Kafka a topic is its id. A topic that is recreated under its name is another topic, with another log. Offsets are
+requested by name, so they count only for the topic that the name means in the newest response.
 
-A wrong conclusion would delete a group's state, so nothing is concluded from silence, nor from one answer of one
-broker, whose metadata may be behind:
+A wrong conclusion would delete a group's state. Nothing is therefore concluded from missing responses, or from a single
+response of one broker, whose metadata may be outdated:
 
-    the name stands for no topic       after the grace time, during which all answers said so
-    it stands for another topic now    after two seconds, during which all answers said so
-    it stands for another topic, and   after the grace time, as the answers may be those that are behind
-    never stood for this one
-    it stands for one that is no more  that answer is behind, and counts for nothing for the grace time
+    the name means no topic               deleted after the grace time, if all responses agreed
+    it means another topic now            deleted after two seconds, if all responses agreed
+    it means another topic, and never     deleted after the grace time, because the responses may be outdated
+    meant this one
+    it means a topic that was deleted     the response is outdated, and ignored for the grace time
 
-The grace time begins anew for each topic that is asked for: what was answered before is about another one.
+The grace time starts again for each topic that is polled, because earlier responses concern another topic.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: How often names are looked up, and how soon again while one does not stand for what it should.
+#: How often names are polled, and how soon again while one does not mean the expected topic.
 LOOK_MS, CONFIRM_MS = 3_000, 2_000
-#: A look-up that fails is done again later and later, up to this.
+#: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
-#: Ids of a name that are remembered.
+#: The maximum number of stored ids per name.
 _MAX_IDS = 16
 
 
 class TopicDescription(NamedTuple):
-    """What a broker knows of a topic: its id ("" where the brokers have none), and who leads its partitions."""
+    """A broker's description of a topic: its id ("" if the brokers have none), and the leaders of its partitions."""
 
     topic_id: str
     leaders: Mapping[int, int]
@@ -47,8 +47,8 @@ Describe = Callable[[Collection[str]], Mapping[str, TopicDescription | None]]
 
 
 @dataclass
-class _Answer:
-    """What a name stands for (None: no topic), and when this was said first and last, with nothing else between."""
+class _Response:
+    """What a name means (None: no topic), and the first and last time of an uninterrupted series of such responses."""
 
     topic_id: str | None
     first_ms: int
@@ -56,30 +56,30 @@ class _Answer:
 
 
 class TopicIdentities:
-    """Compares what names stand for now with what they stood for. `describe` gives each topic, None for one that is not
-    there; a name that it leaves out is not told. `grace_ms` is the config `topic.deletion.grace.ms`."""
+    """Compares the current meaning of names with the previous one. `describe` returns each topic, None for one that
+    does not exist; it leaves out names without a response. `grace_ms` is the config `topic.deletion.grace.ms`."""
 
     def __init__(self, describe: Describe, grace_ms: int) -> None:
         self._describe = describe
         self._grace_ms = grace_ms
-        self._asked: dict[tuple[str, str], int] = {}
-        self._answers: dict[str, _Answer] = {}
+        self._polled_since_ms: dict[tuple[str, str], int] = {}
+        self._responses: dict[str, _Response] = {}
         self._seen: dict[str, set[str]] = {}
         self._replaced: dict[str, list[str]] = {}
-        self._doubts: dict[str, _Answer] = {}
+        self._doubts: dict[str, _Response] = {}
         self._learned: set[str] = set()
         self._due_ms = 0
         self._retry_ms = 0
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it is time to `look`."""
+        """Return whether it is time for a `poll`."""
         return now_ms >= self._due_ms
 
     def look(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
-        """Look these (name, id) up, if it is time to; they are all that anybody asks for from then on."""
+        """Look up these (name, id) if it is time to; from then on only these are requested."""
         if not self.is_due(now_ms):
             return
-        self._asked = {topic: self._asked.get(topic, now_ms) for topic in topics}
+        self._polled_since_ms = {topic: self._polled_since_ms.get(topic, now_ms) for topic in topics}
         names = sorted({name for name, _ in topics if is_topic_name(name)})
         if not names:
             return
@@ -88,20 +88,20 @@ class TopicIdentities:
             self._due_ms = now_ms + self._retry_ms
             return
         self._retry_ms = 0
-        doubtful = any(name in self._answers and not self.stands_for(name, topic_id) for name, topic_id in topics)
+        doubtful = any(name in self._responses and not self.stands_for(name, topic_id) for name, topic_id in topics)
         self._due_ms = now_ms + (CONFIRM_MS // 2 if doubtful else LOOK_MS)
 
     def look_now(self, names: Collection[str], now_ms: int) -> bool:
-        """Look names up, whenever that was done last; whether there was an answer."""
+        """Look names up without regard to the interval; return whether there was a response."""
         try:
             self._look_up(sorted(names), now_ms)
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-            logger.debug("topics cannot be looked up: %s", error)
+            logger.debug("cannot look up topics: %s", error)
             return False
         return True
 
     def describe(self, names: Collection[str], now_ms: int) -> dict[TopicPartition, int]:
-        """Look names up now: the leader of each partition that has one. Raises what the look-up raises."""
+        """Look names up now, and return the leader of each partition that has one. Raises the errors of `describe`."""
         return {
             TopicPartition(name, partition): leader
             for name, described in self._look_up(names, now_ms)
@@ -109,39 +109,39 @@ class TopicIdentities:
         }
 
     def has_id(self, name: str) -> bool:
-        """Whether topics of the name have ids: not only where a broker told of one that has none.
+        """Return whether topics of the name have ids; False only if a broker reported one without.
 
-        While the name stands for no topic, nothing was said of that; the next one's log would be taken for a new one.
+        It is True while the name means no topic. Otherwise the log of the next topic would be taken for a new log.
         """
-        answer = self._answers.get(name)
-        return answer is None or answer.topic_id != ""
+        response = self._responses.get(name)
+        return response is None or response.topic_id != ""
 
     def stands_for(self, name: str, topic_id: str) -> bool:
-        """Whether the name stands for this topic; without ids there is nothing that could tell it from another."""
-        return name in self._answers and self._answers[name].topic_id in (topic_id, "")
+        """Return whether the name means this topic; always true where brokers have no topic ids."""
+        return name in self._responses and self._responses[name].topic_id in (topic_id, "")
 
     def is_gone(self, name: str, topic_id: str) -> bool:
-        """Whether the topic is no more."""
-        answer = self._answers.get(name)
-        if answer is None or self.stands_for(name, topic_id):
+        """Return whether the topic was deleted."""
+        response = self._responses.get(name)
+        if response is None or self.stands_for(name, topic_id):
             return False
-        since_ms = max(answer.first_ms, self._asked.get((name, topic_id), answer.last_ms))
-        return topic_id in self._replaced.get(name, ()) or answer.last_ms - since_ms >= self._grace_ms
+        since_ms = max(response.first_ms, self._polled_since_ms.get((name, topic_id), response.last_ms))
+        return topic_id in self._replaced.get(name, ()) or response.last_ms - since_ms >= self._grace_ms
 
     def take_learned(self) -> set[str]:
-        """The names that something was answered for since this was asked last: only their topics can be gone since."""
+        """Return the names with a response since the last call; only their topics can be newly deleted."""
         learned, self._learned = self._learned, set()
         return learned
 
     def forget(self, names: Collection[str]) -> None:
-        """Nobody asks for topics of these names any more."""
-        for remembered in (self._answers, self._seen, self._replaced, self._doubts):
+        """Discard what is stored for these names."""
+        for remembered in (self._responses, self._seen, self._replaced, self._doubts):
             for name in names:
                 remembered.pop(name, None)
         self._learned.difference_update(names)
 
     def _look_up(self, names: Collection[str], now_ms: int) -> list[tuple[str, TopicDescription]]:
-        """The topics that names stand for now, but for answers that are behind."""
+        """Look up the topics that names mean now, without outdated responses."""
         return [
             (name, described)
             for name, described in self._describe(names).items()
@@ -149,28 +149,28 @@ class TopicIdentities:
         ]
 
     def _learn(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Take an answer in; False for one that is behind."""
+        """Store a response; return False if it is outdated."""
         self._learned.add(name)
         if topic_id in self._replaced.get(name, ()) and not self._is_insisted_on(name, topic_id, now_ms):
             return False
         doubt = self._doubts.pop(name, None)
-        answer = self._answers.get(name)
-        if answer is None or answer.topic_id != topic_id:
+        response = self._responses.get(name)
+        if response is None or response.topic_id != topic_id:
             first_ms = doubt.first_ms if doubt is not None and doubt.topic_id == topic_id else now_ms
-            answer = self._answers[name] = _Answer(topic_id, first_ms, now_ms)
-        answer.last_ms = now_ms
+            response = self._responses[name] = _Response(topic_id, first_ms, now_ms)
+        response.last_ms = now_ms
         if topic_id:
             seen = self._seen.setdefault(name, set())
             seen.add(topic_id)
-            if answer.last_ms - answer.first_ms >= min(CONFIRM_MS, self._grace_ms):
+            if response.last_ms - response.first_ms >= min(CONFIRM_MS, self._grace_ms):
                 others = [other for other in self._replaced.get(name, []) if other != topic_id]
                 self._replaced[name] = [*others, *sorted(seen - {topic_id})][-_MAX_IDS:]
                 self._seen[name] = {topic_id}
         return True
 
     def _is_insisted_on(self, name: str, topic_id: str | None, now_ms: int) -> bool:
-        """Whether nothing else than this, which seemed to be behind, was answered for the grace time."""
+        """Return whether a response that seemed outdated has been the only one for the grace time."""
         doubt = self._doubts.get(name)
         if doubt is None or doubt.topic_id != topic_id:
-            doubt = self._doubts[name] = _Answer(topic_id, now_ms, now_ms)
+            doubt = self._doubts[name] = _Response(topic_id, now_ms, now_ms)
         return now_ms - doubt.first_ms >= self._grace_ms

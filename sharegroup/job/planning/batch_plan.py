@@ -1,4 +1,4 @@
-"""The rows of one batch of the `kafka_log_offsets` source, gathered while it is planned."""
+"""The rows of one batch of the `kafka_log_offsets` source, collected while it is planned."""
 
 from __future__ import annotations
 
@@ -14,66 +14,66 @@ from sharegroup.types import SharePartitionKey
 
 
 class BatchPlan:
-    """What a batch says, by kind. Who is told the same is listed once: a tick for all, or a log that many groups read,
-    is one entry."""
+    """The rows of a batch, by kind. Operator keys with the same content share one row, for example a tick for all
+    keys, or a log that many groups read."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[SourceRow]] = {}
 
     @property
     def has_rows(self) -> bool:
-        """Whether it says anything."""
+        """Whether there are any rows."""
         return bool(self._rows)
 
     @property
     def loading(self) -> list[str]:
-        """The operator keys that load something."""
+        """The operator keys that load a share-partition."""
         return [shard_key for row in self._rows.get(rows.LOAD, ()) for shard_key in row.shard_keys]
 
     def gone(self, topic: str, shard_keys: Iterable[str]) -> None:
-        """A topic is no more."""
-        self._say(rows.GONE, topic, sorted(shard_keys))
+        """Add a deleted topic."""
+        self._add(rows.GONE, topic, sorted(shard_keys))
 
-    def unload(self, led: LedShards, keys: Collection[SharePartitionKey]) -> None:
-        """These are led no more."""
-        for shard_key, of_shard in led.by_shard(keys).items():
-            self._say(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
+    def unload(self, managed: LedShards, keys: Collection[SharePartitionKey]) -> None:
+        """Add share-partitions that are no longer managed."""
+        for shard_key, of_shard in managed.by_shard(keys).items():
+            self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
-    def delete(self, led: LedShards, deletions: Iterable[SharePartitionRow]) -> None:
-        """The states of these are to be deleted."""
+    def delete(self, managed: LedShards, deletions: Iterable[SharePartitionRow]) -> None:
+        """Add share-partitions whose states must be deleted."""
         epochs = {row.key: row.state_epoch for row in deletions}
-        for shard_key, keys in led.by_shard(epochs).items():
-            self._say(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
+        for shard_key, keys in managed.by_shard(epochs).items():
+            self._add(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
 
     def configure(self, config: dict[str, Any], shard_keys: Iterable[str]) -> None:
-        """The config of a group is this one."""
-        self._say(rows.CONFIG, config, sorted(shard_keys))
+        """Add the config of a group."""
+        self._add(rows.CONFIG, config, sorted(shard_keys))
 
     def fence(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
-        """Members of a group are these processes, and no longer others."""
-        self._say(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
+        """Add the current processes of members of a group; earlier processes are fenced."""
+        self._add(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
 
     def load(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
-        """A shard leads these from now on; `batch_rows` adds what their states say."""
-        self._say(rows.LOAD, loads, [shard_key])
+        """Add share-partitions that a shard manages from now on; `batch_rows` adds their states."""
+        self._add(rows.LOAD, loads, [shard_key])
 
     def move_logs(self, logs: dict[str, list[list[Any]]]) -> None:
-        """By shard: how far logs reach now."""
+        """Add new log offsets, by shard."""
         same: dict[str, tuple[list[list[Any]], list[str]]] = {}
         for shard_key, of_shard in sorted(logs.items()):
             same.setdefault(repr(of_shard), (of_shard, []))[1].append(shard_key)
         for of_shard, shard_keys in same.values():
-            self._say(rows.LOG, of_shard, shard_keys)
+            self._add(rows.LOG, of_shard, shard_keys)
 
     def tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
-        """All that these have asked for before is read: their clock goes on."""
-        self._say(rows.TICK, clock_ms, sorted(shard_keys))
+        """Add a tick: all requests that were appended before the time have been read."""
+        self._add(rows.TICK, clock_ms, sorted(shard_keys))
 
     def rows(self) -> tuple[SourceRow, ...]:
-        """All of it, in a fixed order."""
+        """Return all rows in a fixed order."""
         order = (rows.GONE, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG, rows.TICK)
         return tuple(row for kind in order for row in self._rows.get(kind, ()))
 
-    def _say(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:
+    def _add(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:
         if shard_keys:
             self._rows.setdefault(kind, []).append(SourceRow(kind, body, tuple(shard_keys)))

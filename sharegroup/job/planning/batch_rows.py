@@ -1,7 +1,7 @@
-"""From two offsets of the `kafka_log_offsets` source to the rows between them: the same in every run.
+"""Converts two offsets of the `kafka_log_offsets` source to the rows between them, identically in every run.
 
-The rows are in the end offset, but for the states of what is loaded, which are read at its `state_version`. So a batch
-of the offset log can be run again on an executor, days later, whatever "now" is.
+The rows are in the end offset, except for the states of what is loaded, which are read at its `state_version`. A batch
+of the offset log can therefore be run again on an executor, even days later.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from sharegroup.job.knowledge.source_offset import SourceOffset, SourceRow
 from sharegroup.types import SharePartitionKey
 
 States = Mapping[SharePartitionKey, ShareGroupOffset]
-#: The folded states of some share-partitions, at a version of their table.
+#: Reads the folded states of some share-partitions, at a version of their table.
 ReadStates = Callable[[int, Collection[SharePartitionKey]], States]
 
 
 class OffsetsApartError(ShareGroupError):
-    """Between two offsets lies more than one batch, whose rows no offset holds."""
+    """Two offsets with more than one batch between them, whose rows no offset contains."""
 
 
 def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates) -> Iterator[tuple[str, str]]:
-    """The (shard key, row) pairs of the batch from `start` to `end`. Raises OffsetsApartError.
+    """Yield the (shard key, row) pairs of the batch from `start` to `end`. Raises OffsetsApartError.
 
-    Spark makes a batch of each offset that it was given, so the two are neighbours, or the same.
+    Spark makes one batch of each offset, so the two are neighbours or equal.
     """
     if end == start:
         return
     if end.seq != start.seq + 1:
         raise OffsetsApartError(
             f"the offsets {start.seq} and {end.seq} of the source of the query share_partition do not follow each "
-            "other: the checkpoint is not whole. Remove its directory (share_partition below checkpoint.path), and "
+            "other: the checkpoint is incomplete. Remove its directory (share_partition below checkpoint.path), and "
             "the job comes back from the tables"
         )
     loaded = [key for row in end.rows if row.kind == rows.LOAD for key in _keys(row)]
@@ -49,7 +49,7 @@ def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates
 
 
 def is_current(state: ShareGroupOffset | None, state_epoch: int) -> bool:
-    """Whether the state is the share-partition's, not that of an earlier epoch."""
+    """Return whether the state has the share-partition's epoch, not an earlier one."""
     return state is not None and state.header.state_epoch >= state_epoch
 
 
@@ -65,7 +65,7 @@ def _keys(row: SourceRow) -> Iterator[SharePartitionKey]:
 
 
 def _load(key: SharePartitionKey, load: dict[str, Any], states: States) -> dict[str, Any]:
-    """With the state, if it has one of its epoch; else it begins at the start offset that was found for it."""
+    """Add the state if it has the current epoch; otherwise keep the start offset that was looked up."""
     state = states.get(key)
     header = state.header.dump() if state is not None else None
     if state is not None and is_current(state, load["state_epoch"]):

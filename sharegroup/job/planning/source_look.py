@@ -1,4 +1,4 @@
-"""One look of the source of the share_partition query: what it is told, and what it finds step by step."""
+"""One poll of the source of the share_partition query: its input, and its results so far."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sharegroup.types import SharePartitionKey
 
 @dataclass(frozen=True)
 class SourceLook:
-    """`told` is what the driver says, `requested` the ids of topics that unread requests are for, `batch` what is to be
-    said, `now_ms` a steady time.
+    """`handover` comes from the driver, `requested` has the ids of topics that unread requests concern, `batch` has the
+    rows to send, and `now_ms` is a steady time.
 
-    `pending` are the share-partitions that are to be led and are not, `begun` those of them whose rows are news, `left`
-    those that are led no more, `reconfigured` the groups whose config is another.
+    `pending` has the share-partitions that must be managed and are not, and `added` those of them whose rows are new.
+    `removed` has those that are no longer managed, and `reconfigured` the groups whose config has changed.
     """
 
     known: SourceKnowledge

@@ -1,4 +1,4 @@
-"""What the source of the share_partition query reads of the tables: the seam between its decisions and the storage."""
+"""What the source of the share_partition query reads from the tables: the interface between planning and storage."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class SourceTables(Protocol):
     """The Delta tables: see `PinnedTables`."""
 
     def newest_version(self, table: str) -> int:
-        """The table's version now."""
+        """Return the table's newest version."""
 
     def share_partitions(self, version: int) -> Collection[SharePartitionRow]:
-        """The share-partitions, at a version."""
+        """Return the share-partitions at a version."""
 
     def changes(self, before: int, after: int) -> SharePartitionChanges:
-        """How the share-partitions of one version (-1: none at all) become those of another."""
+        """Return the changes of share-partitions from one version (-1: no table) to another."""
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """The folded states of those of these share-partitions that have one, at a version."""
+        """Return the folded states of these share-partitions at a version, without those that have none."""
 
     def fences(self, group_ids: Collection[str]) -> Mapping[str, list[Fence]]:
-        """By group, those of its members of now whose process has taken the place of another one."""
+        """Return, by group, its current members whose process has replaced another one."""
 
 
 class Configs(Protocol):
     """The groups' configs: see `ConfigPoll`."""
 
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
-        """Each configured group's values, and "" for every other group's; `fresh`: as they are at this very moment."""
+        """Return each configured group's values, and "" for all other groups; `fresh` reads the newest version."""

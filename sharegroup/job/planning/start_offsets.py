@@ -1,4 +1,4 @@
-"""Where a share-partition begins that has no state: as it was told, or by `share.auto.offset.reset`."""
+"""The start offset of a share-partition without a state: a given offset, or by `share.auto.offset.reset`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sharegroup.job.logs.log_answers import LogAnswers
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
 
-#: What was looked up for those that begin by_duration.
+#: The start offsets that were looked up by time, for the strategy by_duration.
 StartsByTime = Mapping[SharePartitionKey, int]
 
 
 def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
-    """The offset; None while what it depends on is not known.
+    """Return the start offset; None while a value that it depends on is unknown.
 
-    What others read was looked up for them, and while a log has no leader that may be long ago: it does not count.
+    Offsets that were fetched for other readers do not count: without a leader they may be old.
     """
     if row.start_offset >= 0:
         known_log = known.logs.offsets.get(TopicIdPartition.of(row.key))
@@ -35,17 +35,17 @@ def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: Starts
 
 
 def can_start(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> bool:
-    """Whether it is known where the share-partition starts, should it have no state."""
+    """Return whether the start offset is known if the share-partition has no state."""
     return start_offset(known, row, by_time) is not None
 
 
 def starts_by_time(
-    known: SourceKnowledge, answers: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
+    known: SourceKnowledge, queries: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
 ) -> dict[SharePartitionKey, int]:
-    """Look up the start offsets of those of these that begin by_duration; without those that nobody answers for.
+    """Look up the start offsets by time where the strategy is by_duration; rows without a response are left out.
 
-    Durations count from `brokers_ms`; while that is not known (0) nothing is looked up. It is done once for each: what
-    has its start offset is loaded, and the batch that loads it holds the offset.
+    Durations count from `brokers_ms`; while it is not known (0), nothing is looked up. Each offset is looked up once,
+    because its share-partition is then loaded, and the batch that loads it contains the offset.
     """
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:
@@ -57,7 +57,7 @@ def starts_by_time(
     for duration_ms, of_duration in wanted.items() if brokers_ms else ():
         time_ms = max(0, brokers_ms - duration_ms)  # no record is older than 1970
         logs = {TopicIdPartition.of(row.key).topic_partition for row in of_duration}
-        found = answers.offsets_at(logs, time_ms, now_ms)
+        found = queries.offsets_at(logs, time_ms, now_ms)
         for row in of_duration:
             log = TopicIdPartition.of(row.key)
             if log.topic_partition in found:

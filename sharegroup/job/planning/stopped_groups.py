@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoppedGroups:
-    """Finds and remembers the stopped groups. It may be lost at any time: a process that starts finds them again."""
+    """Finds and remembers the stopped groups. This memory may be lost: a new process finds them again."""
 
     def __init__(self) -> None:
         self._missing: dict[str, SharePartitionRow] = {}
@@ -29,7 +29,7 @@ class StoppedGroups:
         for group_id, row in list(self._missing.items()):
             if known.listing.get(row.key) != row:
                 del self._missing[group_id]
-                logger.warning("group %s is served again: %s", group_id, _changed(row))
+                logger.warning("group %s is served again: %s", group_id, _changed(row), extra={"group": group_id})
         return set(self._missing)
 
     def find(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
@@ -39,7 +39,9 @@ class StoppedGroups:
             if row.initializing or row.deleting or is_current(states.get(row.key), row.state_epoch):
                 continue
             if row.key.group_id not in found:
-                logger.error("group %s is stopped: %s", row.key.group_id, _cause(row))
+                logger.error(
+                    "group %s is stopped: %s", row.key.group_id, _cause(row), extra={"group": row.key.group_id}
+                )
             found.add(row.key.group_id)
             self._missing[row.key.group_id] = row
         return found

@@ -1,4 +1,4 @@
-"""What a look of the source finds in the tables: rows of `share_partitions` that changed, and configs."""
+"""The part of a source poll that reads the tables: changed rows of `share_partitions`, and configs."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ from sharegroup.storage.schemas import SHARE_PARTITIONS
 
 
 class TableNews:
-    """Takes what is new in the tables into what the source knows. `shards`: `operator.shards`."""
+    """Applies changes of the tables to the source's state. `shards` is `operator.shards`."""
 
     def __init__(self, tables: SourceTables, configs: Configs, shards: int) -> None:
         self._tables, self._configs, self._shards = tables, configs, shards
 
-    def take(self, look: SourceLook) -> int:
-        """Take the news in; the version of `share_partitions` that was read.
+    def take(self, poll: SourceLook) -> int:
+        """Apply the changes; return the version of `share_partitions` that was read.
 
-        The configs are read after the share-partitions, and at this very moment if they may be said to a shard: so
-        they are not older than any `configure` that the batches before have read.
+        The configs are read after the share-partitions, and at their newest version if they may be sent to a shard.
+        They are therefore not older than any `configure` request that the previous batches have read.
         """
-        known = look.known
-        self._share_out_anew(look)
+        known = poll.known
+        self._reshard(poll)
         version = self._tables.newest_version(SHARE_PARTITIONS.name)
         before = known.offset.partitions_version
-        is_fresh = version != before or bool(look.pending or known.waiting) or known.configs.are_unread
+        is_fresh = version != before or bool(poll.pending or known.waiting) or known.configs.are_unread
         if version != before:
-            _take_rows(look, self._tables.changes(before, version))
-        look.pending.update((row.key, row) for row in known.listing.to_lead(known.waiting))
-        configs = self._configs.in_force(look.now_ms, is_fresh)
+            _apply_rows(poll, self._tables.changes(before, version))
+        poll.pending.update((row.key, row) for row in known.listing.to_lead(known.waiting))
+        configs = self._configs.in_force(poll.now_ms, is_fresh)
         if not is_fresh and not known.configs.are(configs):
-            configs = self._configs.in_force(look.now_ms, fresh=True)
-        look.reconfigured.update(known.configure(configs))
+            configs = self._configs.in_force(poll.now_ms, fresh=True)
+        poll.reconfigured.update(known.configure(configs))
         return version
 
-    def _share_out_anew(self, look: SourceLook) -> None:
-        """With another number of shards everything is unloaded at the old keys, and loaded at the new ones."""
-        led = look.known.led
-        if led.shards == self._shards:
+    def _reshard(self, poll: SourceLook) -> None:
+        """If the number of shards has changed, unload everything at the old keys and load it at the new ones."""
+        managed = poll.known.led
+        if managed.shards == self._shards:
             return
-        look.batch.unload(led, led.keys())
-        look.known.led = LedShards(self._shards)
-        look.pending.update((row.key, row) for row in look.known.listing.to_lead(led.keys()))
+        poll.batch.unload(managed, managed.keys())
+        poll.known.led = LedShards(self._shards)
+        poll.pending.update((row.key, row) for row in poll.known.listing.to_lead(managed.keys()))
 
 
-def _take_rows(look: SourceLook, changes: SharePartitionChanges) -> None:
-    known, deletions = look.known, []
+def _apply_rows(poll: SourceLook, changes: SharePartitionChanges) -> None:
+    known, deletions = poll.known, []
     for row in changes.listed:
         before = known.listing.get(row.key)
         known.put(row)
         if not row.deleting:
             if not known.led.has(row):
-                look.pending[row.key] = row
-                look.begun.add(row.key)
+                poll.pending[row.key] = row
+                poll.begun.add(row.key)
             continue
         known.led.leave(row.key)
-        look.pending.pop(row.key, None)
+        poll.pending.pop(row.key, None)
         if before is None or not before.deleting or before.state_epoch != row.state_epoch:
             deletions.append(row)
     for key in changes.left:
         known.drop(key)
-        look.pending.pop(key, None)
+        poll.pending.pop(key, None)
         if known.led.leave(key):
-            look.left.add(key)
-    look.batch.delete(known.led, deletions)
+            poll.left.add(key)
+    poll.batch.delete(known.led, deletions)

@@ -1,1 +1,1 @@
-"""Readers that follow a table: they read only the files that changed."""
+"""Readers that follow a table and read only the files that changed."""

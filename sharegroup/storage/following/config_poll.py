@@ -1,4 +1,4 @@
-"""The groups' configs in force, as the table `share_group_configs` changes beside a running query."""
+"""The groups' effective configs, which follow changes of `share_group_configs` while a query runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sharegroup.types import LAST_ALTERED, LAST_ALTERED_MS, ConfigSource
 
 logger = logging.getLogger(__name__)
 
-#: How often the table is looked at, for what may be a moment old.
+#: How often the table is polled by readers that accept values of this age.
 POLL_MS = 500
 
 
 def file_values(config: Config) -> dict[str, Any]:
-    """What of the job's file the configs in force come from, as JSON; `ConfigPoll` reads it back."""
+    """Return the part of the job's file that effective configs depend on, as JSON for `ConfigPoll`."""
     groups = {group_id: overrides.set_texts() for group_id, overrides in config.groups.items()}
     return {"group": config.group.set_texts(), "groups": groups}
 
 
 class ConfigPoll:
-    """Reads what has changed in the table, and keeps what is in force. `values` is what `file_values` gave."""
+    """Reads what has changed in the table, and stores the effective configs. `values` comes from `file_values`."""
 
     def __init__(self, values: Mapping[str, Any], tables_path: str, options: Mapping[str, str]) -> None:
         self._job = parse_config(values, "the job's configuration")
@@ -41,16 +41,15 @@ class ConfigPoll:
         self._in_force: dict[str, dict[str, object]] = {}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
-        """Each configured group's values in force, and "" for every other group's; at most `POLL_MS` old.
+        """Return each configured group's effective values, and "" for all other groups; at most `POLL_MS` old.
 
-        Beside its values a group has `LAST_ALTERED_MS`, if a request has altered them. `fresh`: as the table's newest
-        version has them.
+        A group also has `LAST_ALTERED_MS` if a request has altered its values. `fresh` reads the newest version.
         """
         if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms
             version, files = self._newest()
             if version != self._version:
-                self._take(self._rows.go_to(files))
+                self._apply(self._rows.go_to(files))
                 self._version = version
         return self._in_force
 
@@ -61,8 +60,8 @@ class ConfigPoll:
             self._table.update_incremental()
         return self._table.version(), DeltaFiles(self._table, SHARE_GROUP_CONFIGS, self._options)
 
-    def _take(self, change: Change) -> None:
-        """Another dict, as the one before may be in somebody's hands."""
+    def _apply(self, change: Change) -> None:
+        """Apply a change to a new dict, because callers may still use the previous one."""
         changed = set() if self._in_force else {"", *self._job.groups}
         for row in filter(_is_set_by_request, change.removed.values()):
             self._set[row["group_id"]].pop(row["config_name"])

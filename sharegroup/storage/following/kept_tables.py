@@ -1,4 +1,4 @@
-"""The tables of current state, for one who reads them again and again."""
+"""The tables of current state, for repeated reads."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sharegroup.storage.schemas import TableSpec
 
 
 class KeptTables(Tables):
-    """A read costs what was written since the last: files that were read are kept, until no newest version has them.
+    """Reads only what was written since the last read: data files are cached while the newest version has them.
 
-    They are kept as Arrow has them, in a tenth of the space of Python's rows. Tables are opened anew each time: who has
-    removed them and begun again is not shown the old ones. Any thread may read.
+    They are cached as Arrow tables, which take a tenth of the space of Python rows. Tables are opened again each time,
+    so tables that were deleted and created again are detected. Any thread may read.
     """
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
         super().__init__(tables_path, storage_options)
-        self._kept: dict[str, Mapping[str, pa.Table]] = {}
+        self._cached: dict[str, Mapping[str, pa.Table]] = {}
         self._reading = threading.Lock()
 
     def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:
         with self._reading:
             files = DeltaFiles(self.open(spec), spec, self._options)
-            known = self._kept.get(spec.name, {})
+            known = self._cached.get(spec.name, {})
             found = {path: known[path] if path in known else files.table(path) for path in files.paths()}
-            self._kept[spec.name] = found
+            self._cached[spec.name] = found
         rows = pa.concat_tables([files.schema.empty_table(), *found.values()])
         if group_ids is None:
             return rows

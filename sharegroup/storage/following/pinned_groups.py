@@ -1,4 +1,4 @@
-"""What the source of the group_coordinator query reads from the Delta tables, at pinned versions."""
+"""Reads the group_coordinator query's tables at pinned versions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sharegroup.storage.schemas import CHUNK
 
 
 class PinnedGroups:
-    """`paths` maps each table's name to its path; `options` are the storage's."""
+    """`paths` maps each table's name to its path; `options` are the storage options."""
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
         self._paths = paths
         self._options = dict(options) or None
 
     def newest_versions(self) -> dict[str, int]:
-        """{table: its version now}."""
+        """Return {table: its newest version}."""
         return {table: self._open(table, None).version() for table in self._paths}
 
     def groups(self, versions: Mapping[str, int]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """{group id: {table: [row, ...]}} at these versions of the tables."""
+        """Return {group id: {table: [row, ...]}} at these versions of the tables."""
         groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for table, version in versions.items():
             for row in self._open(table, version).to_pyarrow_table().to_pylist():

@@ -1,4 +1,4 @@
-"""What the source of the share_partition query reads from the Delta tables, at pinned versions."""
+"""Reads the share_partition query's tables at pinned versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sharegroup.storage.schemas import (
 )
 from sharegroup.types import SharePartitionKey
 
-#: What is read of `share_partitions`: a row that was only written again is the same.
+#: The columns of `share_partitions` that are read; a row that changes only in others counts as unchanged.
 _COLUMNS = (
     "group_id",
     "topic",
@@ -35,8 +35,8 @@ _COLUMNS = (
 
 
 class PinnedTables:
-    """The tables at pinned versions. The share-partitions of the version that was read last are kept: another version
-    costs what it has otherwise."""
+    """The tables at pinned versions. The share-partitions of the last version are cached, so another version costs
+    only its differences."""
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:
         self._paths = paths
@@ -49,7 +49,7 @@ class PinnedTables:
         )
 
     def newest_version(self, table: str) -> int:
-        """The table's version now."""
+        """Return the table's newest version."""
         handle = self._newest.get(table)
         if handle is None:
             handle = self._newest[table] = self._open(table, None)
@@ -58,12 +58,12 @@ class PinnedTables:
         return handle.version()
 
     def share_partitions(self, version: int) -> list[SharePartitionRow]:
-        """The share-partitions, at a version."""
+        """Return the share-partitions at a version."""
         self._go_to(version)
         return [_row(row) for row in self._listed.rows.values()]
 
     def changes(self, before: int, after: int) -> SharePartitionChanges:
-        """How the share-partitions of one version (-1: none at all) become those of another."""
+        """Return the changes of share-partitions from one version (-1: no table) to another."""
         if before < 0:
             return SharePartitionChanges(self.share_partitions(after), ())
         self._go_to(before)
@@ -71,10 +71,10 @@ class PinnedTables:
         return SharePartitionChanges(changed, [row.key for row in removed])
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """The folded states of some share-partitions, at a version.
+        """Return the folded states of some share-partitions at a version.
 
-        A batch is planned with them before its rows are made of them: what was read last is kept until it was read
-        again.
+        A batch is planned with the states before its rows are made from them. The last result is therefore cached for
+        one more call.
         """
         if self._states is not None and self._states[0] == version and self._states[1].issuperset(keys):
             states, self._states = self._states[2], None
@@ -86,7 +86,7 @@ class PinnedTables:
         return found
 
     def fences(self, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-        """By group, those of its members of now whose process has taken the place of another one."""
+        """Return, by group, its current members whose process has replaced another one."""
         return read_fences(self._open(SHARE_GROUP_MEMBERS.name, None), group_ids)
 
     def _go_to(self, version: int) -> tuple[list[SharePartitionRow], list[SharePartitionRow]]:

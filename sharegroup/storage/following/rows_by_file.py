@@ -1,7 +1,7 @@
-"""Rows of a table of current state, read again by what changed: only files that a version adds are read.
+"""Follows the rows of a table of current state: only files that a new version adds are read.
 
-A commit puts new files in place of those that it touches, and says so in the table's log. So two versions differ by
-the rows of the files that only one of them has, and reading the second one costs these, however large the table is.
+A commit replaces the files that it changes, and the table's log names them. Two versions therefore differ only in the
+rows of files that one of them lacks. Reading the second version costs these files, however large the table is.
 
     rows = RowsByFile(SHARE_PARTITIONS)
     rows.go_to(DeltaFiles(table, SHARE_PARTITIONS))  # reads all
@@ -27,17 +27,17 @@ Row = dict[str, Any]
 
 
 class TableFiles(Protocol):
-    """The data files of a table at one version. A path is that of one content for ever."""
+    """The data files of a table at one version. The content of a path never changes."""
 
     def paths(self) -> Collection[str]:
-        """All files."""
+        """Return the paths of all files."""
 
     def rows(self, path: str) -> list[Row]:
-        """The rows of one file. Partition columns, which are in its path, may be missing."""
+        """Return the rows of one file. Partition columns, which are in its path, may be missing."""
 
 
 class Change(NamedTuple):
-    """What a version has otherwise than the one before: rows that are new or different, and rows that are gone."""
+    """The difference between two versions: rows that are new or different, and rows that were removed."""
 
     changed: Mapping[Key, Row]
     removed: Mapping[Key, Row]
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 
 class RowsByFile:
-    """All rows of the version that was gone to last, by the table's key; none before the first."""
+    """All rows of the version that was read last, by the table's key; none before the first."""
 
     def __init__(self, spec: TableSpec) -> None:
         self._key = spec.key
@@ -56,11 +56,11 @@ class RowsByFile:
 
     @property
     def rows(self) -> Mapping[Key, Row]:
-        """They are the table's own; not to be changed."""
+        """The rows; callers must not change them."""
         return self._rows
 
     def go_to(self, files: TableFiles) -> Change:
-        """Go to a version, newer or older, and tell the difference. Where a file cannot be read, nothing is done."""
+        """Go to a newer or older version, and return the difference. If a file cannot be read, nothing changes."""
         paths = set(files.paths())
         added = {path: self._by_key(files.rows(path)) for path in sorted(paths - self._files.keys())}
         gone = [self._files[path] for path in self._files.keys() - paths]
@@ -81,7 +81,7 @@ class RowsByFile:
 
 
 class DeltaFiles:
-    """The files of a table at its handle's version, read from where the table is; `options` are the storage's.
+    """The files of a table at its handle's version; `options` are the storage options.
 
     Rows have the spec's columns, or `columns`.
     """
@@ -107,7 +107,7 @@ class DeltaFiles:
         return rows
 
     def table(self, path: str) -> pa.Table:
-        """The rows of one file as Arrow has them."""
+        """Return the rows of one file as an Arrow table."""
         if self._filesystem is None:
             self._filesystem = pa_fs.PyFileSystem(DeltaStorageHandler(self._table.table_uri, self._options))
         fragment = ds.ParquetFileFormat().make_fragment(path, self._filesystem)

@@ -1,4 +1,4 @@
-"""A row of `share_partitions`, as those see it who lead share-partitions."""
+"""The row of `share_partitions` in the form that the source needs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sharegroup.types import SharePartitionKey
 
 
 class SharePartitionRow(NamedTuple):
-    """A row of the `share_partitions` table: to be led, or its state to be deleted.
+    """A row of `share_partitions`: a share-partition to manage, or one whose state must be deleted.
 
-    `auto_offset_reset` says where it starts if `start_offset` is -1; None otherwise.
+    `auto_offset_reset` decides where it starts if `start_offset` is -1; otherwise it is None.
     """
 
     key: SharePartitionKey
@@ -23,7 +23,7 @@ class SharePartitionRow(NamedTuple):
 
 
 class SharePartitionChanges(NamedTuple):
-    """From one version of the table to another: the rows that are new or other, and whose rows are there no more."""
+    """The difference between two versions of the table: new or changed rows, and the keys of removed rows."""
 
     listed: Collection[SharePartitionRow]
     left: Collection[SharePartitionKey]

@@ -1,4 +1,4 @@
-"""Records that nobody will get again though nobody has finished them, from `delivery_log`, without Spark."""
+"""Records that will not be delivered again although nobody accepted them, read from `delivery_log` without Spark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sharegroup.storage.schemas import DELIVERY_LOG
 from sharegroup.storage.store_outage import one_line
 from sharegroup.types import Cause, RecordState
 
-#: Why records are archived that would have come again: the delivery count limit.
+#: The causes of records that are archived at the delivery count limit.
 LIMIT_CAUSES = (Cause.RELEASE.value, Cause.LOCK_TIMEOUT.value, Cause.MEMBER_LEFT.value)
 REJECTED_CAUSES = (Cause.REJECT.value,)
 
 
 class DeadEnd(NamedTuple):
-    """A range that was rejected (`cause` is reject), or archived at the limit; the columns are `delivery_log`'s."""
+    """A range that was rejected, or archived at the delivery count limit; the columns are those of `delivery_log`."""
 
     group_id: str
     topic: str
@@ -46,7 +46,7 @@ class HourCounts(NamedTuple):
 
 
 class DeadEnds(NamedTuple):
-    """The newest ranges first. `counts` are of all ranges: {(topic, begin of the hour, UTC): counts}."""
+    """The newest ranges first. `counts` covers all ranges: {(topic, start of the hour, UTC): counts}."""
 
     newest: tuple[DeadEnd, ...]
     counts: dict[tuple[str, datetime], HourCounts]
@@ -54,18 +54,18 @@ class DeadEnds(NamedTuple):
 
     @property
     def ranges(self) -> int:
-        """The number of all ranges."""
+        """The total number of ranges."""
         return sum(counts.ranges for counts in self.counts.values())
 
     def by_hour(self) -> dict[datetime, HourCounts]:
-        """The counts of all topics: {begin of the hour, UTC: counts}."""
+        """Return the counts of all topics: {start of the hour, UTC: counts}."""
         found: dict[datetime, HourCounts] = {}
         for (_, hour), counts in self.counts.items():
             found[hour] = found.get(hour, HourCounts()) + counts
         return found
 
     def of_topics(self, is_shown: Callable[[str], bool]) -> DeadEnds:
-        """The dead ends of the topics for which `is_shown` is true."""
+        """Return the dead ends of the topics for which `is_shown` is true."""
         shown = {topic for topic in {topic for topic, _ in self.counts} if is_shown(topic)}
         return DeadEnds(
             tuple(row for row in self.newest if row.topic in shown),
@@ -82,9 +82,9 @@ def read_dead_ends(
     most: int = 1_000,
     storage_options: StorageOptions = None,
 ) -> DeadEnds:
-    """Those of a group, or of all, from `since` on: `most` of the ranges, and counts. Raises TableUnavailableError.
+    """Return the dead ends of a group, or of all, from `since` on: up to `most` ranges, and counts.
 
-    Only the days from `since` on are read.
+    Only the days from `since` on are read. Raises TableUnavailableError.
     """
     opened = Tables.of(tables, storage_options).open(DELIVERY_LOG)
     wanted = (
@@ -119,7 +119,7 @@ def _counts(found: pa.Table) -> dict[tuple[str, datetime], HourCounts]:
 
 
 def hours_since(since: datetime, now: datetime) -> list[datetime]:
-    """The begin of each hour between two times, UTC, that of `since` first."""
+    """Return the start of each hour between two times, UTC, the hour of `since` first."""
     first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     count = int((now - first) / timedelta(hours=1)) + 1
     return [first + timedelta(hours=number) for number in range(count)]

@@ -1,4 +1,4 @@
-"""All that ever happened to one record, from `delivery_log`, without Spark."""
+"""The history of one record, read from `delivery_log` without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharegroup.storage.store_outage import one_line
 
 
 class RecordTransition(NamedTuple):
-    """One transition of the range that a record was in; the columns are those of `delivery_log`."""
+    """One transition of the range that contains a record; the columns are those of `delivery_log`."""
 
     time: datetime
     cause: str
@@ -37,9 +37,9 @@ def read_record_history(
     offset: int,
     storage_options: StorageOptions = None,
 ) -> tuple[RecordTransition, ...]:
-    """The transitions of a record, oldest first; of all topics that had this name. Raises TableUnavailableError.
+    """Return the transitions of a record, oldest first, in all topics that had this name.
 
-    Only files are read whose statistics (first and last offset, group, topic) allow for the record.
+    Only files whose statistics (group, topic, first and last offset) may match are read. Raises TableUnavailableError.
     """
     opened = Tables.of(tables, storage_options).open(DELIVERY_LOG)
     filters = [

@@ -1,4 +1,4 @@
-"""Processes that have taken the place of others as members (KIP-345), by `share_group_members`."""
+"""Processes that have replaced others as members (KIP-345), read from `share_group_members`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 
 class Fence(NamedTuple):
-    """The process that is a member in the place of another one, and when it joined."""
+    """A process that has replaced another one as a member, and when it joined."""
 
     member_id: str
     incarnation_id: str
@@ -19,7 +19,7 @@ class Fence(NamedTuple):
 
 
 def read_fences(members: DeltaTable, group_ids: Collection[str]) -> dict[str, list[Fence]]:
-    """By group, those of its members whose process has taken the place of another one, and is there."""
+    """Return, by group, its members whose process has replaced another one and has not left."""
     of_groups = pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     is_there = pc.field("joined_ms").is_valid() & (pc.field("incarnation_id") != "")
     rows = members.to_pyarrow_table(columns=["group_id", *Fence._fields], filters=of_groups & is_there)

@@ -1,4 +1,4 @@
-"""What groups have set for themselves."""
+"""The configs that were set for single groups."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def read_group_configs(
     source: ConfigSource = ConfigSource.DYNAMIC_GROUP_CONFIG,
     storage_options: StorageOptions = None,
 ) -> dict[str, dict[str, str]]:
-    """{group id: {config name: value as text}} of one source, by default what requests have set.
+    """Return {group id: {config name: value as text}} of one source, by default configs that requests have set.
 
-    A group may have configs before it exists and after it was deleted. Values are as they were set: what is in force is
-    for `Config.effective` to say. Raises TableUnavailableError.
+    A group may have configs before it exists and after it was deleted. Values are as they were set; `Config.effective`
+    returns the effective ones. Raises TableUnavailableError.
     """
     groups: dict[str, dict[str, str]] = {}
     for row in Tables.of(tables, storage_options).rows(SHARE_GROUP_CONFIGS):

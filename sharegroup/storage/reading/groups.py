@@ -1,4 +1,4 @@
-"""Groups, as ListGroups and ShareGroupDescribe tell of them (KIP-932)."""
+"""Groups, as ListGroups and ShareGroupDescribe report them (KIP-932)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class GroupListing(NamedTuple):
 class MemberDescription(NamedTuple):
     """A member; `assignment` is {topic: (topic id, partitions)}.
 
-    `group_instance_id` is the name of a static member, `incarnation_id` the process that joined as it last: "" while it
-    restarts, None where it is not told.
+    `group_instance_id` is the name of a static member. `incarnation_id` is the process that joined last as this
+    member: "" while it restarts, None if it is not known.
     """
 
     member_id: str
@@ -38,7 +38,7 @@ class MemberDescription(NamedTuple):
 
 
 class SharePartitionDescription(NamedTuple):
-    """A share-partition: `status` is initializing or initialized, `start_offset` where to start (-1: by the config)."""
+    """A share-partition: `status` is initializing or initialized; `start_offset` -1 means that the config decides."""
 
     topic: str
     topic_id: str
@@ -60,12 +60,12 @@ class ShareGroupDescription(NamedTuple):
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Topic name to topic id."""
+        """The topic ids by topic name."""
         return {row.topic: row.topic_id for row in self.share_partitions}
 
 
 def read_groups(tables: str | Tables, storage_options: StorageOptions = None) -> tuple[GroupListing, ...]:
-    """All groups by id, without those that are being deleted. Raises TableUnavailableError."""
+    """Return all groups by id, except those that are being deleted. Raises TableUnavailableError."""
     rows = Tables.of(tables, storage_options).rows(SHARE_GROUPS)
     return tuple(GroupListing(row["group_id"], row["group_state"]) for row in rows if row["group_state"] != _DEAD)
 
@@ -73,17 +73,17 @@ def read_groups(tables: str | Tables, storage_options: StorageOptions = None) ->
 def read_group(
     tables: str | Tables, group_id: str, storage_options: StorageOptions = None
 ) -> ShareGroupDescription | None:
-    """A group, None if there is none or it is being deleted. Raises TableUnavailableError."""
+    """Return a group; None if it does not exist or is being deleted. Raises TableUnavailableError."""
     return read_group_descriptions(tables, [group_id], storage_options).get(group_id)
 
 
 def read_group_descriptions(
     tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, ShareGroupDescription]:
-    """Those of the named groups that there are; each table is read once. Raises TableUnavailableError.
+    """Return the existing groups of these; each table is read once. Raises TableUnavailableError.
 
-    A batch writes the groups before the members, so the members are read first: no member is ahead of its group then.
-    The state is that of the members that are shown.
+    A batch writes the groups before the members. The members are therefore read first, so that no member is ahead of
+    its group. The state is derived from the returned members.
     """
     if not group_ids:
         return {}
@@ -101,7 +101,7 @@ def read_group_descriptions(
 def read_share_partitions(
     tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionDescription, ...]]:
-    """The groups' share-partitions by topic and partition, without those that are being deleted.
+    """Return the groups' share-partitions by topic and partition, except those that are being deleted.
 
     Raises TableUnavailableError.
     """

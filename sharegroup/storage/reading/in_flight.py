@@ -1,4 +1,4 @@
-"""The record ranges in flight, without Spark: what the view `in_flight` shows."""
+"""The record ranges in flight, read without Spark: the content of the view `in_flight`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ class InFlightRange(NamedTuple):
 def read_in_flight(
     tables: str | Tables, group_ids: Collection[str] | None = None, storage_options: StorageOptions = None
 ) -> tuple[InFlightRange, ...]:
-    """The ranges of some groups, or of all, by group, topic, partition and offset. Raises TableUnavailableError."""
+    """Return the ranges of some groups, or of all, by group, topic, partition and offset.
+
+    Raises TableUnavailableError.
+    """
     states = read_current_states(Tables.of(tables, storage_options), group_ids)
     return tuple(InFlightRange._make((*key, *batch)) for key in sorted(states) for batch in states[key].state_batches)

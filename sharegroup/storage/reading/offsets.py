@@ -1,4 +1,4 @@
-"""Where a group's share-partitions stand, as DescribeShareGroupOffsets tells of them (KIP-932, KIP-1226)."""
+"""The offsets of a group's share-partitions, as DescribeShareGroupOffsets reports them (KIP-932, KIP-1226)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sharegroup.types import UNCHANGED, SharePartitionKey
 
 
 class SharePartitionOffset(NamedTuple):
-    """A share-partition's offsets and epochs; -1 for what is not known (yet).
+    """A share-partition's offsets and epochs; -1 for values that are not known (yet).
 
-    `leader_epoch` is that of the job that wrote its newest record. The lag is log end - `start_offset` -
-    `delivery_complete_count`, where both are known.
+    `leader_epoch` is that of the job that wrote the newest record. The lag is log end - `start_offset` -
+    `delivery_complete_count`, if both are known.
     """
 
     topic: str
@@ -31,9 +31,9 @@ class SharePartitionOffset(NamedTuple):
 def read_share_group_offsets(
     tables: str | Tables, group_id: str, storage_options: StorageOptions = None
 ) -> tuple[SharePartitionOffset, ...]:
-    """A group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
+    """Return a group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
 
-    An offset that was altered is told from the moment its alteration is durable, before the share-partition was reset.
+    An altered offset is returned as soon as the alteration is durable, before the share-partition is reset.
     """
     return read_offsets_by_group(tables, [group_id], storage_options).get(group_id, ())
 
@@ -41,7 +41,7 @@ def read_share_group_offsets(
 def read_offsets_by_group(
     tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionOffset, ...]]:
-    """The same for several groups, without those that have none; each table is read once."""
+    """Return the offsets of several groups, without those that have none; each table is read once."""
     opened = Tables.of(tables, storage_options)
     listed = read_share_partitions(opened, group_ids) if group_ids else {}
     states = read_current_states(opened, listed) if listed else {}
@@ -56,9 +56,9 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
 
 
 def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
-    """Where a share-partition stands, by its row and its state; a state from before its reset does not count.
+    """Return a share-partition's offsets from its row and its state; a state from before a reset is ignored.
 
-    Nothing is finished at or above a start offset that was altered, so the lag is known at once (KAFKA-20034).
+    Nothing is finished at or above an altered start offset, so the lag is known immediately (KAFKA-20034).
     """
     where = row.topic, row.topic_id, row.partition
     if state is None or state.header.state_epoch < row.state_epoch:

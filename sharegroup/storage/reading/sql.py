@@ -1,6 +1,6 @@
-"""SQL over the job's tables without Spark: a second instead of ten.
+"""SQL queries of the job's tables without Spark, which take about one second instead of ten.
 
-The dialect is DataFusion's, which delta-rs brings. For the views of the cookbook, which are Spark's, use Spark.
+The dialect is that of DataFusion, which is part of delta-rs. The views of the cookbook need Spark.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sharegroup.storage.schemas import ALL_TABLES, table_path
 
 
 class QueryError(ShareGroupError):
-    """The statement, or a table that it names, is not valid; the message says why."""
+    """The statement, or a table that it names, is not valid; the message has the reason."""
 
 
 def query(tables_path: str, statement: str) -> pa.Table:
-    """The rows of a statement over the tables at their newest versions. Raises QueryError."""
+    """Return the rows of a statement over the tables at their newest versions. Raises QueryError."""
     builder = QueryBuilder()
     try:
         for spec in ALL_TABLES:

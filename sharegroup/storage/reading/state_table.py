@@ -1,4 +1,4 @@
-"""Rows of `share_group_state` back to the folded state of each share-partition."""
+"""Folds rows of `share_group_state` to the state of each share-partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = {record_type: RecordKind(kind) for kind, record_type in _RECORD_TYPES.i
 _KEY_COLUMNS = ["group_id", "topic", "topic_id", "partition"]
 
 
-#: What is needed of `share_group_state`.
+#: The columns of `share_group_state` that are read.
 _COLUMNS = [
     *_KEY_COLUMNS,
     "record_type",
@@ -48,10 +48,10 @@ _NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
 def read_states(
     table: DeltaTable, group_ids: Collection[str] | None = None, base: DeltaTable | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The state of each share-partition (of some groups, or all) at the table's version.
+    """Return the state of each share-partition (of some groups, or all) at the table's version.
 
-    `base` is `share_group_state_base` at a version that stands for this one of the table or an earlier one
-    (`StateBases`). With it, what is read is its rows and the rows appended since; without, all that the table has.
+    `base` is `share_group_state_base` at a version for this version of the table or an earlier one (`StateBases`). With
+    a base, its rows and the rows appended since are read; without one, the whole table.
     """
     of_groups = None if group_ids is None else pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     cut = None if base is None else cut_of(base)
@@ -65,8 +65,8 @@ def read_states(
 def read_current_states(
     tables: Tables, group_ids: Collection[str] | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The state of each share-partition (of some groups, or all) now. Raises TableUnavailableError."""
-    base = tables.open_if_there(SHARE_GROUP_STATE_BASE)  # first: the state that is opened after it is not older
+    """Return the current state of each share-partition (of some groups, or all). Raises TableUnavailableError."""
+    base = tables.open_if_there(SHARE_GROUP_STATE_BASE)  # first, so that the state is not older
     state = tables.open(SHARE_GROUP_STATE)
     try:
         return read_states(state, group_ids, base)
@@ -75,7 +75,7 @@ def read_current_states(
 
 
 def folded_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The state of each share-partition that rows of the table, in any order, add up to, after those of a base.
+    """Fold the rows of a base, and rows of the table in any order, to the state of each share-partition.
 
     Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
     a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
@@ -84,7 +84,7 @@ def folded_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartit
 
 
 def current_states(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The same of what `current_rows` gave."""
+    """Fold the result of `current_rows`."""
     times = _snapshot_times(ordered)
     return {
         key: state._replace(header=state.header._replace(last_snapshot_ms=times[key])) if key in times else state
@@ -93,10 +93,10 @@ def current_states(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKe
 
 
 def current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """What counts of the rows of a base and of the table's rows after it; the latter in order.
+    """Return the relevant rows of a base, and those of the table's rows after it in order.
 
-    That is, without what lies below each share-partition's highest snapshot epoch since its last tombstone. Nested
-    columns are touched last, and only where they are needed.
+    Rows below a share-partition's highest snapshot epoch since its last tombstone are irrelevant. Nested columns are
+    accessed last, and only where they are needed.
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
@@ -133,7 +133,7 @@ def _base_states(rows: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
                 row["delivery_complete_count"],
                 row["updates_since_snapshot"],
                 _milliseconds(row["snapshot_time"]) or 0,
-                row["leader_epoch"],  # the newest record's is the highest, as leaders follow each other
+                row["leader_epoch"],  # the newest record has the highest epoch, because leaders follow each other
             ),
             tuple(_state_batch(batch) for batch in row["state_batches"]),
         )

@@ -1,1 +1,1 @@
-"""Upkeep of the tables: merges and deletes files, in a separate process."""
+"""Upkeep of the tables, in a separate process: it merges and deletes files."""

@@ -1,6 +1,6 @@
-"""Which days of the growing tables can go: whole partitions only, and never what recovery needs.
+"""Selects the days of append-only tables that can be deleted: whole partitions only, and never what recovery needs.
 
-Both are told by the tables' logs; no row is read.
+The decision uses only the tables' logs; no row is read.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from deltalake import DeltaTable
 
 from sharegroup.storage.reading.state_base import Cut, cut_of
 
-#: share_group_state keeps at least this many days, like the versions that a pinned offset may name.
+#: share_group_state keeps at least this many days, as long as the versions that a pinned offset may name.
 _STATE_DAYS = 2
 
 
 def prunable_delivery_log(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
-    """The predicate over `day` for what is older than its retention, None where there is nothing."""
+    """Return the predicate over `day` for rows older than the retention; None if there are none."""
     return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
 
 
 def prunable_state(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
-    """The same for `share_group_state`; `base` is of this version of it, or of one before.
+    """Return the same for `share_group_state`; `base` is of this version of it, or of an earlier one.
 
-    It keeps two days, every day from the oldest newest snapshot on - a share-partition that is not led (its topic is
-    away) has not been written again, and the table alone must tell its state - and all that came after the base, which
-    does not know of it. Before there is a base, nothing goes.
+    Three kinds of days are kept: the last two, every day since the oldest of the newest snapshots, and all days with
+    rows after the base. A share-partition that is not managed (for example because its topic is missing) is not written
+    again, and recovery needs its snapshot. Without a base, nothing is deleted.
     """
     cut = cut_of(base)
     if cut is None:
@@ -38,7 +38,7 @@ def prunable_state(state: DeltaTable, base: DeltaTable, now: datetime) -> str | 
 
 
 def _days_after(state: DeltaTable, cut: Cut) -> Iterable[date]:
-    """The days of the files that have a row after the cut, or may have one."""
+    """Yield the days of the files that may have a row after the cut."""
     files = pa.table(state.get_add_actions(flatten=True))
     columns = ("partition.day", "max.leader_epoch", "max.batch_id")
     for day, *newest in zip(*(files[column].to_pylist() for column in columns), strict=True):

@@ -1,11 +1,11 @@
-"""Writes `share_group_state_base` anew when enough has come since: the work of a start, done ahead of it.
+"""Rewrites `share_group_state_base` when enough records are new, which makes the next start of the job faster.
 
-What a new base costs is what came since the last one, in Python, and copying the rest as Arrow has it. It is written
-when there are half as many new records as the base has rows, so that a record costs a few rows here, however many
+The cost of a new base is that of the records since the last one, in Python, and of copying the other rows in Arrow. It
+is written when the new records are half as many as the base's rows. Each record then costs a few rows, however many
 share-partitions there are.
 
-Die anywhere: a base is one commit. A leader that is no more may write one as well: whatever it stands for, it says the
-same as the table.
+A base is one commit, so a crash is harmless. A fenced leader may also write one, because a base never contradicts the
+table.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey
 
-#: A base is written for so many new records at least, or after so long.
+#: A base is written for at least this many new records, or after `_LONGEST_MS`.
 LEAST_RECORDS = 1_000
-#: So many are folded at once, however many have come.
+#: The maximum number of records that are folded together.
 _PORTION_RECORDS = 500_000
 _LONGEST_MS = 24 * 3_600_000
 _KEY = ["group_id", "topic_id", "partition"]
-#: What a base's row has of the newest record, beside what the records add up to.
+#: The columns of a base's row that come from the newest record, not from the folded records.
 _OF_NEWEST = ("end_offset", "batch_id", "time")
 _SCHEMA = SHARE_GROUP_STATE_BASE.schema
 _ROW_SCHEMA = pa.schema([field for field in _SCHEMA if not field.name.startswith("as_of_")])
@@ -62,15 +62,15 @@ class StateBaseUpkeep:
         self._upkeep = DeltaUpkeep(path, options, self._sync)
 
     def run(self, state: DeltaTable, upkeep: Upkeep) -> DeltaTable:
-        """Write the base anew from `share_group_state`'s handle, if it is due; the base's handle.
+        """Rewrite the base from `share_group_state`'s handle if it is due; return the base's handle.
 
-        Raises TableStoreError, NotCommittedError where somebody else has written it meanwhile.
+        Raises TableStoreError, and NotCommittedError if another process has written the base.
         """
         with store_errors():
             self._table.update_incremental()
             if self._write_when_due(state):
                 self._upkeep.run(self._table, upkeep, _PROPERTIES)
-            self._sync.sync(self._table.version())  # days of the state are removed by this base next
+            self._sync.sync(self._table.version())  # next, this base decides which days of the state are deleted
         return self._table
 
     def _write_when_due(self, state: DeltaTable) -> bool:
@@ -89,14 +89,14 @@ class StateBaseUpkeep:
         return bool(portions)
 
     def _least(self) -> int:
-        """How many new records make it worth while."""
+        """Return how many new records justify a new base."""
         files = pa.table(self._table.get_add_actions(flatten=True))
         age_ms = time.time() * 1000 - pc.min(files["modification_time"]).cast(pa.int64()).as_py()
         return max(self._least_records, pc.sum(files["num_records"]).as_py() // 2) if age_ms < _LONGEST_MS else 1
 
 
 def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.Expression]:
-    """The records, or the later ones, in order and in portions that fit into memory, each as a filter."""
+    """Yield filters for the records, or the later ones, in order and in portions that fit into memory."""
     order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
     positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
     for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):
@@ -107,9 +107,9 @@ def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.E
 
 
 def rebased(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
-    """The base that follows one (or none: no rows) with the rows that came after it, up to a version of the table.
+    """Return the base that results from a base (or an empty one) and the rows after it, up to a version of the table.
 
-    When each share-partition was deleted, one row without a share-partition tells where the base ends.
+    If all share-partitions were deleted, one row without a share-partition records the cut.
     """
     before, ordered = current_rows(rows, base)
     numbers = before.select(_KEY).append_column("number", pa.array(range(len(before)), pa.int64()))
@@ -126,7 +126,7 @@ def rebased(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
     made = made.sort_by([("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
     if not len(made):
         made = pa.Table.from_pylist([{}], schema=_ROW_SCHEMA)
-    cut = zip(_cut(rows, version), _SCHEMA.types, strict=False)  # it comes first
+    cut = zip(_cut(rows, version), _SCHEMA.types, strict=False)  # the columns of the cut come first
     return pa.table(
         [*(pa.repeat(pa.scalar(value, kind), len(made)) for value, kind in cut), *made.columns], schema=_SCHEMA
     )
@@ -151,7 +151,7 @@ def _row(key: SharePartitionKey, state: ShareGroupOffset, newest: Mapping[str, A
 
 
 def _cut(rows: pa.Table, version: int) -> Cut:
-    """The newest of these rows."""
+    """Return the cut after the newest of these rows."""
     order = [("leader_epoch", "descending"), ("batch_id", "descending")]
     newest = pc.select_k_unstable(rows, 1, sort_keys=order)[0].as_py()
     return Cut(version, rows["leader_epoch"][newest].as_py(), rows["batch_id"][newest].as_py())

@@ -1,7 +1,7 @@
-"""Upkeep of a table beside its writer: on a handle of its own, while batches are committed.
+"""Upkeep of a table beside its writer, with a handle of its own, while batches are committed.
 
-Its commits are marked as such. They change no row that anybody needs, so a writer that finds them in the way of a batch
-commits the batch again after them, and is not fenced. What another leader's upkeep does late does no harm either.
+Its commits are marked. They change no row that is needed, so a writer whose batch conflicts with them commits the batch
+again after them, and is not fenced. A late commit of another leader's upkeep is harmless, too.
 """
 
 from __future__ import annotations
@@ -13,26 +13,30 @@ from sharegroup.storage.writing.versioned_table import Stamp, Upkeep, VersionedT
 
 
 class TableUpkeep:
-    """The upkeep of one table by one process. `upkeep_id` must not be a writer's."""
+    """The upkeep of one table by one process. `upkeep_id` must not be a writer's id."""
 
     def __init__(self, table: VersionedTable, upkeep_id: str) -> None:
         self._table, self._upkeep_id = table, upkeep_id
 
     def begin(self, leader_epoch: int) -> None:
-        """Go to the newest version. Raises FencedLeaderError when the table has another leader, and TableStoreError."""
+        """Go to the newest version. Raises TableStoreError, and FencedLeaderError if the table has another leader."""
         self._table.refresh()
         newest = leader_epoch_of(self._table)
         if newest != leader_epoch:
-            raise FencedLeaderError(f"no upkeep of {self._table.spec.name} for {leader_epoch}: leader {newest} leads")
+            raise FencedLeaderError(
+                f"upkeep of {self._table.spec.name} for leader epoch {leader_epoch} cancelled: "
+                f"the leader epoch is {newest}"
+            )
 
     def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
-        """Both steps: `begin` and `finish`."""
+        """Run `begin` and `finish`."""
         self.begin(leader_epoch)
         self.finish(upkeep)
 
     def finish(self, upkeep: Upkeep) -> None:
-        """Bound the number of live files and the log, drop old days; `begin` comes first.
+        """Limit the number of live files and the log, and delete old days. Call `begin` first.
 
-        The newest batch's info rides on each commit, so that it is found among the newest ones. Raises TableStoreError.
+        Each commit carries the newest batch's info, so that it is found among the newest commits.
+        Raises TableStoreError.
         """
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

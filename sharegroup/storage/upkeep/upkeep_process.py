@@ -1,4 +1,4 @@
-"""The job's side of `upkeep_worker`: starts the process, tells it what is due, and hears what came of it."""
+"""The job's side of `upkeep_worker`: starts the process, sends requests, and receives the results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _END_S = 3.0
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What the process needs of the job's configuration, as JSON."""
+    """Return the settings that the process needs from the job's configuration, as JSON."""
     job = config.job
     return {
         "tables_path": job.tables_path,
@@ -36,33 +36,33 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 class UpkeepProcess:
-    """Upkeep without waiting for it. One that is due while the last one of the same tables goes on is left out: the
+    """Runs upkeep without waiting for it. A request is skipped while one for the same tables is running, because the
     next one does its work too. A process that has ended is started again."""
 
     def __init__(
         self, process_settings: dict[str, Any], ended: Callable[[float, bool], None] = lambda seconds, failed: None
     ) -> None:
-        """`ended` is told of each upkeep how many seconds it took, and whether it failed."""
+        """`ended` is called after each upkeep with its duration in seconds and whether it failed."""
         self._settings, self._ended = process_settings, ended
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._asked: list[tuple[str, ...]] = []
+        self._requested: list[tuple[str, ...]] = []
 
     def request(self, specs: Sequence[TableSpec], leader_epoch: int, now_ms: int) -> None:
-        """Ask for the upkeep of these tables for a leader; returns at once. `now_ms` is the brokers' time."""
+        """Request the upkeep of these tables for a leader, and return immediately. `now_ms` is the brokers' time."""
         names = tuple(spec.name for spec in specs)
         with self._lock:
             process = self._running()
-            if names in self._asked:
+            if names in self._requested:
                 return
-            self._asked.append(names)
+            self._requested.append(names)
             try:
                 _send(process, {"specs": names, "leader_epoch": leader_epoch, "now_ms": now_ms})
             except OSError as error:
-                logger.warning("the upkeep process cannot be told of %s: %s", names[0], error)
+                logger.warning("cannot send a request for %s to the upkeep process: %s", names[0], error)
 
     def close(self) -> None:
-        """End the process when it is through with what it was asked for, or in three seconds: it may die anywhere."""
+        """End the process after its pending requests, or kill it after three seconds, which is safe at any point."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:
@@ -76,14 +76,14 @@ class UpkeepProcess:
             process.wait()
 
     def _running(self) -> subprocess.Popen[str]:
-        """The process; a new one if there is none, or it has ended. The lock is held."""
+        """Return the process; start one if there is none or it has ended. The lock must be held."""
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
-                logger.warning("the upkeep process ended with exit code %d, starting another", self._process.returncode)
+                logger.warning("upkeep process ended with exit code %d; starting another", self._process.returncode)
                 assert self._process.stdin is not None
-                with contextlib.suppress(OSError):  # what it was still to be told
+                with contextlib.suppress(OSError):  # requests that were not sent yet
                     self._process.stdin.close()
-            self._asked = []
+            self._requested = []
             path = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "sharegroup.storage.upkeep.upkeep_worker"],
@@ -97,20 +97,20 @@ class UpkeepProcess:
         return self._process
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
-        """Take the answers, which come in the order of the requests, until the process ends."""
+        """Handle the responses, which arrive in the order of the requests, until the process ends."""
         assert process.stdout is not None
-        with process.stdout as answers:
-            for line in answers:
-                self._take(process, json.loads(line))
+        with process.stdout as responses:
+            for line in responses:
+                self._handle_response(process, json.loads(line))
 
-    def _take(self, process: subprocess.Popen[str], answer: dict[str, Any]) -> None:
+    def _handle_response(self, process: subprocess.Popen[str], response: dict[str, Any]) -> None:
         with self._lock:
-            names = self._asked.pop(0) if process is self._process and self._asked else ("the tables",)
-        self._ended(answer["took_ms"] / 1000, answer["problem"] is not None)
-        if answer["problem"] is None:
-            logger.debug("upkeep of %s: %d ms", ", ".join(names), answer["took_ms"])
+            names = self._requested.pop(0) if process is self._process and self._requested else ("the tables",)
+        self._ended(response["took_ms"] / 1000, response["problem"] is not None)
+        if response["problem"] is None:
+            logger.debug("upkeep of %s: %d ms", ", ".join(names), response["took_ms"])
         else:
-            logger.warning("the upkeep of %s did not come to its end: %s", ", ".join(names), answer["problem"])
+            logger.warning("upkeep of %s failed; the next one will retry: %s", ", ".join(names), response["problem"])
 
 
 def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:

@@ -1,17 +1,16 @@
-"""The process that looks after the tables while the job commits batches: `python -m
-sharegroup.storage.upkeep.upkeep_worker`.
+"""The process that maintains the tables while the job commits: `python -m sharegroup.storage.upkeep.upkeep_worker`.
 
-A process of its own, as upkeep would hold up batches in theirs: it has its own memory and interpreter, and gives way to
-whoever needs the processor. It reads a JSON line from its standard input for each upkeep that is wanted and answers
-with a line when it is through; it ends when its input does.
+Upkeep runs in a process of its own, because it would delay batches in theirs. The process has its own memory and
+interpreter, and a low priority. It reads one line of JSON from its standard input for each request, and writes one line
+when it is done. It ends when its input ends.
 
     {"specs": ["share_group_state", "delivery_log"], "leader_epoch": 3, "now_ms": 1767225600000}
     ->  {"took_ms": 41, "problem": null}
 
-`now_ms` is the brokers' time: days of the tables are old by it. Files are vacuumed by this machine's wall clock, so
-nothing is done while that is far ahead of the brokers'.
+`now_ms` is the brokers' time; it decides which days of the tables are old. Files are vacuumed by this machine's wall
+clock, so nothing is done while that clock is far ahead of the brokers'.
 
-Die anywhere: each step is one commit, and the next upkeep does what is left.
+A crash is harmless at any point: each step is one commit, and the next upkeep does the remaining steps.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from sharegroup.storage.writing.delta_table import DeltaVersions
 from sharegroup.storage.writing.versioned_table import Upkeep
 
 _NICENESS = 10
-#: So far the wall clock may be ahead of the brokers', in seconds: little, compared with a day of versions that is kept.
+#: How far the wall clock may be ahead of the brokers', in seconds; this is small against a day of kept versions.
 _MOST_AHEAD_S = 3_600
 
 
@@ -47,7 +46,7 @@ class WrongClockError(ShareGroupError):
 
 
 class UpkeepWorker:
-    """Looks after the tables that it is told of. `settings` is what `upkeep_process.settings` made."""
+    """Maintains the requested tables. `settings` comes from `upkeep_process.settings`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._tables_path, self._options = settings["tables_path"], settings["storage_options"] or None
@@ -59,13 +58,15 @@ class UpkeepWorker:
         self._base: StateBaseUpkeep | None = None
 
     def run(self, names: list[str], leader_epoch: int, now_ms: int) -> None:
-        """The upkeep of these tables for a leader. Raises ShareGroupError when one of them has another leader, or is
-        away, and WrongClockError."""
+        """Run the upkeep of these tables for a leader.
+
+        Raises WrongClockError, and ShareGroupError if a table has another leader or is unavailable.
+        """
         ahead_s = time.time() - now_ms / 1000
         if ahead_s > _MOST_AHEAD_S:
             raise WrongClockError(
-                f"this machine's clock is {ahead_s:.0f} s ahead of the brokers': files of tables would be deleted too "
-                "early; set the clock"
+                f"this machine's clock is {ahead_s:.0f} s ahead of the brokers' clocks: upkeep would delete files of "
+                "tables too early; set the clock"
             )
         now = datetime.fromtimestamp(now_ms / 1000, UTC)
         for name in names:
@@ -76,7 +77,7 @@ class UpkeepWorker:
             upkeep.finish(replace(self._upkeep, prune_before=prune_before))
 
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
-        """The base is written first: old days go by it."""
+        """Return the predicate for old days. The base is written first, because it decides which days are old."""
         if name == DELIVERY_LOG.name:
             return prunable_delivery_log(table, self._log_retention_ms, now)
         if name == SHARE_GROUP_STATE.name:
@@ -92,24 +93,24 @@ class UpkeepWorker:
         return self._tables[name]
 
 
-def _answer(worker: UpkeepWorker, request: Mapping[str, Any]) -> dict[str, Any]:
+def _run_request(worker: UpkeepWorker, request: Mapping[str, Any]) -> dict[str, Any]:
     begin, problem = time.monotonic(), None
     try:
         worker.run(request["specs"], request["leader_epoch"], request["now_ms"])
     except ShareGroupError as error:
         problem = str(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the next upkeep may be better
+    except Exception as error:  # noqa: BLE001 - the next upkeep may succeed, whatever the error is
         problem = f"{type(error).__name__}: {error}"
     return {"took_ms": round(1000 * (time.monotonic() - begin)), "problem": problem}
 
 
 def main() -> int:
-    """Serve until the input ends; returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the job's, which ends this process in order
+    """Serve requests until the input ends, and return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the job handles Ctrl-C, and ends this process in order
     os.nice(_NICENESS)
     worker = UpkeepWorker(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
-        print(json.dumps(_answer(worker, json.loads(line))), flush=True)
+        print(json.dumps(_run_request(worker, json.loads(line))), flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A table in Delta, by delta-rs."""
+"""Tables in Delta, accessed with delta-rs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 
 def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = None) -> DeltaTable:
-    """The table's handle at its newest version; the table is created when missing.
+    """Open a table at its newest version, and create it if it is missing. Raises TableFormatError.
 
-    No table feature is used that delta-rs or delta-spark does not understand; old versions stay, so that a pinned one
-    can be read again: for 24 hours, until the writer's first upkeep says otherwise. Raises TableFormatError.
+    Only table features that both delta-rs and delta-spark support are used. Old versions stay for 24 hours, so that a
+    pinned one can be read again; the writer's first upkeep sets the configured retention.
     """
     path = table_path(root, spec)
     try:
@@ -51,7 +51,7 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
             partition_by=list(spec.partition_by) or None,
             name=spec.name,
             configuration={FORMAT_PROPERTY: FORMAT_VERSION, **retention_properties(LEAST_HOURS)},
-            raise_if_key_not_exists=False,  # delta-rs does not know the format's property
+            raise_if_key_not_exists=False,  # the format's property is unknown to delta-rs
             storage_options=options,
         )
         LocalSync(path).sync(0)
@@ -71,12 +71,12 @@ class DeltaVersions:
         is_synced: bool = True,
         version: int | None = None,
     ) -> None:
-        """`is_synced`: whether commits survive a power loss on a local disk (see `local_sync`).
+        """`is_synced` decides whether commits survive a power loss on a local disk (see `local_sync`).
 
-        `version` is an older version to look at; None: the newest.
+        `version` is an older version to read; None means the newest.
         """
         self.spec, self._root, self._options = spec, root, options
-        #: Without the comments of columns, which may have been others when the table was created.
+        #: The schema without column comments, which may have been different when the table was created.
         self._written = pa.schema([field.remove_metadata() for field in spec.schema])
         self._sync = LocalSync(table_path(root, spec), is_synced)
         self._upkeep = DeltaUpkeep(table_path(root, spec), options, self._sync)
@@ -91,7 +91,7 @@ class DeltaVersions:
 
     @property
     def handle(self) -> DeltaTable:
-        """delta-rs's, to read from."""
+        """The handle of delta-rs, for reading."""
         return self._table
 
     def refresh(self) -> None:
@@ -124,7 +124,7 @@ class DeltaVersions:
             self._table.update_incremental()
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """A predicate over the partition column alone: files are put in place of others, and none is read."""
+        """Write with a predicate over the partition column alone, so that files are replaced without being read."""
         rows = pa.Table.from_pylist(list(write.rows), schema=self._written)
         properties = commit_properties(stamp)
         with store_errors():
@@ -150,7 +150,7 @@ class DeltaVersions:
 
 
 class DeltaTableWriter(TableWriter):
-    """The one writer of a table in Delta."""
+    """The only writer of a table in Delta."""
 
     def __init__(
         self, root: str, spec: TableSpec, options: dict[str, str] | None = None, is_synced: bool = True
@@ -164,7 +164,7 @@ def _in_chunks(chunks: Collection[int]) -> str:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Raise NotCommittedError or TableStoreError in place of delta-rs's errors."""
+    """Raise NotCommittedError or TableStoreError instead of delta-rs's errors."""
     try:
         yield
     except CommitFailedError as error:

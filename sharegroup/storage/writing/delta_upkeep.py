@@ -1,11 +1,11 @@
-"""What keeps a Delta table small, and how long its old versions stay.
+"""Keeps a Delta table small, and decides how long its old versions stay.
 
-Everything here costs what has come since the last time, or is done rarely:
+The cost of each part depends on what is new since the last time, or the part runs rarely:
 
     compaction     each time, in tiers (`compaction`)
-    checkpoint     the log's, each time while it is small; it names every live file and every one that was removed and
-                   is not vacuumed yet, so a large one is made after more commits
-    vacuum         once an hour: it lists all files
+    checkpoint     of the log: each time while it is small. It names every live file, and every removed file that is not
+                   vacuumed yet, so a large one is written after more commits
+    vacuum         once an hour, because it lists all files
     old days       when there are any
 """
 
@@ -27,17 +27,17 @@ from sharegroup.storage.writing.local_log import kept_hours, trim_local_log
 from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 
-#: Old versions stay for so long at least; on a local disk, where few of them do, their files for less.
+#: The minimum time for which old versions stay; on a local disk with few versions, their files stay for less.
 LEAST_HOURS = 24
 _VACUUM_INTERVAL_S = 3_600
-#: A checkpoint that is larger is made after more commits: as many as write about as much as it does.
+#: A larger checkpoint is written after more commits: as many as write about as many bytes as the checkpoint has.
 _BYTES_A_COMMIT, _MAX_COMMITS = 10_000, 1_000
-#: The log names removed files for longer than they stay: until a vacuum has seen them, be it after an hour.
+#: The log names removed files for longer than they exist, until a vacuum has seen them, which may be an hour later.
 _SLACK_HOURS = 4
 
 
 def retention_properties(hours: int, files_hours: int | None = None) -> Mapping[str, str]:
-    """Properties that keep versions for so long, and the files that only old versions have."""
+    """Return the properties that keep versions for some hours, and the files that only old versions have."""
     return {
         "delta.logRetentionDuration": f"interval {hours} hours",
         "delta.deletedFileRetentionDuration": f"interval {(files_hours or hours) + _SLACK_HOURS} hours",
@@ -48,19 +48,17 @@ class DeltaUpkeep:
     """The upkeep of one table, from time to time, by one process."""
 
     def __init__(self, path: str, options: Mapping[str, str] | None, sync: LocalSync) -> None:
-        """`sync` is that of the writer whose commits these are."""
+        """`sync` is that of the writer that makes these commits."""
         self._path, self._options, self._sync = path, options, sync
         self._files_hours: int | None = None
         self._vacuum_due_s = 0.0
         self._checkpoint_due = 0
 
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
-        """Drop old days, compact, vacuum, checkpoint, cut the log. Raises delta-rs's errors, OSError.
+        """Delete old days, compact, vacuum, write a checkpoint, and cut the log. Raises OSError, delta-rs's errors.
 
-        Nothing is removed before what takes its place is on the disk.
-
-        The vacuum comes before the checkpoint, which forgets files that were removed too long ago: after a day without
-        a job they are still found.
+        Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because the
+        checkpoint drops files that were removed too long ago. After a day without a job, the vacuum still finds them.
         """
         hours = max(LEAST_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
         files_hours = self._wanted_files_hours(table, hours, upkeep.local_versions)
@@ -75,7 +73,7 @@ class DeltaUpkeep:
         trim_local_log(self._path, table.version(), upkeep.local_versions)
 
     def _wanted_files_hours(self, table: DeltaTable, hours: int, local_versions: int) -> int:
-        """It is a property of the table, so it changes by factors, and not to and fro."""
+        """Return how long files are kept. The value is a table property, so it changes in factors and rarely."""
         kept = kept_hours(self._path, table.version(), local_versions)
         wanted = hours if kept is None else min(hours, 1 << kept.bit_length())
         if self._files_hours is None or not self._files_hours // 4 < wanted <= self._files_hours:
@@ -96,14 +94,14 @@ class DeltaUpkeep:
         version = table.version()
         if version < self._checkpoint_due:
             return
-        self._sync.sync(version)  # a vacuum has commits too
+        self._sync.sync(version)  # a vacuum makes commits too
         table.create_checkpoint()
         self._sync.sync_checkpoint(version)
         self._checkpoint_due = version + min(_checkpoint_bytes(table, self._options) // _BYTES_A_COMMIT, _MAX_COMMITS)
 
 
 def _compact(table: DeltaTable, properties: CommitProperties) -> None:
-    """Each partition by itself, as no file has rows of two."""
+    """Compact each partition separately, because no file has rows of two."""
     files = pa.table(table.get_add_actions(flatten=True))
     columns = table.metadata().partition_columns
     partitions = [files[f"partition.{column}"].to_pylist() for column in columns]
@@ -121,14 +119,14 @@ def _compact(table: DeltaTable, properties: CommitProperties) -> None:
 
 
 def _checkpoint_bytes(table: DeltaTable, options: Mapping[str, str] | None) -> int:
-    """The size of the newest checkpoint."""
+    """Return the size of the newest checkpoint in bytes."""
     storage = pa_fs.PyFileSystem(DeltaStorageHandler(table.table_uri, dict(options or {})))
     with storage.open_input_stream("_delta_log/_last_checkpoint") as pointer:
         return int(json.loads(pointer.read()).get("sizeInBytes") or 0)
 
 
 def _set_retention(table: DeltaTable, wanted: Mapping[str, str], properties: CommitProperties) -> None:
-    """Make it the table's own property: what cleans the log goes by that, here and elsewhere."""
+    """Set the table's own properties, which decide how logs are cleaned, here and in other tools."""
     if not wanted.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(
             dict(wanted), commit_properties=properties, post_commithook_properties=NO_HOOKS

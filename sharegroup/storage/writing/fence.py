@@ -1,14 +1,14 @@
-"""The fence between leaders of one table: what is made of commits that a writer did not make.
+"""The fence between leaders of one table: decides how a writer handles commits that it did not make.
 
 A writer keeps one handle and never refreshes it before a commit. A commit is a compare-and-set on the table's version,
-so any foreign commit makes the next one fail, and then this module decides:
+so any foreign commit makes the next one fail. This module then decides:
 
-- a higher leader epoch is in the table, or a commit that is not a job's: the writer is fenced;
-- the commit is there, and only its answer was lost: it counts;
-- there is nothing new: the store is to blame;
-- all that came in between is upkeep, this leader's or that of one before, which goes over the lead commit of the next
-  one. The same rows are there, so the commit is tried again;
-- while it takes the lead, a writer goes over whatever leaders of lower epochs commit.
+- The table has a higher leader epoch, or a commit that is not a job's: the writer is fenced.
+- The table has the commit, and only the response was lost: the commit counts.
+- The table has nothing new: the error is the store's.
+- All commits in between are upkeep, of this leader or an earlier one, whose upkeep may follow the next leader's first
+  commit. The rows are the same, so the commit is retried.
+- A writer that is becoming the leader ignores commits of leaders with lower epochs.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from collections.abc import Sequence
 from sharegroup.errors import FencedLeaderError
 from sharegroup.storage.writing.versioned_table import Commit, TableStoreError, VersionedTable
 
-#: The transaction id under which each leader writes its epoch into every table; that commit fences the last leader.
+#: The transaction id of the commit with which each leader writes its epoch to every table, and fences the last leader.
 LEADER_APP_ID = "sharegroup.leader_epoch"
 
 
 def leader_epoch_of(table: VersionedTable) -> int:
-    """The highest leader epoch in the table, as the handle knows it; 0 before the first."""
+    """Return the highest leader epoch in the table, at the handle's version; 0 before the first."""
     return table.transaction_version(LEADER_APP_ID) or 0
 
 
 class Fence:
-    """One writer's: it knows its epoch, and whether the writer has been fenced, which is for good.
+    """The fence of one writer: its epoch, and whether the writer has been fenced, which is permanent.
 
-    `writer_id` is this writer's alone: by it a commit whose answer was lost is known again.
+    `writer_id` must be unique; it identifies a commit whose response was lost.
     """
 
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
         self._table, self.writer_id = table, writer_id
-        self._led_epoch = 0
+        self._own_epoch = 0
         self._fenced: FencedLeaderError | None = None
 
     def begin_lead(self, leader_epoch: int) -> None:
-        """The writer is about to commit this epoch. Raises FencedLeaderError when it, or a higher one, is there."""
-        self._led_epoch = leader_epoch
+        """Prepare to commit this epoch. Raises FencedLeaderError if the table has this or a higher one already."""
+        self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
             raise self._fence("it came first")
 
     def refuse_when_fenced(self) -> None:
-        """Raise FencedLeaderError again once it was raised."""
+        """Raise FencedLeaderError again if it was raised before."""
         if self._fenced is not None:
             raise self._fenced
 
     def is_own(self, commits: Sequence[Commit]) -> bool:
-        """Whether the writer made one of them."""
+        """Return whether the writer made one of the commits."""
         return any(commit.writer == self.writer_id for commit in commits)
 
-    def commits_after(self, known: int, cause: Exception | str, takes_the_lead: bool = False) -> Sequence[Commit]:
-        """The commits after version `known`, the newest first. Raises FencedLeaderError when one is in the way."""
+    def commits_after(self, known: int, cause: Exception | str, is_lead_commit: bool = False) -> Sequence[Commit]:
+        """Return the commits after version `known`, newest first. Raises FencedLeaderError if one is foreign."""
         count = self._table.version - known
         after = self._table.commits(count) if count else ()
-        if takes_the_lead:
+        if is_lead_commit:
             newest = leader_epoch_of(self._table)
-            is_fenced = newest > self._led_epoch if self.is_own(after) else newest >= self._led_epoch
+            is_fenced = newest > self._own_epoch if self.is_own(after) else newest >= self._own_epoch
         else:
             is_fenced = len(after) < count or any(map(self._is_foreign, after))
         if is_fenced:
@@ -71,14 +71,14 @@ class Fence:
         return commit.writer != self.writer_id and not is_upkeep
 
     def _fence(self, cause: Exception | str) -> FencedLeaderError:
-        """Say who leads now. From here on the writer is refused."""
+        """Return the error with the current leader. From now on the writer is rejected."""
         try:
             self._table.refresh()
             newest = f"leader epoch {leader_epoch_of(self._table)}, version {self._table.version}"
-        except TableStoreError as error:  # the table itself is unreadable: say that instead
+        except TableStoreError as error:  # the table is unreadable, so the error is reported instead
             newest = str(error)
         self._fenced = FencedLeaderError(
-            f"FENCED_LEADER_EPOCH: another writer committed to {self._table.spec.name} (mine: leader epoch "
-            f"{self._led_epoch}; there now: {newest}); one job may write to a set of tables: {cause}"
+            f"FENCED_LEADER_EPOCH: another writer committed to {self._table.spec.name} (own leader epoch: "
+            f"{self._own_epoch}; now in the table: {newest}); only one job may write to a set of tables: {cause}"
         )
         return self._fenced

@@ -1,4 +1,4 @@
-"""Who led, by the table `share_group_job`: one row for each start of a query."""
+"""The history of leaders in the table `share_group_job`: one row for each start of a query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def record_leader(
     positions: Mapping[int, int],
     options: dict[str, str] | None = None,
 ) -> None:
-    """Add the row of a query that has just started; `positions` are the next unread offsets of its request topic."""
+    """Add the row of a query that has started; `positions` are the next unread offsets of its request topic."""
     row = {
         "query": query,
         "leader_epoch": leader_epoch,
@@ -38,7 +38,7 @@ def record_leader(
 
 
 def last_leader_epoch(tables_path: str, query_id: str, options: dict[str, str] | None = None) -> int:
-    """The leader epoch of the last start of the query with that id, 0 if it never started."""
+    """Return the leader epoch of the last start of the query with that id; 0 if it never started."""
     table = open_or_create(tables_path, SHARE_GROUP_JOB, options)
     rows = table.to_pyarrow_table(columns=["query_id", "leader_epoch"])
     epochs = rows.filter(pc.equal(rows["query_id"], query_id))["leader_epoch"]

@@ -1,4 +1,4 @@
-"""Commits to a table on a local disk, made to survive a power loss (`tables.local.sync`).
+"""Makes commits to a table on a local disk survive a power loss (`tables.local.sync`).
 
 delta-rs writes data files and log entries and leaves it to the operating system when they reach the disk. Within some
 seconds after a commit, a power loss can therefore remove it, or leave an empty or partial file. An object store answers
@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 from sharegroup.storage.writing.local_log import local_log
 
-#: How many of the newest entries may not be on the disk when a writer opens the table: the last commit of a job that
-#: died, and the commits of one upkeep.
+#: How many of the newest entries may not be on the disk when a writer opens the table: the last commit of a crashed
+#: job, and the commits of one upkeep.
 _UNSYNCED_ENTRIES = 20
 
 
@@ -57,12 +57,12 @@ class LocalSync:
 
 
 def entry_path(log: Path, version: int) -> Path:
-    """The file of a log entry."""
+    """Return the path of a log entry."""
     return log / f"{version:020}.json"
 
 
 def added_files(entry: Path) -> Iterator[str]:
-    """The paths of the data files that a log entry adds, relative to the table's folder."""
+    """Yield the paths of the data files that a log entry adds, relative to the table's folder."""
     with contextlib.suppress(FileNotFoundError):  # the log was cut meanwhile
         for line in entry.read_bytes().splitlines():
             if line.startswith(b'{"add"'):
@@ -70,7 +70,7 @@ def added_files(entry: Path) -> Iterator[str]:
 
 
 def sync_paths(paths: Iterable[Path]) -> None:
-    """Sync files and folders; those that are gone were removed by upkeep. Raises OSError."""
+    """Sync files and folders; missing ones were removed by upkeep. Raises OSError."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY)

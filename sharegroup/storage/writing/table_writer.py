@@ -1,7 +1,7 @@
-"""The one writer of one table: each batch once, in order, behind the fence.
+"""The only writer of a table: commits each batch once, in order, protected by the fence.
 
-The writer keeps one handle and never refreshes it before a commit: what anybody else has committed makes its own commit
-fail, and the fence says what that means.
+The writer keeps one handle and never refreshes it before a commit. A commit of anybody else therefore makes its own
+commit fail, and the fence decides what that means.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ _RESTORE_APP_ID = "sharegroup.restore"
 
 
 def newest_info(table: VersionedTable) -> Info | None:
-    """This project's entry of the batch that was committed last, None before the first.
+    """Return the info of the last committed batch; None before the first.
 
-    The newest entry rides on every commit of a writer, also on one that its leader makes when another leads already.
+    Every commit of a writer carries the newest info, even one that its leader makes after another leader has started.
     """
     found = [commit.info for commit in table.commits(_COMMITS_TO_SEARCH) if commit.info is not None]
     return max(found, key=lambda info: (info["leader_epoch"], info["batch_id"]), default=None)
 
 
 class TableWriter:
-    """Appends to one table, or rewrites chunks of it. `lead` comes first; before that nothing may be written.
+    """Appends to one table, or rewrites chunks of it. It must become the leader (`become_leader`) before it writes.
 
-    `writer_id` is this writer's alone.
+    `writer_id` must be unique.
     """
 
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
         self._table, self._fence = table, Fence(table, writer_id)
         self._committed: dict[str, int] = {}
-        #: This project's entry of the last batch (see `commit_steps`), or None.
+        #: The info of the last batch (see `commit_steps`); None before the first.
         self.last_info = newest_info(table)
 
     @property
     def spec(self) -> TableSpec:
-        """The table's name and form."""
+        """The table's name and schema."""
         return self._table.spec
 
     @property
     def version(self) -> int:
-        """The table's version as this writer knows it."""
+        """The table's version at this writer's handle."""
         return self._table.version
 
     @property
     def leader_epoch(self) -> int:
-        """The highest leader epoch in the table as this writer knows it, 0 before the first."""
+        """The highest leader epoch in the table at this writer's handle; 0 before the first."""
         return leader_epoch_of(self._table)
 
     def refresh(self) -> None:
-        """Look at the newest version. Not for a writer that leads: it would go over others' commits."""
+        """Go to the newest version. A leading writer must not, because it would hide the commits of others."""
         self._table.refresh()
 
     def lead(self, leader_epoch: int) -> None:
-        """Write the leader epoch as a commit of its own; the writer of a lower epoch fails from here on.
+        """Write the leader epoch as a commit of its own; writers of lower epochs fail from then on.
 
-        Raises FencedLeaderError when a leader of this or a higher epoch was there before.
+        Raises FencedLeaderError if the table has this or a higher epoch already.
         """
         self._fence.begin_lead(leader_epoch)
         self._commit(lambda stamp: self._table.write(Write(()), stamp), LEADER_APP_ID, leader_epoch)
@@ -81,9 +81,10 @@ class TableWriter:
         self.last_info = newest_info(self._table)
 
     def committed(self, app_id: str) -> int:
-        """The highest batch id that `app_id` committed here, -1 for none.
+        """Return the highest batch id that `app_id` committed here; -1 for none.
 
-        Looked up once, for it takes half as long as a commit: nobody else commits later without fencing this writer.
+        The result is cached, because a look-up takes half as long as a commit. It stays valid, because a later commit
+        of anybody else fences this writer.
         """
         if app_id not in self._committed:
             version = self._table.transaction_version(app_id)
@@ -91,10 +92,10 @@ class TableWriter:
         return self._committed[app_id]
 
     def commit(self, app_id: str, batch_id: int, write: Callable[[], Write], info: Info | None = None) -> bool:
-        """Write what `write` gives; it survives a power loss.
+        """Commit the write that `write` returns, and sync it; it then survives a power loss.
 
-        Returns False, not having called it, when `app_id` committed this batch or a later one before. Raises
-        FencedLeaderError when anybody else wrote since this writer's last commit.
+        Returns False, without calling `write`, if `app_id` has committed this batch or a later one. Raises
+        FencedLeaderError if anybody else has written since this writer's last commit.
         """
         is_new = self.committed(app_id) < batch_id
         if is_new:
@@ -107,14 +108,14 @@ class TableWriter:
         return is_new
 
     def read(self) -> list[Row]:
-        """All rows at the writer's version."""
+        """Return all rows at the writer's version."""
         return self._table.rows()
 
     def go_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
-        """Take back what `app_id` committed after a batch, and what leaders of `below_epoch` or higher did.
+        """Roll back what `app_id` committed after a batch, and what leaders of `below_epoch` or higher committed.
 
         The newest version without any of it is restored. Returns the newest batch of `app_id` in that version. Raises
-        TableStoreError when that version is not kept any more.
+        TableStoreError if that version is no longer kept.
         """
         for version in range(self.version - 1, -1, -1):
             older = self._table.at(version)
@@ -124,10 +125,13 @@ class TableWriter:
                 self._commit(functools.partial(self._table.restore, version), _RESTORE_APP_ID, leader_epoch)
                 self._table.sync()
                 return known
-        raise TableStoreError(f"{self.spec.name} has no version from before batch {batch_id + 1} of query {app_id}")
+        raise TableStoreError(
+            f"table {self.spec.name} cannot be rolled back: no version before batch {batch_id + 1} of query {app_id} "
+            "is kept"
+        )
 
     def infos(self, count: int) -> list[Info]:
-        """The entries of the newest commits, each batch once, the newest first."""
+        """Return the infos of the newest commits, each batch once, newest first."""
         found = {(info["query_id"], info["batch_id"]): info for info in self._infos(count) if "query_id" in info}
         return list(found.values())
 
@@ -145,9 +149,14 @@ class TableWriter:
                 return
             except NotCommittedError as error:
                 self._table.refresh()
-                after = self._fence.commits_after(known, error, takes_the_lead=app_id == LEADER_APP_ID)
+                after = self._fence.commits_after(known, error, is_lead_commit=app_id == LEADER_APP_ID)
                 if not after:
                     raise
                 if self._fence.is_own(after):
-                    logger.warning("a commit to %s failed, and is there: %s", self.spec.name, error)
+                    logger.warning(
+                        "commit to %s reported an error but was applied: %s",
+                        self.spec.name,
+                        error,
+                        extra={"table": self.spec.name},
+                    )
                     return

@@ -1,14 +1,14 @@
 """Recovers the log of a table on a local disk after a power loss.
 
-Files that were not on the disk when the power went are missing, empty, cut, or full of zeros. delta-rs opens an empty
-log entry as an empty commit, and fails on others. Before a job opens its tables it therefore looks at their newest log
-entries. From the first entry on that is torn, or that adds a data file that is missing or torn, all entries are moved
-aside (`.torn` behind their names), as if they had never been committed. With `tables.local.sync` no such commit was
-reported to anybody: its batch runs again, or comes from the outbox of the first table. Checkpoints of the log that are
-torn, or that contain such an entry, go the same way.
+Files that were not on the disk when the power failed are missing, empty, truncated, or full of zeros. delta-rs opens an
+empty log entry as an empty commit, and fails on the others. A job therefore checks the newest log entries before it
+opens its tables. An entry is torn if it is damaged, or if it adds a data file that is missing or damaged. All entries
+from the first torn one on are moved aside (`.torn` is appended to their names), as if they had never been committed.
+With `tables.local.sync`, no such commit was acknowledged: its batch runs again, or is restored from the outbox of the
+first table. Checkpoints of the log that are damaged, or that contain such an entry, are moved aside too.
 
-Version numbers are used again after that. `share_group_state_base` names the version of `share_group_state` that it
-was made of, so its entries that name a lost version are moved aside, too.
+Version numbers are reused afterwards. `share_group_state_base` names the version of `share_group_state` that it was
+made from, so its entries that name a lost version are moved aside, too.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from sharegroup.storage.writing.local_sync import entry_path, sync_paths
 logger = logging.getLogger(__name__)
 
 _ENTRY = re.compile(r"(\d{20})\.json")
-#: How many of the newest entries are looked at. What was written earlier had the time to reach the disk.
+#: How many of the newest entries are checked; earlier ones had enough time to reach the disk.
 _EXAMINED = 100
 _TORN = ".torn"
 _LAST_CHECKPOINT = "_last_checkpoint"
 _PARQUET_ENDS = b"PAR1"
-#: The entries of these operations say more than that there was one.
+#: The operations whose log entries always have further actions.
 _WITH_ACTIONS = frozenset({"CREATE TABLE", "OPTIMIZE", "SET TBLPROPERTIES"})
-#: The transaction ids of writers' commits that are of no batch begin like this.
+#: The prefix of the transaction ids of writers' commits that belong to no batch.
 _OF_NO_BATCH = "sharegroup."
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a log entry says, and what is wrong with it."""
+    """A parsed log entry, and what is wrong with it."""
 
     version: int
     problem: str = ""
@@ -54,9 +54,9 @@ class _Entry:
 
 
 def recover_torn_tables(tables_path: str) -> list[str]:
-    """Recover all tables of a job, and log what each has lost; the names of the tables that lost something.
+    """Recover all tables of a job, log the losses, and return the names of the tables with losses.
 
-    Nothing is done to tables on an object store. No other job may be running on these tables. Raises OSError.
+    Tables on an object store are skipped. No other job may run on these tables. Raises OSError.
     """
     lost = [spec.name for spec in ALL_TABLES if _recover(table_path(tables_path, spec))]
     state, base = (table_path(tables_path, spec) for spec in (SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE))
@@ -67,7 +67,7 @@ def recover_torn_tables(tables_path: str) -> list[str]:
 
 
 def _recover(path: str, state_version: int | None = None) -> bool:
-    """Recover one table; whether something was lost. `state_version` is the newest of the table that it is made of."""
+    """Recover one table; return whether something was lost. `state_version` is the newest of its source table."""
     log = local_log(path)
     if log is None or not log.is_dir():
         return False
@@ -77,7 +77,7 @@ def _recover(path: str, state_version: int | None = None) -> bool:
     if torn is None:
         return False
     gone = [entry for entry in entries if entry.version >= torn.version]
-    for entry in reversed(gone):  # what is left if this dies in between still has no gap
+    for entry in reversed(gone):  # newest first, so that a crash leaves no gap
         _move_aside(entry_path(log, entry.version))
     sync_paths([log])
     _report(log.parent.name, torn, gone)
@@ -111,13 +111,13 @@ def _is_of_batch(transaction: Mapping[str, Any]) -> bool:
 
 
 def _has_actions(info: Mapping[str, Any]) -> bool:
-    """Whether the entry with this info has other actions beside it."""
+    """Return whether the entry with this info must have other actions."""
     metrics = info.get("operationMetrics", {})
     return info.get("operation") in _WITH_ACTIONS or bool(metrics.get("num_added_files"))
 
 
 def _first_torn(log: Path, entries: Sequence[_Entry], state_version: int | None) -> _Entry | None:
-    """The first entry that cannot be kept. Files that a later entry removes may be gone."""
+    """Return the first entry that cannot be kept. Files that a later entry removes may be missing."""
     whole = []
     torn: _Entry | None = None
     for entry in entries:
@@ -141,11 +141,11 @@ def _problems(table: Path, entry: _Entry, removed: set[str], state_version: int 
         if problem:
             yield f"its data file {add['path']} is {problem}"
         if state_version is not None and _as_of_version(add) > state_version:
-            yield f"it is made of a version of {SHARE_GROUP_STATE.name} that is lost"
+            yield f"it is made from a version of {SHARE_GROUP_STATE.name} that is lost"
 
 
 def _problem_of_file(path: Path, size: int | None = None) -> str:
-    """What is wrong with a Parquet file, if something is."""
+    """Return what is wrong with a Parquet file; an empty text if nothing is."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno()).st_size
@@ -164,7 +164,7 @@ def _as_of_version(add: Mapping[str, Any]) -> int:
 
 
 def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
-    """Move aside the checkpoints that are torn, or have the first torn entry in them, with the pointer to them."""
+    """Move aside the checkpoints that are damaged or contain the first torn entry, and remove the pointer to them."""
     gone = []
     for path in log.iterdir():
         if path.name.endswith(".parquet") and (found := re.match(r"(\d{20})\.checkpoint", path.name)):
@@ -172,9 +172,7 @@ def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
             if is_later or _problem_of_file(path):
                 gone.append(path)
     for path in gone:
-        logger.warning(
-            "table %s: checkpoint %s of the log cannot be kept and is moved aside", log.parent.name, path.name
-        )
+        logger.warning("table %s: log checkpoint %s cannot be kept; moved aside", log.parent.name, path.name)
         _move_aside(path)
     if gone:
         (log / _LAST_CHECKPOINT).unlink(missing_ok=True)
@@ -188,7 +186,7 @@ def _move_aside(path: Path) -> None:
 def _report(table: str, torn: _Entry, gone: Sequence[_Entry]) -> None:
     batches = ", ".join(batch for entry in gone for batch in entry.batches)
     logger.warning(
-        "table %s: version %d is lost, probably by a power loss: %s. The table goes on from version %d; moved aside: "
+        "table %s: version %d is lost, probably by a power loss: %s. The table continues from version %d; moved aside: "
         "%d log entries%s",
         table, torn.version, torn.problem, torn.version - 1, len(gone), f", with {batches}" if batches else "",
     )  # fmt: skip

@@ -1,7 +1,6 @@
-"""What the fence needs of a table, whatever keeps it: versions, and commits that are a compare-and-set on them.
+"""The interface of a table for the fence: versions, and commits that are a compare-and-set on them.
 
-`delta_table` keeps tables in Delta, `testing.tables.memory_tables` in memory. Who may write is decided above, once for
-both, in `fence`.
+`delta_table` implements it in Delta, `testing.tables.memory_tables` in memory. `fence` decides for both who may write.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from typing import Any, NamedTuple, Protocol
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.schemas import TableSpec
 
-#: A row by its columns, as `pa.Table.from_pylist` takes it.
+#: A row by its columns, in the form of `pa.Table.from_pylist`.
 Row = dict[str, Any]
 #: This project's entry in a commit: the batch's outbox and positions (see `commit_steps`).
 Info = dict[str, Any]
 
 
 class TableStoreError(ShareGroupError):
-    """The store did not do what was asked; the cause is kept."""
+    """The store failed; `__cause__` has the original error."""
 
 
 class NotCommittedError(TableStoreError):
-    """A commit failed: somebody else made that version, or the store says so. It may be there all the same."""
+    """A commit failed: another writer made that version, or the store reported an error. It may be applied anyway."""
 
 
 class Commit(NamedTuple):
-    """A commit as the table's log tells it.
+    """A commit in the table's log.
 
-    `writer` is the id of the job's writer that made it, None for anybody else's. `rearranges`: it is upkeep's. The same
-    rows are in other files, or what nobody needs is gone: old days, files that no version has.
+    `writer` is the id of the job's writer that made it; None for any other tool. `rearranges` marks upkeep: the same
+    rows are in other files, or unneeded ones (old days, unused files) were removed.
     """
 
     writer: str | None
@@ -41,7 +40,7 @@ class Commit(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What a commit writes: rows, in place of all rows of `chunks`. Without these the rows are added."""
+    """The content of a commit: rows that replace all rows of `chunks`, or that are added if there are no chunks."""
 
     rows: Sequence[Row]
     chunks: Collection[int] = ()
@@ -49,7 +48,7 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a commit says of itself. `app_id` and `version` are its transaction, None for one that `is_upkeep`."""
+    """A commit's metadata. `app_id` and `version` are its transaction; None for a commit with `is_upkeep`."""
 
     writer: str
     info: Info | None
@@ -60,7 +59,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """How long old versions stay, on a local disk also how many of them, and a predicate over `day` for old days."""
+    """How long old versions stay, the maximum number on a local disk, and a predicate over `day` for old days."""
 
     versions_retention: timedelta
     local_versions: int
@@ -70,12 +69,12 @@ class Upkeep:
 class VersionedTable(Protocol):
     """A handle on a table. It stays at its version until it commits or is refreshed.
 
-    Each method raises TableStoreError while the store is away.
+    All methods raise TableStoreError while the store is unavailable.
     """
 
     @property
     def spec(self) -> TableSpec:
-        """The table's name and form."""
+        """The table's name and schema."""
 
     @property
     def version(self) -> int:
@@ -85,34 +84,34 @@ class VersionedTable(Protocol):
         """Go to the newest version."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The newest version that was committed under a transaction id, None for none."""
+        """Return the newest version that was committed under a transaction id; None for none."""
 
     def commits(self, count: int) -> Sequence[Commit]:
-        """The last `count` commits up to the handle's version, the newest first; fewer where the log is cut."""
+        """Return the last `count` commits up to the handle's version, newest first; fewer where the log is cut."""
 
     def rows(self) -> list[Row]:
-        """All rows at the handle's version."""
+        """Return all rows at the handle's version."""
 
     def at(self, version: int) -> VersionedTable:
-        """A handle at an older version, to look at. Raises TableStoreError when that is not kept any more."""
+        """Return a handle at an older version for reading. Raises TableStoreError if it is no longer kept."""
 
     def restore(self, version: int, stamp: Stamp) -> None:
-        """Commit the rows of an older version as the version after the handle's. Transaction ids stay as they are.
+        """Commit the rows of an older version as the version after the handle's. Transaction ids do not change.
 
         Raises NotCommittedError.
         """
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        """Write as the version after the handle's; the handle goes there.
+        """Commit a write as the version after the handle's; the handle then has that version.
 
-        Raises NotCommittedError, also when there is such a version already, whatever it wrote.
+        Raises NotCommittedError, also if the version exists already, whatever it contains.
         """
 
     def sync(self) -> None:
         """Return when the commits up to the handle's version survive a power loss."""
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        """Bound the number of live files and the log, drop old days. Raises NotCommittedError.
+        """Limit the number of live files and the log, and delete old days. Raises NotCommittedError.
 
-        It goes over the rows that others append meanwhile, and takes the handle past them.
+        It tolerates rows that others append meanwhile, and moves the handle past them.
         """

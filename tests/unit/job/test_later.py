@@ -1,4 +1,4 @@
-"""Work on a thread of its own."""
+"""Tasks on a background thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_work_is_done_on_another_thread_and_waited_for_at_the_end(later: LaterTh
     assert done_by != [threading.get_ident()]
 
 
-def test_what_comes_while_it_works_is_done_once_by_the_last_of_it(later: LaterThread) -> None:
+def test_tasks_submitted_while_one_runs_are_replaced_by_the_last(later: LaterThread) -> None:
     begun, go_on, done = threading.Event(), threading.Event(), []
 
     def first() -> None:
@@ -45,7 +45,7 @@ def test_what_comes_while_it_works_is_done_once_by_the_last_of_it(later: LaterTh
     assert done == ["first", "third"]
 
 
-def test_a_store_that_is_away_is_tried_again(later: LaterThread) -> None:
+def test_an_unavailable_store_is_retried(later: LaterThread) -> None:
     tries: list[int] = []
 
     def work() -> None:
@@ -58,7 +58,7 @@ def test_a_store_that_is_away_is_tried_again(later: LaterThread) -> None:
     assert len(tries) == 3
 
 
-def test_any_other_failure_is_for_whoever_comes_next(later: LaterThread) -> None:
+def test_another_failure_is_raised_at_the_next_submission(later: LaterThread) -> None:
     failed = threading.Event()
 
     def fail() -> None:
@@ -72,7 +72,7 @@ def test_any_other_failure_is_for_whoever_comes_next(later: LaterThread) -> None
         later(lambda: None)
 
 
-def test_the_end_does_not_wait_for_a_store_that_stays_away(later: LaterThread) -> None:
+def test_the_close_does_not_wait_for_an_unavailable_store(later: LaterThread) -> None:
     tried = threading.Event()
 
     def work() -> None:
@@ -86,7 +86,7 @@ def test_the_end_does_not_wait_for_a_store_that_stays_away(later: LaterThread) -
 
 @pytest.fixture
 def resting() -> Iterator[tuple[LaterThread, list[str]]]:
-    """One that has just done its first work, and rests for longer than any test takes."""
+    """Return a worker that has run its first task, and now pauses for longer than any test takes."""
     made, done = LaterThread("test", rest_s=10 * PATIENCE_S), list[str]()
     has_done = threading.Event()
 

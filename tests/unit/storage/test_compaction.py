@@ -1,4 +1,4 @@
-"""Files of a day, merged in tiers: how often a byte is written again, and how many files there are."""
+"""The files of a day, merged in tiers: how often a byte is rewritten, and how many files there are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KIB, MIB = 1_024, 1_048_576
 
 
 def packed(sizes: Sequence[int], target: int) -> tuple[list[int], int]:
-    """What delta-rs makes of files: first fit, the largest first. The files after, and the bytes written."""
+    """Pack files as delta-rs does (first fit, largest first); return the files afterwards and the bytes written."""
     bins: list[list[int]] = []
     for size in sorted((size for size in sizes if size <= target), reverse=True):
         fitting = next((each for each in bins if sum(each) + size <= target), None)
@@ -51,7 +51,7 @@ def test_a_tier_is_merged_when_it_has_two_files_of_the_next() -> None:
 
 
 @given(st.lists(st.integers(1, 300 * MIB), max_size=60))
-def test_what_has_left_its_tier_for_good_is_not_written_again(sizes: list[int]) -> None:
+def test_a_file_that_has_left_its_tier_is_not_rewritten(sizes: list[int]) -> None:
     target = due_target(sizes)
     if target is None:
         assert sum(size < TIERS[0] for size in sizes) <= 1
@@ -64,7 +64,7 @@ def test_what_has_left_its_tier_for_good_is_not_written_again(sizes: list[int]) 
 
 
 def test_a_day_of_micro_batches_is_written_twice_and_kept_in_few_files() -> None:
-    """A file of a micro-batch is mostly its footer: merged, it is half of it."""
+    """The file of a micro-batch is mostly its footer, so merging halves its size."""
     sizes: list[int] = []
     by_batches = by_upkeep = most_files = 0
     for number in range(3_456):

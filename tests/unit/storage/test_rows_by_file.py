@@ -1,4 +1,4 @@
-"""Going from version to version by the files that differ."""
+"""Moving from version to version by the files that differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharegroup.storage.schemas import SHARE_GROUPS
 
 
 class Files:
-    """A version whose files are told, `{path: {group id: epoch}}`; knows which were read."""
+    """A version with given files, `{path: {group id: epoch}}`, that records which files were read."""
 
     def __init__(self, content: Mapping[str, Mapping[str, int]], unreadable: str = "") -> None:
         self._content, self._unreadable = content, unreadable
@@ -34,7 +34,7 @@ def epochs(rows: Mapping[Key, Row]) -> dict[str, int]:
     return {row["group_id"]: row["group_epoch"] for row in rows.values()}
 
 
-#: A version: what is in each chunk. A file is named by its content, as no path has two.
+#: A version: the content of each chunk. A file is named by its content, because the content of a path never changes.
 CHUNKS = st.dictionaries(st.sampled_from("abcdefgh"), st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=8)
 
 
@@ -46,7 +46,7 @@ def version(rows: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, int]]:
 
 
 @given(st.lists(CHUNKS, max_size=6))
-def test_any_way_through_versions_tells_what_differs(versions: list[dict[str, tuple[int, int]]]) -> None:
+def test_any_path_through_versions_returns_the_differences(versions: list[dict[str, tuple[int, int]]]) -> None:
     rows, before, seen = RowsByFile(SHARE_GROUPS), dict[str, int](), set[str]()
     for of_version in versions:
         files = Files(version(of_version))

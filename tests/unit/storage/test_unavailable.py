@@ -1,4 +1,4 @@
-"""Reading where no job has run."""
+"""Reading tables where no job has run."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ from sharegroup.storage import (
         lambda path: read_share_group_offsets(path, "g"),
     ],
 )
-def test_tables_that_are_not_there_are_told(tmp_path: Path, read: Callable[[str], object]) -> None:
+def test_missing_tables_are_reported(tmp_path: Path, read: Callable[[str], object]) -> None:
     with pytest.raises(TableMissingError, match="no job has run on"):
         read(str(tmp_path / "nowhere"))
