@@ -10,29 +10,36 @@ _MOST_UNANSWERED = 100
 
 class Demand(NamedTuple):
     """A fetch that was sent to the job; `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms` is
-    how long it may wait there for others."""
+    how long it may wait there for others. `is_round`: the job answers it after one round, also without records."""
 
     id: str
     sent_ms: int
     records: int
     is_ahead: bool
     linger_ms: int = 0
+    is_round: bool = False
 
 
 class Demands:
-    """Lets one demand stand at a time. One that was not answered for `lost_after_ms` is lost; its answer counts when it
-    comes."""
+    """Lets one demand stand at a time. One that was not answered for `lost_after_ms`, or `round_lost_after_ms` if it is
+    for one round, is lost; its answer counts when it comes."""
 
-    def __init__(self, lost_after_ms: int) -> None:
-        self._lost_after_ms = lost_after_ms
+    def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
+        self._lost_after_ms, self._round_lost_after_ms = lost_after_ms, round_lost_after_ms
         self._unanswered: dict[str, Demand] = {}
         self._standing: Demand | None = None
         self._not_before_ms = 0
 
-    def may_send(self, now_ms: int) -> bool:
-        """Whether none stands, and the last one was not refused just now."""
-        is_standing = self._standing is not None and now_ms - self._standing.sent_ms < self._lost_after_ms
-        return not is_standing and now_ms >= self._not_before_ms
+    def may_send(self, now_ms: int, is_round: bool = False) -> bool:
+        """Whether none stands, and the last one was not refused just now.
+
+        One for a round may take the place of one that stands until there are records.
+        """
+        standing = self._standing
+        if standing is None or (is_round and not standing.is_round):
+            return now_ms >= self._not_before_ms
+        lost_after_ms = self._round_lost_after_ms if standing.is_round else self._lost_after_ms
+        return now_ms >= max(self._not_before_ms, standing.sent_ms + lost_after_ms)
 
     @property
     def is_standing(self) -> bool:

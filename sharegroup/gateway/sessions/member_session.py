@@ -172,10 +172,18 @@ class MemberSession:
         buffer.client_waits(now_ms)
         return True
 
-    def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int) -> None:
-        """Let demands stand at the job."""
+    def unanswered(
+        self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
+    ) -> list[TopicIdPartition]:
+        """Those of the partitions whose demands have had no answer since they were put into `rounds`, as new ones are.
+        """
+        answered = {key: self.partition(key).rounds for key in partitions}
+        return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
+
+    def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int, is_round: bool = False) -> None:
+        """Let demands stand at the job; `is_round`: it answers them after one round, also without records."""
         for key in partitions:
-            self.partition(key).ask(now_ms, wanted)
+            self.partition(key).ask(now_ms, wanted, is_round)
 
     async def take(
         self,

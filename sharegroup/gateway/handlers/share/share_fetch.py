@@ -144,23 +144,29 @@ class ShareApis:
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
+        With MinBytes 0 that is what the job has for the member, or nothing once it has answered that for each partition.
         A partition that is not readable here any more ends it: the client should know. So does a gateway that ends.
         """
         body = request.body
         loop = asyncio.get_running_loop()
         end = loop.time() + body.max_wait_ms / 1000
+        is_round = body.min_bytes <= 0
+        rounds: dict[TopicIdPartition, int] = {}
         while not self.sessions.is_draining:
             served.clear_news()
-            may_wait = body.min_bytes > 0 and loop.time() < end
+            may_wait = not is_round and loop.time() < end
             await self._add_buffered(served, partitions, request, response, may_wait)
             faults = self._topics.faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
-            served.ask(readable, body.max_records, self._job.now_ms())
+            asked = served.unanswered(readable, rounds) if is_round else readable
+            served.ask(asked, body.max_records, self._job.now_ms(), is_round)
             left = end - loop.time()
             if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
                 return
-            if body.min_bytes <= 0 or (response.record_count and response.byte_count >= body.min_bytes):
+            if is_round and not asked:
+                return
+            if response.record_count and response.byte_count >= body.min_bytes:
                 return
             await served.wait(left)
 
