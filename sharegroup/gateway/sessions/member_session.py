@@ -175,8 +175,7 @@ class MemberSession:
     def unanswered(
         self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
     ) -> list[TopicIdPartition]:
-        """Those of the partitions whose demands have had no answer since they were put into `rounds`, as new ones are.
-        """
+        """Those of the partitions whose demands had no answer since they were put into `rounds`, as new ones are."""
         answered = {key: self.partition(key).rounds for key in partitions}
         return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
 

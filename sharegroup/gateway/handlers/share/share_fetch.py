@@ -144,7 +144,7 @@ class ShareApis:
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
-        With MinBytes 0 that is what the job has for the member, or nothing once it has answered that for each partition.
+        With MinBytes 0 that is what the job has for the member, or nothing once it has answered for each partition.
         A partition that is not readable here any more ends it: the client should know. So does a gateway that ends.
         """
         body = request.body
