@@ -237,7 +237,7 @@ def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer
         scripted(gateway, client.port)
         is_done = threading.Event()
         asking = asyncio.ensure_future(asyncio.to_thread(ask_until, is_done, client.port))
-        while not (logins := [login for login in sasl_of(gateway) if login._reauthenticated_ms and login.is_authenticated]):
+        while not (logins := [each for each in sasl_of(gateway) if each._reauthenticated_ms and each.is_authenticated]):
             await asyncio.sleep(0.05)
         is_done.set()
         await asking

@@ -12,7 +12,7 @@ class Demand(NamedTuple):
     """A fetch request that was sent to the job.
 
     `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms`: how long it may wait at the job for
-    others.
+    others. `is_round`: the job answers it after one round, also without records.
     """
 
     id: str
@@ -20,24 +20,32 @@ class Demand(NamedTuple):
     records: int
     is_ahead: bool
     linger_ms: int = 0
+    is_round: bool = False
 
 
 class Demands:
     """Allows one standing demand at a time.
 
-    A demand without a response for `lost_after_ms` counts as lost. Its response is accepted if it still arrives.
+    A demand without a response for `lost_after_ms`, or `round_lost_after_ms` if it is for one round, counts as lost.
+    Its response is accepted if it still arrives.
     """
 
-    def __init__(self, lost_after_ms: int) -> None:
-        self._lost_after_ms = lost_after_ms
+    def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
+        self._lost_after_ms, self._round_lost_after_ms = lost_after_ms, round_lost_after_ms
         self._unanswered: dict[str, Demand] = {}
         self._standing: Demand | None = None
         self._not_before_ms = 0
 
-    def may_send(self, now_ms: int) -> bool:
-        """Return whether no demand stands and the pause after a rejected demand is over."""
-        is_standing = self._standing is not None and now_ms - self._standing.sent_ms < self._lost_after_ms
-        return not is_standing and now_ms >= self._not_before_ms
+    def may_send(self, now_ms: int, is_round: bool = False) -> bool:
+        """Return whether no demand stands and the pause after a rejected demand is over.
+
+        A demand for one round may replace one that stands until there are records.
+        """
+        standing = self._standing
+        if standing is None or (is_round and not standing.is_round):
+            return now_ms >= self._not_before_ms
+        lost_after_ms = self._round_lost_after_ms if standing.is_round else self._lost_after_ms
+        return now_ms >= max(self._not_before_ms, standing.sent_ms + lost_after_ms)
 
     @property
     def is_standing(self) -> bool:

@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 
 #: Pause after a demand that was rejected or could not be sent.
 RETRY_MS = 1_000
+#: How long a demand of a fetch that waits for one round stands at the job: so that a share-partition that is being
+#: loaded, and records that were appended just before the fetch, are there when it is answered.
+ROUND_MS = 500
 #: A range is not sent if its lock ends within this time, or within this part (1/n) of a short lock.
 MIN_LOCK_LEFT_MS = 2_000
 _PART_OF_LOCK = 4
@@ -79,6 +82,8 @@ class MemberPartition:
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
         self._is_closed = self._is_released = False
+        #: The last demand that was sent, and how many such were answered.
+        self._last_id, self.rounds = "", 0
 
     @property
     def is_static(self) -> bool:
@@ -87,29 +92,33 @@ class MemberPartition:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def ask(self, now_ms: int, wanted: int) -> None:
-        """Send a demand for `wanted` records and for read-ahead, unless one stands or nothing is missing."""
+    def ask(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
+        """Send a demand for `wanted` records and for read-ahead, unless one stands or nothing is missing.
+
+        `is_round`: the job answers after one round, also without records; `rounds` is higher then.
+        """
         if not self._is_closed:
-            self._demand(self.read_ahead.demand(now_ms, wanted), now_ms)
+            self._demand(self.read_ahead.demand(now_ms, wanted, is_round), now_ms, is_round)
 
     @property
     def is_in_use(self) -> bool:
         """Whether the member holds or waits for records."""
         return bool(self.read_ahead.is_waiting or self.read_ahead.buffered or self.holdings)
 
-    def _demand(self, records: int | None, now_ms: int) -> None:
+    def _demand(self, records: int | None, now_ms: int, is_round: bool = False) -> None:
         if records is None:
             return
         request = FetchRequest(
             *self._named(self._job.reply_to),
             max_records=records,
-            max_wait_ms=self._demand_wait_ms,
+            max_wait_ms=ROUND_MS if is_round else self._demand_wait_ms,
             is_static=self.is_static,
             opened_ms=-1 if self._opening_id else self._opened_ms,
             linger_ms=self.read_ahead.linger_ms(now_ms),
         )
         self._opening_id = self._opening_id or request.id
-        self.read_ahead.sent(request.id, records, now_ms, request.linger_ms)
+        self._last_id = request.id
+        self.read_ahead.sent(request.id, records, now_ms, request.linger_ms, is_round)
         self._job.subscribe(request.id, self._receive)
         self._job.append_soon(request, lambda: self._refused(request.id))
 
@@ -133,6 +142,7 @@ class MemberPartition:
             self._refused(response.id)
             self.arrived()
             return
+        self.rounds += response.id == self._last_id  # one that another took the place of is answered with nothing
         now_ms = self._job.now_ms()
         if not self.read_ahead.arrived(
             response.id,

@@ -177,10 +177,20 @@ class MemberSession:
         buffer.client_waits(now_ms)
         return True
 
-    def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int) -> None:
-        """Send demands for these partitions to the job, as far as needed."""
+    def unanswered(
+        self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
+    ) -> list[TopicIdPartition]:
+        """Return the partitions without a response since they were put into `rounds`; new ones are put there."""
+        answered = {key: self.partition(key).rounds for key in partitions}
+        return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
+
+    def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int, is_round: bool = False) -> None:
+        """Send demands for these partitions to the job, as far as needed.
+
+        `is_round`: the job answers them after one round, also without records.
+        """
         for key in partitions:
-            self.partition(key).ask(now_ms, wanted)
+            self.partition(key).ask(now_ms, wanted, is_round)
 
     async def take(
         self,

@@ -14,6 +14,8 @@ from sharegroup.types import AcquiredRange, OffsetRange
 
 #: Ranges offered to one response. It bounds the cost of encoding when redelivered records are scattered.
 MAX_RANGES = 1_000
+#: A demand for one round whose answer is so late, in ms, was lost with the job; it is sent again.
+ROUND_LOST_AFTER_MS = 10_000
 
 
 class ReadAhead:
@@ -26,7 +28,7 @@ class ReadAhead:
         self, max_records: int, lock_duration_ms: int, lost_after_ms: int, min_records: int = 0, linger_ms: int = 0
     ) -> None:
         self.credit = Credit(max_records, lock_duration_ms, min_records, linger_ms)
-        self._demands = Demands(lost_after_ms)
+        self._demands = Demands(lost_after_ms, ROUND_LOST_AFTER_MS)
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
@@ -91,14 +93,15 @@ class ReadAhead:
 
     # -- the job's side -----------------------------------------------------------------------------------------
 
-    def demand(self, now_ms: int, wanted: int | None = None) -> int | None:
+    def demand(self, now_ms: int, wanted: int | None = None, is_round: bool = False) -> int | None:
         """Return how many records to request from the job now, or None; call `sent` afterwards.
 
-        `wanted` is MaxRecords of a fetch. None: the call follows a response of the job instead.
+        `wanted` is MaxRecords of a fetch. None: the call follows a response of the job instead. `is_round`: the fetch
+        waits for one answer of the job only.
         """
         if wanted is not None:
             self.credit.wants(wanted, now_ms)
-        if not self._demands.may_send(now_ms):
+        if not self._demands.may_send(now_ms, is_round):
             return None
         return self.credit.missing(self.buffered, self._is_in_need, now_ms)
 
@@ -123,9 +126,9 @@ class ReadAhead:
         """Return how long the demand may wait at the job for others."""
         return 0 if self._is_in_need else self.credit.linger_ms(self.buffered, now_ms)
 
-    def sent(self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0) -> None:
+    def sent(self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False) -> None:
         """Record a demand that was sent to the job; one stands at a time."""
-        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need, linger_ms))
+        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need, linger_ms, is_round))
         self.credit.sent()
 
     def refused(self, demand_id: str, now_ms: int, retry_ms: int) -> None:

@@ -100,6 +100,16 @@ class RecordingJob:
     def answer(self, acquired: tuple[AcquiredRange, ...], lock_deadline_ms: int, read_committed: bool = False) -> None:
         """Respond to the last demand with these ranges."""
         demand = next(row for row in reversed(self.rows) if isinstance(row, FetchRequest))
+        self.answer_to(demand, acquired, lock_deadline_ms, read_committed)
+
+    def answer_to(
+        self,
+        demand: FetchRequest,
+        acquired: tuple[AcquiredRange, ...],
+        lock_deadline_ms: int,
+        read_committed: bool = False,
+    ) -> None:
+        """The job's answer to a demand."""
         answer = FetchResponse(
             demand.id, demand.reply_to, *KEY, demand.member_id,
             acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=read_committed,

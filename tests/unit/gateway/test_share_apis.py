@@ -19,7 +19,8 @@ from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
-from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.member_partition import ROUND_MS, MemberPartition
+from sharegroup.gateway.sessions.member_sessions import DEMAND_WAIT_MS
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
@@ -490,15 +491,57 @@ def test_read_ahead_delivers_each_last_attempt_in_its_own_response() -> None:
     run(test)
 
 
-def test_a_fetch_with_min_bytes_zero_does_not_wait_for_records() -> None:
+def test_a_fetch_with_min_bytes_zero_returns_the_records_of_the_log() -> None:
     async def test(gateway: Gateway) -> None:
-        response = await asyncio.wait_for(gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS, min_bytes=0), LONG_MS / 1000)
-        assert response.error_code == 0
-        assert acquired(response) == []
-        assert len(gateway.sent(FETCH)) == 1  # the demand stays for the next fetch
+        gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
+        fetch = asyncio.create_task(gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS, min_bytes=0))
+        await gateway.until(lambda: gateway.sent(FETCH))
+        assert gateway.sent(FETCH)[0].max_wait_ms == ROUND_MS
+        gateway.job.acquire(0, 9, LOCK_MS)
+        assert acquired(await fetch) == [(0, 9)]
+
+    run(test)
+
+
+def test_a_fetch_with_min_bytes_zero_waits_for_one_answer_of_the_job() -> None:
+    async def test(gateway: Gateway) -> None:
+        fetch = asyncio.create_task(gateway.fetch(0, ORDERS, BILLS, max_wait_ms=LONG_MS, min_bytes=0))
+        await gateway.until(lambda: len(gateway.sent(FETCH)) == 2)
+        gateway.job.answer((), -1)  # the last demand
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not fetch.done()  # one partition has had no answer
+        gateway.job.rows.pop()
+        gateway.job.answer((), -1)
+        assert acquired(await fetch) == []
+        assert len(gateway.sent(FETCH)) == 1
+
+    run(test)
+
+
+def test_a_fetch_with_min_bytes_zero_ends_after_max_wait() -> None:
+    async def test(gateway: Gateway) -> None:
+        assert acquired(await gateway.fetch(0, ORDERS, max_wait_ms=1, min_bytes=0)) == []
         gateway.job.acquire(0, 9, LOCK_MS)
         gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
-        assert acquired(await gateway.fetch(1, ORDERS, min_bytes=0)) == [(0, 9)]
+        assert acquired(await gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS, min_bytes=0)) == [(0, 9)]
+
+    run(test)
+
+
+def test_a_fetch_with_min_bytes_zero_replaces_a_demand_that_stands() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        (standing,) = gateway.sent(FETCH)
+        fetch = asyncio.create_task(gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS, min_bytes=0))
+        await gateway.until(lambda: len(gateway.sent(FETCH)) == 2)
+        gateway.job.answer_to(standing, (), -1)  # as the job does, whose place the new one takes
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not fetch.done()
+        gateway.job.answer((), -1)
+        assert acquired(await fetch) == []
+        assert [row.max_wait_ms for row in gateway.sent(FETCH)] == [DEMAND_WAIT_MS, ROUND_MS]
 
     run(test)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Collection, Mapping
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
@@ -15,7 +16,7 @@ from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import SessionKey
-from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -88,7 +89,8 @@ class ShareGroupHeartbeat:
         process = SessionKey(body.group_id, body.member_id).shortened
         names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
         known = names if names is not None else self._subscriptions.get(process, ())
-        topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
+        is_new = body.member_epoch == 0 or set(known) != set(self._subscriptions.get(process, ()))
+        topics = await self._topics(known, is_new) if body.member_epoch >= 0 else {}
         name = self._identities.name_of(body.group_id, request.header.client_id)
         return HeartbeatRequest(
             self._job.new_id(),
@@ -104,6 +106,10 @@ class ShareGroupHeartbeat:
             group_instance_id=name,
             incarnation_id=None if name is None else body.member_id,
         )
+
+    async def _topics(self, names: Collection[str], is_new: bool) -> Mapping[str, Topic]:
+        """The named topics; those of a new subscription as they are now: deleted ones would be assigned for a while."""
+        return await (self._cluster.newest_topics(names) if is_new else self._cluster.topics(names))
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
         """Return the response to a leave of a member that is certainly in its group, once the row is durable.

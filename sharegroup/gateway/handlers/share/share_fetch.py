@@ -144,24 +144,29 @@ class ShareApis:
     ) -> None:
         """Fill the response with buffered records, or wait up to MaxWaitMs until there are at least MinBytes.
 
-        The wait ends when a partition is no longer readable here, because the client should know, or when the gateway
-        shuts down.
+        With MinBytes 0 the response has what the job acquires in one round, which may be nothing. The wait ends when a
+        partition is no longer readable here, because the client should know, or when the gateway shuts down.
         """
         body = request.body
         loop = asyncio.get_running_loop()
         end = loop.time() + body.max_wait_ms / 1000
+        is_round = body.min_bytes <= 0
+        rounds: dict[TopicIdPartition, int] = {}
         while not self.sessions.is_draining:
             served.clear_news()
-            may_wait = body.min_bytes > 0 and loop.time() < end
+            may_wait = not is_round and loop.time() < end
             await self._add_buffered(served, partitions, request, response, may_wait)
             faults = self._topics.faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
-            served.ask(readable, body.max_records, self._job.now_ms())
+            asked = served.unanswered(readable, rounds) if is_round else readable
+            served.ask(asked, body.max_records, self._job.now_ms(), is_round)
             left = end - loop.time()
             if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
                 return
-            if body.min_bytes <= 0 or (response.record_count and response.byte_count >= body.min_bytes):
+            if is_round and not asked:
+                return
+            if response.record_count and response.byte_count >= body.min_bytes:
                 return
             await served.wait(left)
 

@@ -112,6 +112,14 @@ def test_a_group_is_deleted_and_its_epochs_are_remembered_for_a_while() -> None:
     assert joined.tables["share_groups"] == [group_row(2)]
 
 
+def test_a_group_that_is_created_again_soon_continues_its_epochs() -> None:
+    group = left()
+    group.send(DeleteGroupRequest(*NAMED), at=40)
+    group.send(deleted(0, 1), at=50)
+    joined = group.send(heartbeat("h4", 0, topics=ORDERS), at=60)
+    assert joined.tables["share_groups"] == [group_row(5)]
+
+
 def test_configs_are_in_force_from_the_next_request_on() -> None:
     group = with_assignment()
     configs = {SESSION: "60000", HEARTBEAT: "7000"}

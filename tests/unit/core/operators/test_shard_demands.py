@@ -43,6 +43,14 @@ def test_two_gateways_may_number_their_fetches_alike() -> None:
     assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("b", [[0, 1, 1]])]
 
 
+def test_fetch_gets_records_up_to_the_known_end_of_the_log() -> None:
+    shard = waiting(fetch("f1", max_records=10))
+    output = shard.batch(log(8), at=10)
+    assert output.responses == [answered("fetch", "f1", acquired=[[0, 7, 1]], until=10 + LOCK_MS)]
+    output = shard.batch(log(10), shard.line(fetch("f2", max_records=10), 20), at=20)
+    assert output.responses == [answered("fetch", "f2", acquired=[[8, 9, 1]], until=20 + LOCK_MS)]
+
+
 def test_new_records_are_shared_evenly_among_demands() -> None:
     shard = waiting(fetch("f1", "m1", 100), fetch("f2", "m2", 2), fetch("f3", "m3", 100))
     output = shard.batch(log(10), at=5)

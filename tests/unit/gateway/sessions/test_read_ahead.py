@@ -9,7 +9,7 @@ import pytest
 
 from sharegroup.gateway.sessions.credit import Credit
 from sharegroup.gateway.sessions.demands import Demand
-from sharegroup.gateway.sessions.read_ahead import ReadAhead
+from sharegroup.gateway.sessions.read_ahead import ROUND_LOST_AFTER_MS, ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
 
 WANTED = 500
@@ -60,6 +60,16 @@ def test_first_demand_is_the_fetch_size_and_one_stands(ahead: ReadAhead) -> None
     assert ahead.demand(2, 50) is None
     assert arrive(ahead, "d", 0, 3, 10)
     assert ahead.buffered == 3
+
+
+def test_demand_for_one_round_replaces_a_standing_one(ahead: ReadAhead) -> None:
+    ahead.client_waits(0)
+    ahead.sent("standing", 50, 0)
+    assert ahead.demand(1, 50, is_round=True) == 50
+    ahead.sent("round", 50, 1, is_round=True)
+    assert ahead.demand(ROUND_LOST_AFTER_MS, 50, is_round=True) is None
+    assert ahead.demand(ROUND_LOST_AFTER_MS, 50) is None
+    assert ahead.demand(ROUND_LOST_AFTER_MS + 1, 50, is_round=True) == 50
 
 
 def test_demand_does_not_exceed_the_lock_limit() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -17,8 +19,11 @@ from sharegroup.gateway.sessions.member_identities import Identity, MemberIdenti
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.topic_ids import topic_id_text
+from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 
@@ -91,6 +96,45 @@ def test_heartbeat_cannot_join_a_group_of_another_type(
     assert (found.error_code, found.error_message, found.member_epoch) == answered
     assert groups.asked == ([(ALICE.node_id, group_id)] if asked else [])
     assert len(job.rows) == rows
+
+
+class Subscribed(Job):
+    """A group coordinator that tells the subscription."""
+
+    async def ask(self, row: Any) -> HeartbeatResponse:
+        answer = await super().ask(row)
+        return dataclasses.replace(answer, subscribed_topic_names=row.subscribed_topic_names or ("foo",))
+
+
+def request(message: ShareGroupHeartbeatRequest) -> Any:
+    """The message as it comes from Alice."""
+    return Request(cast(Any, SimpleNamespace(client_id="c", api_version=1)), message, ALICE)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "names", "is_looked_up"), [(0, ["foo"], True), (1, ["foo"], False), (1, None, False), (1, ["bar"], True)]
+)
+def test_topics_are_looked_up_for_a_new_subscription(epoch: int, names: list[str] | None, is_looked_up: bool) -> None:
+    old, new = UUID(int=1), UUID(int=2)
+
+    async def heartbeats() -> None:
+        job, cluster, handler = Subscribed(), KnownCluster(foo=(old, 1), bar=(old, 1)), cast(Any, ShareGroupHeartbeat)
+        parts = (MemberLeases(), NotShareGroups(), MemberIdentities(Configs()), OpenAcknowledgements(), OpenLeaves())
+        heartbeat = handler(job, cluster, EVERYTHING_ALLOWED, *parts)
+        message = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["foo"]
+        )
+        await heartbeat(request(message))
+        cluster.there = {"foo": (new, 1), "bar": (new, 1)}  # deleted and made again
+        cluster.doubt()
+        message = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=names
+        )
+        await heartbeat(request(message))
+        (topic,) = job.rows[-1].topics.values()
+        assert topic.topic_id == topic_id_text(new if is_looked_up else old)
+
+    asyncio.run(heartbeats())
 
 
 def test_heartbeat_gets_a_retriable_error_while_the_job_loads() -> None:
