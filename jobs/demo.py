@@ -31,13 +31,13 @@ import psutil
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
-from sharegroup.cli.sql import table_of
+from sharegroup.cli.sql import to_table
 from sharegroup.job.command_parser import CommandParser
 from sharegroup.spark.jars import JarsError
-from sharegroup.storage.reading.sql import query
+from sharegroup.storage.reading.sql import run_query
 from sharegroup.testing.class_archive import BROKER, SPARK
 from sharegroup.testing.demo.display import Display
-from sharegroup.testing.demo.parts import (
+from sharegroup.testing.demo.processes import (
     GROUP_ID,
     HOME,
     PARTITIONS,
@@ -109,37 +109,39 @@ class Demo:
             clients = self._clients(self._prepared(kafka, stack), stack)
             self._await_job("the share-group job, which starts Spark")
             members = [*clients, self._spark_member(kafka, clients[0], stack)]
-            with self._display.on():
+            with self._display.live_table():
                 problems = self._watch(members)
             problems += self._end(members)
         self._show_by_sql()
-        acknowledged = sum((client.did() for client in members if isinstance(client, KafkaClient)), Counter())
+        acknowledged = sum(
+            (client.acknowledged_counts() for client in members if isinstance(client, KafkaClient)), Counter()
+        )
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(acknowledged.items())) or "nothing"
         self._console.print(f"\nThe unmodified ShareConsumers acknowledged: {counts}", highlight=False)
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
     def _prepared(self, kafka: EmbeddedKafka, stack: ExitStack) -> GatewayProcess:
         """Create and fill the topic, and start a gateway."""
-        self._display.say(f"a Kafka broker on {kafka.bootstrap_servers}")
+        self._display.print_line(f"a Kafka broker on {kafka.bootstrap_servers}")
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
         produce(kafka.bootstrap_servers, self._records)
-        self._display.say(f"{self._records:,} records in topic {TOPIC}, {PARTITIONS} partitions")
+        self._display.print_line(f"{self._records:,} records in topic {TOPIC}, {PARTITIONS} partitions")
         gateway = stack.enter_context(GatewayProcess(HOME / "share_group.yaml", HOME / "gateway.log"))
-        self._display.say(f"a gateway on {gateway.bootstrap_servers}")
+        self._display.print_line(f"a gateway on {gateway.bootstrap_servers}")
         return gateway
 
     def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
         """Start the Kafka clients. They wait for the job, as always when it is not running."""
-        self._display.say(f"starting {CLIENTS} unmodified Kafka clients at the gateway")
+        self._display.print_line(f"starting {CLIENTS} unmodified Kafka clients at the gateway")
         numbers = range(1, CLIENTS + 1)
         return [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
 
     def _spark_member(self, kafka: EmbeddedKafka, first: KafkaClient, stack: ExitStack) -> LoggedProcess:
         """Start the Spark member after the first delivery, which its start would delay."""
-        self._display.say("the share-group job runs")
+        self._display.print_line("the share-group job runs")
         self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST))
-        self._display.say(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
-        self._display.say("starting a fourth member, a Spark job")
+        self._display.print_line(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
+        self._display.print_line("starting a fourth member, a Spark job")
         return stack.enter_context(spark_member(kafka.bootstrap_servers))
 
     def _await_job(self, what: str, since: int = 0) -> None:
@@ -166,14 +168,16 @@ class Demo:
     def _kill_and_restart(self) -> None:
         since = self._job.log_path.stat().st_size
         self._job.kill()
-        self._display.say("the share-group job was killed (SIGKILL) and is started again; the members keep running")
+        self._display.print_line(
+            "the share-group job was killed (SIGKILL) and is started again; the members keep running"
+        )
         begin, finished = time.monotonic(), _progress().finished
         job = self._job if SPARK.exists else share_group_job(SPARK.recording_options())
         self._job = job.start()
         self._await_job("the share-group job to come back", since)
-        self._display.say(f"the share-group job runs again after {time.monotonic() - begin:.1f} s")
+        self._display.print_line(f"the share-group job runs again after {time.monotonic() - begin:.1f} s")
         self._display.wait("the first records after the restart", lambda: _progress().finished > finished)
-        self._display.say(f"records are finished again {time.monotonic() - begin:.1f} s after the kill")
+        self._display.print_line(f"records are finished again {time.monotonic() - begin:.1f} s after the kill")
 
     def _end(self, members: list[LoggedProcess]) -> list[str]:
         """Stop the members together, then the job. Return a problem for each that failed."""
@@ -195,15 +199,17 @@ class Demo:
     def _show_by_sql(self) -> None:
         for title, statement in QUERIES.items():
             self._console.print(f"\n[bold]{title}[/bold]\n[dim]{statement}[/dim]", highlight=False, soft_wrap=True)
-            self._console.print(table_of(query(str(TABLES), statement)))
+            self._console.print(to_table(run_query(str(TABLES), statement)))
 
     def _verdict(self, problems: list[str]) -> int:
         for problem in problems:
             self._console.print(f"[red]{problem}[/red]", highlight=False, soft_wrap=True)
         if problems:
-            self._display.say("the demo failed")
+            self._display.print_line("the demo failed")
             return 1
-        self._display.say(f"each of the {self._records:,} records reached exactly one final state; none was lost")
+        self._display.print_line(
+            f"each of the {self._records:,} records reached exactly one final state; none was lost"
+        )
         where = {"tables": TABLES.relative_to(Path.cwd()), "home": HOME.relative_to(Path.cwd())}
         self._console.print(NEXT.format(**where), highlight=False, soft_wrap=True, markup=False)
         return 0

@@ -14,9 +14,9 @@ from sharegroup.cli.options.connection import (
     CommandConfig,
     CommandError,
     Timeout,
+    admin_client,
     client_settings,
-    connected,
-    reported,
+    reporting_errors,
 )
 from sharegroup.cli.options.output import Column, Output, OutputFormat, OutputOption, Row, time_text
 
@@ -68,7 +68,7 @@ def browse(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show records of a partition without acquiring them."""
-    with reported("browse command"):
+    with reporting_errors("browse command"):
         if config is not None and group is None:
             raise CommandError("Option [config] takes the option: [group]")
         key = _partition(partition)
@@ -82,9 +82,9 @@ def browse(
 def _partition(text: str) -> TopicPartition:
     from kafka import TopicPartition
 
-    from sharegroup.cli.share_groups.reset_plan import topics_of
+    from sharegroup.cli.share_groups.reset_plan import parse_topics
 
-    ((topic, partitions),) = topics_of([text]).items()
+    ((topic, partitions),) = parse_topics([text]).items()
     if partitions is None or len(partitions) != 1:
         raise CommandError(f"'{text}' is not one partition; use TOPIC:PARTITION")
     return TopicPartition(topic, partitions[0])
@@ -99,7 +99,7 @@ def _standing(
     config: Path | None,
 ) -> tuple[int | None, Callable[[int], RecordStanding]]:
     """Return the group's start offset, and a function from offset to standing. Raise CommandError or KafkaError."""
-    with connected(bootstrap_server, command_config, timeout_ms) as admin:
+    with admin_client(bootstrap_server, command_config, timeout_ms) as admin:
         if key not in admin.leaders([key.topic]):
             raise CommandError(f'The partitions "{key.topic}-{key.partition}" do not exist')
         if group is None:
@@ -107,19 +107,19 @@ def _standing(
         found = admin.list_group_offsets(group, [key]).get(key)
     start = found.start_offset if found is not None else None
     ranges = _ranges(config, group, key) if config is not None else None
-    return start, lambda offset: standing_of(offset, start, ranges)
+    return start, lambda offset: get_standing(offset, start, ranges)
 
 
 def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange]:
     from sharegroup.config import load_config
     from sharegroup.storage import read_in_flight
 
-    job = load_config(config).job_of(group)
+    job = load_config(config).job_for(group)
     found = read_in_flight(job.tables_path, [group], job.delta_options)
     return [row for row in found if (row.topic, row.partition) == key]
 
 
-def standing_of(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
+def get_standing(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
     """Return the standing of a record in a group. `ranges` are its ranges in flight, or None if not known."""
     if start is None:
         return RecordStanding(None)

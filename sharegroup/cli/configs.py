@@ -16,9 +16,9 @@ from sharegroup.cli.options.connection import (
     CommandConfig,
     CommandError,
     Timeout,
-    connected,
+    admin_client,
     read_properties,
-    reported,
+    reporting_errors,
 )
 from sharegroup.cli.options.output import Output, OutputFormat, OutputOption
 
@@ -60,7 +60,7 @@ class _Arguments:
 
     def to_set(self) -> dict[str, str]:
         """Return {name: value} of the configs to set. Raise CommandError."""
-        return read_properties(self.file) if self.file is not None else added_configs(self.added or "")
+        return read_properties(self.file) if self.file is not None else parse_added_configs(self.added or "")
 
 
 def configs(
@@ -85,20 +85,20 @@ def configs(
     """Describe and alter configs of share groups, as kafka-configs.sh does with --entity-type groups."""
     groups = tuple(group_id for group_id in (*(entity_name or ()), *(group or ())))
     arguments = _Arguments(describe, alter, groups, all_, add_config, add_config_file, delete_config)
-    with reported("config command"):
+    with reporting_errors("config command"):
         if entity_type != GROUPS:
             raise CommandError(f"Invalid entity type {entity_type}, the entity type must be one of {GROUPS}")
         arguments.check()
-        added, removed = arguments.to_set(), removed_configs(arguments.removed or "")
-        with connected(bootstrap_server, command_config, timeout) as admin:
+        added, removed = arguments.to_set(), parse_removed_configs(arguments.removed or "")
+        with admin_client(bootstrap_server, command_config, timeout) as admin:
             if arguments.describe:
                 _describe(admin, arguments, Output(output))
             else:
                 admin.alter_group_configs(groups[0], added, removed=removed)
-                Output(output).say(f"Completed updating config for group {groups[0]}.")
+                Output(output).print_line(f"Completed updating config for group {groups[0]}.")
 
 
-def added_configs(text: str) -> dict[str, str]:
+def parse_added_configs(text: str) -> dict[str, str]:
     """Parse `k1=v1,k2=[v1,v2]` to {name: value}. Raise CommandError."""
     pairs = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
     if any(not equals or not name.strip() for name, equals, _ in pairs):
@@ -109,7 +109,7 @@ def added_configs(text: str) -> dict[str, str]:
     return {name.strip(): re.sub(r"^\[(.*)\]$", r"\1", value.strip()) for name, _, value in pairs}
 
 
-def removed_configs(text: str) -> list[str]:
+def parse_removed_configs(text: str) -> list[str]:
     """Parse `k1,k2` to names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
@@ -126,11 +126,11 @@ def _describe(admin: ShareGroupAdmin, arguments: _Arguments, output: Output) -> 
     existing = set() if all(found.values()) else _existing(admin)
     for group_id, entries in found.items():
         if not entries and group_id not in existing:
-            output.say(f"The group '{group_id}' doesn't exist and doesn't have dynamic config.")
+            output.print_line(f"The group '{group_id}' doesn't exist and doesn't have dynamic config.")
             continue
-        output.say(f"{'All' if arguments.all else 'Dynamic'} configs for group {group_id} are:")
+        output.print_line(f"{'All' if arguments.all else 'Dynamic'} configs for group {group_id} are:")
         for entry in entries:
-            output.say(f"  {_line(entry)}")
+            output.print_line(f"  {_line(entry)}")
 
 
 def _existing(admin: ShareGroupAdmin) -> set[str]:

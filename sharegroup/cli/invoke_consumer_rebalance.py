@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from sharegroup.cli.options.config_option import JobConfig, JobTimeout, run_or_exit
-from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, connected, reported
-from sharegroup.cli.options.output import say
+from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, admin_client, reporting_errors
+from sharegroup.cli.options.output import print_line
 
 
 def invoke_consumer_rebalance(
@@ -26,8 +26,11 @@ def invoke_consumer_rebalance(
 
         left = run_or_exit(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
     else:
-        with reported("the rebalance"), connected(bootstrap_server, command_config, int(timeout * 1000)) as admin:
+        with (
+            reporting_errors("the rebalance"),
+            admin_client(bootstrap_server, command_config, int(timeout * 1000)) as admin,
+        ):
             left = tuple(admin.invoke_consumer_rebalance(group))
     for member_id, name in left:
-        say(f"Static member {name} ({member_id}) was away and was removed from group {group}.")
-    say(f"Group {group} was rebalanced.")
+        print_line(f"Static member {name} ({member_id}) was away and was removed from group {group}.")
+    print_line(f"Group {group} was rebalanced.")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.cli.options.config_option import config_of
+from sharegroup.cli.options.config_option import load_or_exit
 
 
 def move_group(
@@ -20,6 +20,6 @@ def move_group(
     ] = "",
 ) -> None:
     """Move a group to another cell (experimental). Stop its members and the jobs of both cells before."""
-    config_of(config)
+    load_or_exit(config)
     arguments = ["--config", str(config), "--group", group, "--from", source]
     os.execv(sys.executable, [sys.executable, "-m", "sharegroup.job.cells.move_command", *arguments])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sharegroup.cli.options.config_option import JobConfig, JobTimeout, run_or_exit
-from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, connected, reported
-from sharegroup.cli.options.output import say, warn
+from sharegroup.cli.options.connection import BootstrapServer, CommandConfig, admin_client, reporting_errors
+from sharegroup.cli.options.output import print_line, warn
 from sharegroup.errors import error_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def remove_member(
 ) -> None:
     """Remove members from a group now. Their records are delivered to others. A running member may join again."""
     from sharegroup.kafka_clients.admin import MemberIdentity
-    from sharegroup.kafka_clients.admin.errors import text_of
+    from sharegroup.kafka_clients.admin.errors import error_text
 
     named = [MemberIdentity(member_id) for member_id in member or ()]
     named += [MemberIdentity("", name) for name in instance or ()]
@@ -38,14 +38,17 @@ def remove_member(
     if config is not None:
         problems = _by_rows(config, group, named, timeout)
     else:
-        with reported("the removal"), connected(bootstrap_server, command_config, int(timeout * 1000)) as admin:
+        with (
+            reporting_errors("the removal"),
+            admin_client(bootstrap_server, command_config, int(timeout * 1000)) as admin,
+        ):
             found = admin.remove_members(group, named)
-        problems = {of: None if error is None else f"{_name(of)}: {text_of(error)}" for of, error in found.items()}
+        problems = {of: None if error is None else f"{_name(of)}: {error_text(error)}" for of, error in found.items()}
     for identity, problem in problems.items():
         if problem:
             warn(problem)
         else:
-            say(f"Member {_name(identity)} was removed from group {group}.")
+            print_line(f"Member {_name(identity)} was removed from group {group}.")
     if any(problems.values()):
         raise typer.Exit(1)
 

@@ -32,16 +32,16 @@ def sql(
 
 
 def _rows(tables: str, statement: str) -> Table:
-    from sharegroup.storage.reading.sql import query
+    from sharegroup.storage.reading.sql import run_query
 
     try:
-        return table_of(query(tables, statement))
+        return to_table(run_query(tables, statement))
     except ShareGroupError as error:
         warn(str(error))
         raise typer.Exit(1) from None
 
 
-def table_of(rows: pa.Table) -> Table:
+def to_table(rows: pa.Table) -> Table:
     """Return the rows as a table for the terminal."""
     return _table(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
 

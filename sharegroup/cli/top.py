@@ -15,11 +15,11 @@ from sharegroup.cli.options.connection import (
     BootstrapServer,
     CommandConfig,
     Timeout,
-    connected,
-    reported,
+    admin_client,
+    reporting_errors,
 )
 from sharegroup.cli.options.output import Column, Output, OutputFormat, OutputOption, Row
-from sharegroup.cli.options.watching import watching
+from sharegroup.cli.options.watching import repeat
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -50,12 +50,10 @@ def top(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show lag, records in flight, rate and oldest record of all share groups, until Ctrl-C."""
-    with reported("top command"), connected(bootstrap_server, command_config, timeout) as admin:
+    with reporting_errors("top command"), admin_client(bootstrap_server, command_config, timeout) as admin:
         snapshots = GroupSnapshots(admin, _load(config))
         shown = [column for column in _COLUMNS if config is not None or column.key != "in_flight"]
-        code = watching(
-            lambda: Output(output).tables(shown, [snapshots.poll()], blank_line=False), interval, count=count
-        )
+        code = repeat(lambda: Output(output).tables(shown, [snapshots.poll()], blank_line=False), interval, count=count)
     raise typer.Exit(code)
 
 
@@ -124,9 +122,9 @@ class GroupSnapshots:
         from sharegroup.storage import read_in_flight
 
         counts: dict[str, int] = {}
-        jobs = {job.tables_path: job for job in map(self.config.job_of, group_ids)}
+        jobs = {job.tables_path: job for job in map(self.config.job_for, group_ids)}
         for path, job in jobs.items():
-            of_path = [group_id for group_id in group_ids if self.config.job_of(group_id).tables_path == path]
+            of_path = [group_id for group_id in group_ids if self.config.job_for(group_id).tables_path == path]
             for row in read_in_flight(path, of_path, job.delta_options):
                 if not row.state.is_terminal:
                     counts[row.group_id] = counts.get(row.group_id, 0) + row.last_offset - row.first_offset + 1

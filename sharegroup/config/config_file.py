@@ -42,7 +42,7 @@ class Config:
     cell: str = NO_CELL
     _file_job: JobConfig | None = field(default=None, compare=False, repr=False)
 
-    def of_cell(self, cell: str) -> Config:
+    def for_cell(self, cell: str) -> Config:
         """Return the configuration of a cell's job. Raise InvalidConfigError if `cell.names` does not have the cell."""
         if cell not in (self.cells.names or (NO_CELL,)):
             known = ", ".join(self.cells.names) or "none"
@@ -66,7 +66,7 @@ class Config:
         cells = self.cells.names or (NO_CELL,)
         return frozenset(topic for cell in cells for topic in job_of_cell(self.all_cells, cell).topics)
 
-    def job_of(self, group_id: str) -> JobConfig:
+    def job_for(self, group_id: str) -> JobConfig:
         """Return the section `job` of the group's cell, which has the topics and tables of the group."""
         return job_of_cell(self.all_cells, self.cells.cell_of(group_id))
 
@@ -76,9 +76,9 @@ class Config:
 
     def group_config(self, group_id: str) -> GroupConfig:
         """Return the effective values of a group from the file alone."""
-        return GroupConfig.of(self.group, self._overrides(group_id))
+        return GroupConfig.from_overrides(self.group, self._overrides(group_id))
 
-    def effective(self, group_id: str, stored: Mapping[str, object]) -> EffectiveGroupConfig:
+    def effective_group_config(self, group_id: str, stored: Mapping[str, object]) -> EffectiveGroupConfig:
         """Return the effective values of a group. Values in `stored` take precedence over the file.
 
         `stored` maps dotted names to values or their texts, as a table has them. An unknown or invalid value is
@@ -90,7 +90,7 @@ class Config:
         checked = check_family(GroupOverrides, known)
         clamped = clamp(self._overrides(group_id).set_values() | checked.family.set_values(), self.group)
         warnings = [f"Unknown group config name: {name}" for name in unknown]
-        config = GroupConfig.of(self.group, GroupOverrides.model_validate(clamped.values))
+        config = GroupConfig.from_overrides(self.group, GroupOverrides.model_validate(clamped.values))
         return EffectiveGroupConfig(config, (*warnings, *checked.problems, *clamped.warnings))
 
     def _overrides(self, group_id: str) -> GroupOverrides:

@@ -15,15 +15,15 @@ from sharegroup.config.keys.advertised_listeners import AdvertisedListeners
 from sharegroup.config.keys.cells import job_of_cell
 from sharegroup.config.keys.connection_limits import connection_overrides
 from sharegroup.config.keys.gateway import UpstreamIdentity
-from sharegroup.gateway.acting.acting_logins import ActingLogins
+from sharegroup.gateway.client_identity.forwarded_logins import ForwardedLogins
 from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
 from sharegroup.gateway.clients.accepting.connections import Connections
-from sharegroup.gateway.clients.accepting.descriptors import connections_within, raise_limit
+from sharegroup.gateway.clients.accepting.descriptors import limit_connections, raise_limit
 from sharegroup.gateway.clients.accepting.ports import Ports
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.logins.login import Logins, time_ms
-from sharegroup.gateway.clients.logins.sasl_server import sasl_is_off
+from sharegroup.gateway.clients.logins.sasl_server import reject_sasl
 from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
 from sharegroup.gateway.clients.tls_connection import TlsConnection
@@ -38,7 +38,7 @@ from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.groups.leave_group import LeaveGroup
 from sharegroup.gateway.handlers.metadata import Metadata
-from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
 from sharegroup.gateway.handlers.share.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share.share_fetch import ShareApis
 from sharegroup.gateway.job_client.cell_channel import CellChannel
@@ -59,12 +59,12 @@ from sharegroup.security import Security
 from sharegroup.security.listener import listener_name
 
 
-class Parts:
+class GatewayParts:
     """The parts of one gateway, created but not started. Create it on the event loop. Raises InvalidConfigError."""
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
-        self._config, self._security = config, Security.of(config.gateway, config.row_topics)
+        self._config, self._security = config, Security.from_config(config.gateway, config.row_topics)
         self.cluster = UpstreamCluster(settings)
         advertised = AdvertisedListeners.parse(config.gateway.advertised_listeners)
         self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host, advertised)
@@ -93,11 +93,11 @@ class Parts:
             self._identities,
         )
         self._upstream_groups = UpstreamGroups(self.cluster, self._stored)
-        self.pass_through = PassThrough(self.cluster, settings, self._security, self._upstream_groups)
+        self.pass_through = PassthroughRequests(self.cluster, settings, self._security, self._upstream_groups)
         delay_s = config.gateway.failed_authentication_delay_ms / 1000
         self.logins = Logins(self._security, delay_s, config.gateway.max_reauth_ms, time_ms, self._acting(settings))
         self.connections = Connections(
-            _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
+            _connection_limits(config.gateway), self.share.sessions.on_disconnect, self.counts
         )
         self.budget = FrameBudget(config.gateway.queued_max_request_bytes)
         self._service = Service(
@@ -110,11 +110,11 @@ class Parts:
             self.counts,
             {LeaveGroupRequest.API_KEY: (LeaveGroupRequest, LeaveGroup(GroupRequests(job), self._security))},
         )
-        self.ports.serve_with(self._connection)
+        self.ports.set_protocol_factory(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:
         """Return {api key: (request message, handler)}."""
-        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_of)
+        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_for)
         heartbeat = ShareGroupHeartbeat(
             self.job,
             self.cluster,
@@ -126,8 +126,8 @@ class Parts:
             self._open_leaves,
         )
         routes: list[Route] = [
-            (sasl_messages.SaslHandshakeRequest, sasl_is_off),
-            (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
+            (sasl_messages.SaslHandshakeRequest, reject_sasl),
+            (sasl_messages.SaslAuthenticateRequest, reject_sasl),
             (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster)),
             (metadata_messages.MetadataRequest, Metadata(cluster, self.cluster.snapshots, self._security)),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
@@ -147,17 +147,17 @@ class Parts:
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
-    def _acting(self, settings: ClientSettings) -> ActingLogins | None:
+    def _acting(self, settings: ClientSettings) -> ForwardedLogins | None:
         if self._config.gateway.upstream_identity is not UpstreamIdentity.CLIENT:
             return None
-        return ActingLogins(self._config, settings, self.cluster, self._share_groups, time_ms)
+        return ForwardedLogins(self._config, settings, self.cluster, self._share_groups, time_ms)
 
     async def _share_groups(self) -> list[str]:
         return [listing.group_id for listing in await self._stored.listings()]
 
-    def look_at_security(self) -> None:
+    def reload_security(self) -> None:
         """Reload certificates, users, keys and ACLs that have changed. Blocks."""
-        self._security.look()
+        self._security.reload()
 
     def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
         client = ClientConnection(self._service, self.connections, node_id, is_standby)
@@ -169,7 +169,7 @@ class Parts:
 def _connection_limits(config: GatewayConfig) -> AddressLimits:
     """Return the configured limits, reduced to the file descriptors that the process may open."""
     return AddressLimits(
-        connections_within(raise_limit(), config.max_connections),
+        limit_connections(raise_limit(), config.max_connections),
         config.max_connections_per_ip,
         connection_overrides(config.max_connections_per_ip_overrides),
         config.max_connection_creation_rate_per_ip,

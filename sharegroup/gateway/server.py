@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 
 from sharegroup.config import Config
-from sharegroup.gateway.composition import Parts
+from sharegroup.gateway.composition import GatewayParts
+from sharegroup.gateway.gateway_metrics import TICK_S, GatewayMetrics
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
-from sharegroup.gateway.shown_metrics import TICK_S, ShownMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +24,9 @@ class Gateway:
     """A gateway on one event loop, on which it must be created. It serves clients between `start` and `stop`."""
 
     def __init__(self, config: Config) -> None:
-        self.parts = Parts(config)
+        self.parts = GatewayParts(config)
         self._config = config.gateway
-        self._metrics = ShownMetrics(self.parts, asyncio.get_running_loop().time)
+        self._metrics = GatewayMetrics(self.parts, asyncio.get_running_loop().time)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -40,15 +40,15 @@ class Gateway:
         await parts.cluster.refresh()
         await parts.group_configs.refresh()  # before the first fetch, because a group may be read_committed
         await parts.ports.open()
-        self._metrics.listening()
+        self._metrics.set_listening()
         upkeep: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
             (UPKEEP_INTERVAL_S, parts.share.sessions.upkeep),
             (IDLE_CHECK_INTERVAL_S, parts.connections.close_idle),
             (CONFIGS_INTERVAL_S, parts.group_configs.upkeep),
-            (SECURITY_INTERVAL_S, partial(asyncio.to_thread, parts.look_at_security)),
+            (SECURITY_INTERVAL_S, partial(asyncio.to_thread, parts.reload_security)),
             (REFRESH_INTERVAL_S, self._refresh),
             (FLEET_INTERVAL_S, parts.fleet.upkeep),
-            (TICK_S, self._metrics.tick),
+            (TICK_S, self._metrics.record_tick),
         ]
         self._tasks = [asyncio.ensure_future(_run_periodically(interval_s, work)) for interval_s, work in upkeep]
 
@@ -58,10 +58,10 @@ class Gateway:
         Takes at most `gateway.drain.timeout.ms`, plus the time to send the last row to the other gateways.
         """
         parts = self.parts
-        self._metrics.draining()
+        self._metrics.set_draining()
         parts.ports.close()
         parts.share.sessions.drain()
-        await parts.fleet.leave(parts.share.sessions.holds)
+        await parts.fleet.leave(parts.share.sessions.connection_holds_records)
         if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
             logger.warning(
                 "drain timeout expired: %d clients have not finished; records released",
@@ -69,7 +69,7 @@ class Gateway:
             )
 
     def _may_go(self, connection_id: int) -> bool:
-        return not self.parts.share.sessions.holds(connection_id)
+        return not self.parts.share.sessions.connection_holds_records(connection_id)
 
     async def stop(self) -> None:
         """Close the ports and connections, and release the records that members hold."""

@@ -24,7 +24,7 @@ class BrokerClock:
         self._took_ms: int | None = None
         self._sampled_ms = 0
 
-    def appended(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
+    def record_append(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
         """Learn from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
 
         `sent_ms` and `received_ms` are local. If rows were sent several times, `sent_ms` is the first time, because the

@@ -28,7 +28,7 @@ FRESH_MS = 300_000
 PROBE_MS = 60_000
 
 #: A partition of one of the job's topics. Its leader sets the time of all appends to it.
-Place = tuple[str, int]
+TopicPartitionKey = tuple[str, int]
 
 
 class BrokersTime(NamedTuple):
@@ -65,16 +65,16 @@ class JobClock:
 
     def __init__(self, local_ms: Callable[[], int] = steady_ms) -> None:
         self.local_ms = local_ms
-        self._clocks: dict[Place, BrokerClock] = {}
-        self._learned_ms: dict[Place, int] = {}
+        self._clocks: dict[TopicPartitionKey, BrokerClock] = {}
+        self._learned_ms: dict[TopicPartitionKey, int] = {}
         self._probed_ms: int | None = None
         self._lock = threading.Lock()
 
-    def appended(self, place: Place, sent_ms: int, append_ms: int) -> None:
+    def record_append(self, place: TopicPartitionKey, sent_ms: int, append_ms: int) -> None:
         """Learn from a row sent at `sent_ms` (local) and appended at `append_ms`, whose response has just arrived."""
         with self._lock:
             now_ms = self._learned_ms[place] = self.local_ms()
-            self._clocks.setdefault(place, BrokerClock()).appended(sent_ms, append_ms, now_ms)
+            self._clocks.setdefault(place, BrokerClock()).record_append(sent_ms, append_ms, now_ms)
 
     def now(self) -> BrokersTime:
         """Return the brokers' time. Raises ClockUnknownError."""
@@ -89,7 +89,7 @@ class JobClock:
         """Return whether the leaders of the request topics must be probed again."""
         return self._probed_ms is None or self.local_ms() - self._probed_ms >= PROBE_MS
 
-    def probes(self) -> None:
+    def record_probe(self) -> None:
         """Record that the leaders are being probed now."""
         self._probed_ms = self.local_ms()
 

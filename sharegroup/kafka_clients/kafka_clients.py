@@ -13,10 +13,10 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.kafka_clients.job_clock import JobClock
 from sharegroup.kafka_clients.response_partitions import METADATA_AGE_MS
-from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
-from sharegroup.protocol.rows.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.response_records import LIST_SUFFIX, decode_rows, to_record, to_records
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.protocol.rows.probe import PROBE
-from sharegroup.protocol.rows.response_rows import without_content
+from sharegroup.protocol.rows.response_rows import to_error_row
 
 logger = logging.getLogger(__name__)
 
@@ -96,15 +96,15 @@ class KafkaRowProducer:
         A row that is too large for Kafka would fail again at each start, because it is durable as part of its batch.
         Such a response is replaced by an error; records that a fetch acquired are released when their locks expire.
         """
-        answers = [_Row(key, value) for key, value in records_of(responses)]
-        self._broadcast([row for row in answers if row.key == EVERYBODY])
+        answers = [_Row(key, value) for key, value in to_records(responses)]
+        self._broadcast([row for row in answers if row.key == BROADCAST_KEY])
         for key, value, _ in self._produce(
             self._requests_topic, [_Row(key, value.encode()) for key, value in requests]
         ):
             logger.error("dropped a request of %d bytes for %s: too large for Kafka", len(value), key[:_SHOWN])
-        answers = [row for row in answers if row.key != EVERYBODY]
+        answers = [row for row in answers if row.key != BROADCAST_KEY]
         too_large = self._produce(self._responses_topic, answers)
-        if any(row.key.endswith(LISTS) for row in too_large):
+        if any(row.key.endswith(LIST_SUFFIX) for row in too_large):
             too_large = self._produce(
                 self._responses_topic, [each for row in too_large for each in _single_responses(row)]
             )
@@ -117,7 +117,7 @@ class KafkaRowProducer:
 
         Raises KafkaUnavailableError.
         """
-        self._broadcast([_Row(EVERYBODY, encode_broadcast(NewLeaderBroadcast()))])
+        self._broadcast([_Row(BROADCAST_KEY, encode_broadcast(NewLeaderBroadcast()))])
 
     def send_probe(self, topic: str) -> None:
         """Append a probe (`protocol.rows.probe`) to each partition of a request topic, to learn the leaders' times.
@@ -143,7 +143,7 @@ class KafkaRowProducer:
 
     def _send_probes(self, topic: str) -> list[Any]:
         probes = []
-        self._clock.probes()
+        self._clock.record_probe()
         for partition in sorted(self._partitions(topic)):
             sent_ms = self._clock.local_ms()
             probe = self._producer.send(
@@ -155,7 +155,7 @@ class KafkaRowProducer:
     def _learn_time(self, sent_ms: int, appended: Any) -> None:
         """Learn the time of a probe's append if the topic has LogAppendTime; `appended` is kafka-python's metadata."""
         if appended.timestamp != _PROBE_TIMESTAMP:
-            self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
+            self._clock.record_append((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
         """Produce rows to every partition of the response topic, because a reader may read only one of them."""
@@ -234,15 +234,15 @@ class KafkaRowProducer:
 
 def _single_responses(row: _Row) -> list[_Row]:
     """Return a record for each of the responses."""
-    return [_Row(*as_record(response)) for response in rows_of(row.value)]
+    return [_Row(*to_record(response)) for response in decode_rows(row.value)]
 
 
 def _error_row(row: _Row) -> _Row:
     """Return the error that replaces a response that is too large."""
-    (response,) = rows_of(row.value)
+    (response,) = decode_rows(row.value)
     message = f"The request was handled, but its response of {len(row.value)} bytes is too large for Kafka."
     logger.error("response %s to %s: %s", response["id"][:_SHOWN], response["reply_to"][:_SHOWN], message)
-    return _Row(*as_record(without_content(response, ErrorCode.UNKNOWN_SERVER_ERROR, message)))
+    return _Row(*to_record(to_error_row(response, ErrorCode.UNKNOWN_SERVER_ERROR, message)))
 
 
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:

@@ -34,7 +34,7 @@ def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
     )
 
 
-def partition_of(key: bytes, partitions: int) -> int:
+def choose_partition(key: bytes, partitions: int) -> int:
     """Return the partition that Kafka's default partitioner chooses for a key."""
     return int((murmur2(key) & 0x7FFFFFFF) % partitions)
 
@@ -46,13 +46,13 @@ class ResponsePartitions:
     partitioner.
     """
 
-    def __init__(self, topic: str, key: bytes, choose: Callable[[bytes, int], int] = partition_of) -> None:
+    def __init__(self, topic: str, key: bytes, choose: Callable[[bytes, int], int] = choose_partition) -> None:
         self._topic, self._key, self._choose = topic, key, choose
         self._count = 0
         self._read_ms = self._grown_after_ms = -1
         self.positions: dict[TopicPartition, int] = {}
 
-    def open(self, consumer: KafkaConsumer) -> bool:
+    def start_reading(self, consumer: KafkaConsumer) -> bool:
         """Start reading where the previous consumer stopped, or at the end of the key's partition.
 
         Return whether the topic exists. The end is resolved now and not at the first poll, because a response may be
@@ -73,7 +73,7 @@ class ResponsePartitions:
             self.positions[home] = int(consumer.position(home))
         return True
 
-    def follow(self, consumer: KafkaConsumer) -> None:
+    def follow_partition_count(self, consumer: KafkaConsumer) -> None:
         """Also read the new partition of the key if partitions were added."""
         count = len(consumer.partitions_for_topic(self._topic) or ())
         if count <= self._count:
@@ -91,7 +91,7 @@ class ResponsePartitions:
             ", ".join(f"{partition.partition}" for partition in sorted(self.positions)),
         )  # fmt: skip
 
-    def took(self, partition: TopicPartition, records: Iterable[Any]) -> None:
+    def record_positions(self, partition: TopicPartition, records: Iterable[Any]) -> None:
         """Update the positions after records were read."""
         for record in records:
             self.positions[partition] = record.offset + 1

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient
 
 from sharegroup.kafka_clients.cluster_description import describe_cluster
 from sharegroup.protocol.rows.share_group_requests import TopicMetadata
-from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id, topic_id_text
 
 
 class TopicLookup:
@@ -21,13 +21,13 @@ class TopicLookup:
         self._admin: KafkaAdminClient | None = None
         self._cluster_id: str | None = None
 
-    def names(self) -> set[str]:
+    def list_names(self) -> set[str]:
         """Return the topics that exist and may be described."""
         return set(self._connected().list_topics())
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+    def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """Return the metadata of those topics that exist."""
-        present = self.names()  # requesting a missing topic could create it
+        present = self.list_names()  # requesting a missing topic could create it
         wanted = [name for name in names if name in present]
         admin = self._connected()
         described = admin.describe_topics(wanted) if wanted else []
@@ -52,7 +52,7 @@ class TopicLookup:
             return topic_id
         if self._cluster_id is None:
             self._cluster_id = describe_cluster(admin).get("cluster_id")
-        return made_topic_id(self._cluster_id, name)
+        return derive_topic_id(self._cluster_id, name)
 
     def close(self) -> None:
         """Close the connection."""
@@ -60,10 +60,10 @@ class TopicLookup:
             self._admin.close()
 
 
-def topic_id(settings: Mapping[str, Any], name: str) -> str:
+def lookup_topic_id(settings: Mapping[str, Any], name: str) -> str:
     """Return one topic's id, over its own connection. Raises KeyError if the topic does not exist, and KafkaError."""
     lookup = TopicLookup(settings)
     try:
-        return lookup.look([name])[name].topic_id
+        return lookup.describe_topics([name])[name].topic_id
     finally:
         lookup.close()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from sharegroup.errors import ErrorCode, error_code
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.range_map import RangeMap
-from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, in_rows
+from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, split_into_rows
 from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
@@ -69,7 +69,7 @@ class AcknowledgementRound:
         incarnation: str | None = None,
         linger_ms: int = 0,
     ) -> None:
-        self.refused: list[tuple[AssignedPartition, AcknowledgementBatch]] = []
+        self.rejected: list[tuple[AssignedPartition, AcknowledgementBatch]] = []
         self.failed_records = 0
         self.not_allowed = False
         self.lock_deadline_ms = 0
@@ -78,7 +78,7 @@ class AcknowledgementRound:
         self._ids, self._is_static, self._incarnation, self._linger_ms = ids, is_static, incarnation, linger_ms
         self._counts: dict[AssignedPartition, RangeMap[int]] = {}
         for held in granted:
-            self._counts.setdefault(held.share_partition, RangeMap()).assign(*held.grant)
+            self._counts.setdefault(held.share_partition, RangeMap()).assign(*held.acquired_range)
         self._renewed: dict[AssignedPartition, list[AcquiredRange]] = {}
         self._open: dict[str, _Row] = {}
         for share_partition, listed in batches.items():
@@ -89,7 +89,7 @@ class AcknowledgementRound:
         """Whether all rows have a response."""
         return not self._open
 
-    def due(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
+    def due_requests(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
         """Return the rows to send now."""
         requests = []
         for request_id, row in self._open.items():
@@ -98,7 +98,7 @@ class AcknowledgementRound:
                 requests.append(self._request(request_id, row, member_epoch))
         return requests
 
-    def take(self, response: AcknowledgeResponse, now_ms: int) -> bool:
+    def handle_response(self, response: AcknowledgeResponse, now_ms: int) -> bool:
         """Apply a response; return False if no row of this round waits for it."""
         row = self._open.pop(response.id, None)
         if row is None:
@@ -122,19 +122,19 @@ class AcknowledgementRound:
             self._add(row.share_partition, row.batches, -(-len(row.batches) // PARTS))
         else:
             self.failed_records += _records(row)
-            self.refused += [(row.share_partition, batch) for batch in row.batches]
+            self.rejected += [(row.share_partition, batch) for batch in row.batches]
             logger.info(
                 "%s-%d: acknowledgement rejected: %s", response.topic, response.partition, response.error_message
             )
         return True
 
-    def renewed(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
+    def renewed_parts(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
         """Return the renewed parts of the ranges, in order, with the delivery counts of the responses."""
         ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
         return tuple(
             part
             for held in sorted(ranges)
-            for part in held.parts(ascending.get(held.share_partition, ()), self.lock_deadline_ms)
+            for part in held.intersect(ascending.get(held.share_partition, ()), self.lock_deadline_ms)
         )
 
     def _request(self, request_id: str, row: _Row, member_epoch: int) -> AcknowledgeRequest:
@@ -160,7 +160,7 @@ class AcknowledgementRound:
         return min(ends_ms, default=-1)
 
     def _add(self, share_partition: AssignedPartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
-        for listed in in_rows(batches, per_row):
+        for listed in split_into_rows(batches, per_row):
             self._open[next(self._ids)] = _Row(share_partition, listed)
 
 
@@ -168,7 +168,7 @@ def _records(row: _Row) -> int:
     return sum(batch.last_offset - batch.first_offset + 1 for batch in row.batches)
 
 
-def uniform(
+def uniform_batches(
     ranges: Iterable[HeldRange], acknowledge_type: AcknowledgeType
 ) -> dict[AssignedPartition, list[AcknowledgementBatch]]:
     """Return one batch for each range, all with the same acknowledge type."""

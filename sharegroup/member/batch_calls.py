@@ -12,17 +12,17 @@ from typing import Protocol
 from sharegroup.errors import ShareGroupError
 from sharegroup.member.acknowledgement_round import AcknowledgementRound
 from sharegroup.member.held_batches import HeldBatches
-from sharegroup.member.ranges import HeldRange, OfferedBatch, records_in
+from sharegroup.member.ranges import HeldRange, OfferedBatch, count_records
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest
 
 logger = logging.getLogger(__name__)
 
 
-class NotAnsweredError(ShareGroupError):
+class ResponseTimeoutError(ShareGroupError):
     """The share-group job did not respond in time. Check that it is running and uses these topics."""
 
 
-class AskedMember(Protocol):
+class BatchMember(Protocol):
     """The interface of `MemberLogic` for these calls.
 
     `acknowledgements` and `renewal` are the rounds that wait for responses.
@@ -50,7 +50,7 @@ class AskedMember(Protocol):
 class _Awaited:
     """The wait for all responses to a round until `deadline_ms`."""
 
-    def __init__(self, member: AskedMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
+    def __init__(self, member: BatchMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
         self.deadline_ms = now_ms + member.acknowledge_timeout_ms
         self._member, self._awaited = member, awaited
 
@@ -59,19 +59,19 @@ class _Awaited:
         if self._awaited is None or self._awaited.is_done:
             return True
         if self._member.failure is not None:
-            raise NotAnsweredError(f"member {self._member.member_id} has failed") from self._member.failure
+            raise ResponseTimeoutError(f"member {self._member.member_id} has failed") from self._member.failure
         if now_ms > self.deadline_ms:
-            raise NotAnsweredError(
+            raise ResponseTimeoutError(
                 f"the share-group job has not responded to member {self._member.member_id} in time; is it running?"
             )
         return False
 
 
-class Beginning:
+class PendingBegin:
     """A pending `begin`: `poll` it until it returns ranges. Without a renewal it returns them immediately."""
 
     def __init__(
-        self, member: AskedMember, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
+        self, member: BatchMember, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
     ) -> None:
         self._member, self._batch, self._renewal = member, batch, renewal
         self._responses = _Awaited(member, renewal, now_ms)
@@ -86,7 +86,7 @@ class Beginning:
         """Return the ranges of the batch that the member holds, with which the batch runs; None while not known."""
         if self._ranges is None and self._responses.poll(now_ms):
             self._ranges = self._offered() if self._renewal is None else self._rerun(self._renewal, now_ms)
-            lost = records_in(self._batch.ranges) - records_in(self._ranges)
+            lost = count_records(self._batch.ranges) - count_records(self._ranges)
             if lost:
                 logger.warning(
                     "batch %d: %d records are no longer held by the member and are skipped", self._batch.seq, lost
@@ -96,15 +96,15 @@ class Beginning:
     def _offered(self) -> tuple[HeldRange, ...]:
         running = self._member.holdings.running
         is_it = running is not None and running.seq == self._batch.seq
-        return running.without_gone() if running is not None and is_it else self._batch.ranges
+        return running.discard_deleted() if running is not None and is_it else self._batch.ranges
 
     def _rerun(self, renewal: AcknowledgementRound, now_ms: int) -> tuple[HeldRange, ...]:
-        held = renewal.renewed(self._batch.ranges)
-        self._member.holdings.run(self._batch.seq, held, now_ms)
+        held = renewal.renewed_parts(self._batch.ranges)
+        self._member.holdings.rerun(self._batch.seq, held, now_ms)
         return held
 
 
-class Acknowledging:
+class PendingAcknowledge:
     """A pending `acknowledge`:
 
         may_append (the previous round has all responses)  ->  due  ->  append them  ->  appended  ->  is_done
@@ -114,7 +114,7 @@ class Acknowledging:
 
     def __init__(
         self,
-        member: AskedMember,
+        member: BatchMember,
         following: AcknowledgementRound,
         previous: AcknowledgementRound | None,
         now_ms: int,
@@ -138,7 +138,7 @@ class Acknowledging:
         """Return whether `due` may be called now."""
         return self._responses.poll(now_ms)
 
-    def due(self, now_ms: int) -> list[AcknowledgeRequest]:
+    def due_requests(self, now_ms: int) -> list[AcknowledgeRequest]:
         """Return the rows to append now; none while the member cannot read responses.
 
         Raises ResponseTimeoutError, also if the member can never read responses again.
@@ -147,10 +147,10 @@ class Acknowledging:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
             self._end_renewals()
         elif now_ms > self._append_until_ms:
-            raise NotAnsweredError("acknowledgements could not be appended to the request topic")
+            raise ResponseTimeoutError("acknowledgements could not be appended to the request topic")
         if self._member.failure is not None and not self._member.is_open:
-            raise NotAnsweredError("the member has failed") from self._member.failure
-        requests = self._following.due(self._member.member_epoch, now_ms) if self._member.is_open else []
+            raise ResponseTimeoutError("the member has failed") from self._member.failure
+        requests = self._following.due_requests(self._member.member_epoch, now_ms) if self._member.is_open else []
         if requests:
             self._member.acknowledgements = self._following
         return requests
@@ -163,6 +163,6 @@ class Acknowledging:
             running.renewable.clear()
         self._member.renewal = None
 
-    def appended(self) -> None:
+    def mark_appended(self) -> None:
         """Record that the due rows are in the request topic."""
         self._is_appended = True

@@ -59,7 +59,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_lim
     return Plan(batch, (*(held for held in candidates if held in far), *rest, *queued[together:]))
 
 
-def reads_of(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
+def plan_reads(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
     """Return the Kafka reads that cover the ranges; each maps share-partitions to the envelope to read there."""
     reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():

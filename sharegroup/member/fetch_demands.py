@@ -56,7 +56,7 @@ class FetchDemands:
         self._demands: dict[AssignedPartition, _Demand] = {}
         self._unanswered: dict[str, AssignedPartition] = {}
 
-    def due(
+    def due_requests(
         self, assignment: Collection[AssignedPartition], held: int, member_epoch: int, now_ms: int
     ) -> list[FetchRequest]:
         """Return the fetches to send now; `held` is the number of held records in batches that have not begun."""
@@ -80,7 +80,7 @@ class FetchDemands:
         self._evict_oldest()
         return requests
 
-    def take(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
+    def handle_response(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
         """Return the ranges acquired by a response; none if it was handled before or belongs to no request."""
         share_partition = self._unanswered.pop(response.id, None)
         if share_partition is None:
@@ -91,17 +91,17 @@ class FetchDemands:
             demand.due_ms = now_ms if response.error_code == ErrorCode.NONE else now_ms + RETRY_MS
         if response.error_code != ErrorCode.NONE:
             logger.info("%s-%d: fetch rejected: %s", response.topic, response.partition, response.error_message)
-        return ranges_of(response)
+        return ranges_from_response(response)
 
-    def awaits(self, response: FetchResponse) -> bool:
+    def is_awaited(self, response: FetchResponse) -> bool:
         """Return whether this is the first response to a request."""
         return response.id in self._unanswered
 
-    def would_follow(self, records: int) -> bool:
+    def has_room_after(self, records: int) -> bool:
         """Return whether there is room for another request after a batch with this number of held records begins."""
         return records * _LEAST_PART >= self._target
 
-    def forget(self) -> None:
+    def discard_all(self) -> None:
         """Discard all requests because the member was fenced; a late response acquires nothing."""
         self._demands.clear()
         self._unanswered.clear()
@@ -117,7 +117,7 @@ class FetchDemands:
         requested = sum(demand.requested for demand in self._demands.values() if demand.busy)
         room = self._target - held - requested
         sizes = {sp: -(-self._target // max(1, assigned)) for sp in free if not self._demands[sp].busy}
-        if busy and self.would_follow(room):
+        if busy and self.has_room_after(room):
             sizes |= dict.fromkeys(busy, -(-room // len(busy)))
         return sizes
 
@@ -126,7 +126,7 @@ class FetchDemands:
             del self._unanswered[next(iter(self._unanswered))]
 
 
-def ranges_of(response: FetchResponse) -> tuple[HeldRange, ...]:
+def ranges_from_response(response: FetchResponse) -> tuple[HeldRange, ...]:
     """Return the acquired ranges of a fetch response."""
     where = response.topic, response.topic_id, response.partition
     return tuple(

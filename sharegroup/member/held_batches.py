@@ -20,7 +20,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 from sharegroup.member.batch_plan import plan_batch
-from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, count_records
 from sharegroup.protocol.range_map import RangeMap
 
 
@@ -61,64 +61,64 @@ class RunningBatch:
     renew_at_ms: int = field(init=False)
     is_renewing: bool = False
     is_lost: bool = False
-    gone: set[AssignedPartition] = field(default_factory=set)
+    deleted: set[AssignedPartition] = field(default_factory=set)
     locks: dict[AssignedPartition, RangeMap[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self, brokers_ms: int | None) -> None:
         now_ms = self.began_ms if brokers_ms is None else brokers_ms
-        self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), now_ms)
+        self.set_lock_deadline(min((held.lock_deadline_ms for held in self.ranges), default=0), now_ms)
         self.renewable = set(self.ranges)
-        self.take_locks(self.ranges)
+        self.record_locks(self.ranges)
 
-    def has(self, wanted: HeldRange) -> bool:
+    def overlaps(self, wanted: HeldRange) -> bool:
         """Return whether the batch has an offset of this range."""
         locks = self.locks.get(wanted.share_partition, RangeMap())
         return any(True for _ in locks.items(wanted.first_offset, wanted.last_offset))
 
     def is_held(self, now_ms: int) -> bool:
         """Return whether no other member can have its records; a renewal counts from its append."""
-        return not self.is_lost and not self.gone and (self.is_renewing or now_ms < self.lock_deadline_ms)
+        return not self.is_lost and not self.deleted and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
-    def renewal_appended(self, now_ms: int) -> None:
+    def mark_renewal_appended(self, now_ms: int) -> None:
         """Record that a renewal is in the request topic; if it was in time, its response may arrive late."""
         self.is_renewing |= now_ms < self.lock_deadline_ms
 
-    def take_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
+    def apply_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
         """Continue with the renewed ranges and return the number of records that were not renewed.
 
         Missing records whose locks cannot have expired are not lost: the log's start has moved past them.
         """
-        missing = records_in(self.renewable) - records_in(renewed)
+        missing = count_records(self.renewable) - count_records(renewed)
         self.is_lost |= is_refused or (missing > 0 and now_ms >= self.lock_deadline_ms)
         self.is_renewing = False
         self.renewable = set(renewed)
         if renewed:
-            self.locked_until(min(held.lock_deadline_ms for held in renewed), now_ms)
+            self.set_lock_deadline(min(held.lock_deadline_ms for held in renewed), now_ms)
         return missing
 
-    def without_gone(self) -> tuple[HeldRange, ...]:
+    def discard_deleted(self) -> tuple[HeldRange, ...]:
         """Return the ranges to begin with, leaving out deleted share-partitions, which no handler has seen."""
-        self.ranges = tuple(held for held in self.ranges if held.share_partition not in self.gone)
-        self.gone.clear()
+        self.ranges = tuple(held for held in self.ranges if held.share_partition not in self.deleted)
+        self.deleted.clear()
         return self.ranges
 
-    def forget(self, is_gone: Callable[[AssignedPartition], bool]) -> None:
+    def mark_deleted(self, is_gone: Callable[[AssignedPartition], bool]) -> None:
         """Stop renewing share-partitions whose topic was deleted; nothing of them may be handled."""
-        self.gone |= {held.share_partition for held in self.ranges if is_gone(held.share_partition)}
-        self.renewable = {held for held in self.renewable if held.share_partition not in self.gone}
+        self.deleted |= {held.share_partition for held in self.ranges if is_gone(held.share_partition)}
+        self.renewable = {held for held in self.renewable if held.share_partition not in self.deleted}
 
-    def give_up(self) -> None:
+    def stop_renewing(self) -> None:
         """Stop renewing, so that the records become available to others when their locks expire."""
         self.renewable.clear()
         self.is_lost = True
 
-    def take_locks(self, ranges: Iterable[HeldRange]) -> None:
+    def record_locks(self, ranges: Iterable[HeldRange]) -> None:
         """Record the ends of acquired or renewed locks, even if they are no longer used."""
         for held in ranges:
             locks = self.locks.setdefault(held.share_partition, RangeMap())
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
 
-    def locked_until(self, deadline_ms: int, now_ms: int) -> None:
+    def set_lock_deadline(self, deadline_ms: int, now_ms: int) -> None:
         """Set the deadline of the locks, which are renewed after half of the remaining time."""
         self.lock_deadline_ms = deadline_ms
         self.renew_at_ms = now_ms + max(0, deadline_ms - now_ms) // 2
@@ -153,24 +153,24 @@ class HeldBatches:
     @property
     def waiting_records(self) -> int:
         """The number of held records in batches that have not begun."""
-        return records_in(self._queued) + self.offered_records
+        return count_records(self._queued) + self.offered_records
 
     @property
     def offered_records(self) -> int:
         """The number of records on offer."""
-        return records_in(self._offered.ranges) if self._offered else 0
+        return count_records(self._offered.ranges) if self._offered else 0
 
-    def has(self, wanted: HeldRange) -> bool:
+    def overlaps(self, wanted: HeldRange) -> bool:
         """Return whether an offset of this range is queued, on offer or in the running batch."""
         offered = self._offered.ranges if self._offered else ()
-        is_running = self.running is not None and self.running.has(wanted)
+        is_running = self.running is not None and self.running.overlaps(wanted)
         return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered))
 
     def add(self, acquired: Iterable[HeldRange], now_ms: int) -> None:
         """Queue acquired ranges; those with an expired lock become available to others without further action."""
         for held in acquired:
             self._lock_ms = held.lock_deadline_ms - self.brokers_ms(now_ms)
-            if self.running is not None and self.running.has(held):
+            if self.running is not None and self.running.overlaps(held):
                 self._unwanted.append(held)
                 self.running.is_lost = self.is_stalled = True
             elif self._lock_ms > 0:
@@ -179,7 +179,7 @@ class HeldBatches:
 
     def step(self, now_ms: int) -> list[HeldRange]:
         """Advance ranges to the next state and return those to give back to the job."""
-        self.see_claim(now_ms)
+        self.check_claim(now_ms)
         returned = self._overdue(now_ms)
         unwanted, self._unwanted = self._unwanted, []
         if returned and self.running is not None:
@@ -196,19 +196,19 @@ class HeldBatches:
             self._has_grown = False
         return returned + unwanted
 
-    def see_claim(self, now_ms: int) -> None:
+    def check_claim(self, now_ms: int) -> None:
         """Check whether the source has claimed the offered batch."""
         if self._offered is not None and self._offers.is_claimed():
             self._claimed(now_ms)
 
-    def await_run(self, ranges: Sequence[HeldRange]) -> None:
+    def keep_for_rerun(self, ranges: Sequence[HeldRange]) -> None:
         """Keep queued ranges of an earlier process's batch, which is being renewed to run again.
 
         A row that returns them would arrive after the renewal.
         """
         self._awaited = tuple(ranges)
 
-    def run(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
+    def rerun(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
         """Run a batch of an earlier process again; ranges of it that were acquired meanwhile leave the queue."""
         self._awaited = ()
         self._withdraw(now_ms)
@@ -227,29 +227,29 @@ class HeldBatches:
         self._withdraw(now_ms)
         self._offers.close()
 
-    def give_all_back(self, now_ms: int) -> list[HeldRange]:
+    def remove_all(self, now_ms: int) -> list[HeldRange]:
         """Remove all queued ranges and return those that are still locked."""
         return self._remove_queued(now_ms, lambda held: True)
 
-    def forget(self, now_ms: int) -> None:
+    def discard_all(self, now_ms: int) -> None:
         """Discard all queued ranges, because the member was fenced."""
         self._withdraw(now_ms)
         self._queued = []
 
-    def forget_gone(self, is_gone: Callable[[AssignedPartition], bool], now_ms: int) -> None:
+    def discard_deleted(self, is_gone: Callable[[AssignedPartition], bool], now_ms: int) -> None:
         """Discard all ranges of share-partitions whose topic was deleted."""
         offered = self._offered.ranges if self._offered else ()
         if any(is_gone(held.share_partition) for held in offered):
             self._withdraw(now_ms)
         self._queued = [held for held in self._queued if not is_gone(held.share_partition)]
         if self.running is not None:
-            self.running.forget(is_gone)
+            self.running.mark_deleted(is_gone)
 
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Remove ranges past half of their lock duration; withdraw a small offer to replace it by a larger one."""
         latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
-        is_small = self._has_grown and records_in(offered) < self._max_records
+        is_small = self._has_grown and count_records(offered) < self._max_records
         if is_small or any(held.lock_deadline_ms < latest_ms for held in offered):
             self._withdraw(now_ms)
         return self._remove_queued(now_ms, lambda held: held.lock_deadline_ms < latest_ms and self._is_spare(held))

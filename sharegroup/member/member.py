@@ -32,12 +32,12 @@ from collections.abc import Callable, Mapping, Sequence
 from kafka.errors import KafkaError
 
 from sharegroup.kafka_clients.steady_time import steady_ms
-from sharegroup.member.batch_calls import Acknowledging
+from sharegroup.member.batch_calls import PendingAcknowledge
 from sharegroup.member.channel import Channel
 from sharegroup.member.held_batches import Offers
 from sharegroup.member.member_logic import MemberLogic, MemberSettings, Request
 from sharegroup.member.member_loop import PAUSE_S, MemberLoop
-from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, count_records
 from sharegroup.member.shared_logic import SharedLogic
 from sharegroup.member.subscription import Subscription
 from sharegroup.types import AcknowledgementBatch
@@ -126,7 +126,7 @@ class Member:
             beginning = logic.begin(batch, now_ms)
             while (ranges := beginning.poll(now_ms)) is None:
                 now_ms = self._shared.wait_for_step(beginning.deadline_ms)
-            logic.counts.polled(records_in(ranges), now_ms)
+            logic.counts.count_poll(count_records(ranges), now_ms)
             return ranges
 
     def holds_batch(self) -> bool:
@@ -150,14 +150,14 @@ class Member:
         with self._shared.turn() as (logic, _):
             logic.finish(seq)
 
-    def _append(self, acknowledging: Acknowledging) -> bool:
+    def _append(self, acknowledging: PendingAcknowledge) -> bool:
         """Append the due acknowledgements; return whether nothing is left to append."""
         with self._shared.turn() as (_, now_ms):
-            requests = acknowledging.due(now_ms)
+            requests = acknowledging.due_requests(now_ms)
         is_appended = self._send(requests)
         with self._shared.turn():
             if is_appended:
-                acknowledging.appended()
+                acknowledging.mark_appended()
             return acknowledging.is_done
 
     def _send(self, requests: Sequence[Request]) -> bool:

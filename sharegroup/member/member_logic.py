@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
-from sharegroup.member.acknowledgement_round import AcknowledgementRound, uniform
-from sharegroup.member.batch_calls import Acknowledging, Beginning
-from sharegroup.member.fetch_demands import FetchDemands, ranges_of
+from sharegroup.member.acknowledgement_round import AcknowledgementRound, uniform_batches
+from sharegroup.member.batch_calls import PendingAcknowledge, PendingBegin
+from sharegroup.member.fetch_demands import FetchDemands, ranges_from_response
 from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
@@ -39,7 +39,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     FetchRequest,
     SharePartitionRequest,
     UnacquireRequest,
-    in_rows,
+    split_into_rows,
 )
 from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
@@ -86,7 +86,7 @@ class MemberSettings(NamedTuple):
         return self.group_instance_id is not None
 
 
-def renews(requests: Iterable[Request]) -> bool:
+def has_renewal(requests: Iterable[Request]) -> bool:
     """Return whether the requests contain a renewal, which must be appended before its locks count as renewed."""
     return any(isinstance(request, AcknowledgeRequest) and request.is_renew_ack for request in requests)
 
@@ -168,11 +168,11 @@ class MemberLogic:
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
-    def opened(self) -> None:
+    def mark_open(self) -> None:
         """Record that responses can be read, so that requests can be sent."""
         self.is_open = True
 
-    def closed(self) -> None:
+    def mark_closed(self) -> None:
         """Record that responses are no longer read and nothing can be sent."""
         self.is_open = False
 
@@ -184,10 +184,10 @@ class MemberLogic:
         """Return whether the metadata of the subscribed topics is due to be fetched."""
         return now_ms >= self._metadata_due_ms
 
-    def take_metadata(self, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
+    def handle_metadata(self, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
         """Apply the metadata of the subscribed topics."""
         if found != self._metadata:
-            self._membership.hurry(now_ms)
+            self._membership.schedule_now(now_ms)
         self._metadata, self._metadata_received_ms = found, now_ms
         names = self.subscription.topics if self.subscription.pattern is None else tuple(sorted(found))
         self._membership.subscribe(names, now_ms)
@@ -213,14 +213,14 @@ class MemberLogic:
         for request in requests:
             match request:
                 case HeartbeatRequest():
-                    self.counts.heartbeat(request.id, now_ms)
+                    self.counts.count_heartbeat(request.id, now_ms)
                 case FetchRequest():
-                    self.counts.fetch(request.id, now_ms)
+                    self.counts.count_fetch(request.id, now_ms)
 
-    def appended(self, requests: Sequence[Request], now_ms: int) -> None:
+    def mark_appended(self, requests: Sequence[Request], now_ms: int) -> None:
         """Record that these requests are in the request topics."""
-        if renews(requests) and self.holdings.running is not None:
-            self.holdings.running.renewal_appended(self.holdings.brokers_ms(now_ms))
+        if has_renewal(requests) and self.holdings.running is not None:
+            self.holdings.running.mark_renewal_appended(self.holdings.brokers_ms(now_ms))
 
     def stop_offering(self, now_ms: int) -> None:
         """Offer no further batch and fetch nothing more; the running batch continues."""
@@ -238,7 +238,7 @@ class MemberLogic:
 
     # -- the running batch -----------------------------------------------------------------------------------------
 
-    def begin(self, batch: OfferedBatch, now_ms: int) -> Beginning:
+    def begin(self, batch: OfferedBatch, now_ms: int) -> PendingBegin:
         """Return the ranges of a batch that the member still holds; their locks are renewed from now on.
 
         A batch of this process is unchanged. A batch of an earlier process is renewed first. Its ranges that were not
@@ -246,34 +246,34 @@ class MemberLogic:
         have acquired them again after other members.
         """
         if batch.incarnation == self.incarnation:
-            self.holdings.see_claim(now_ms)
-            return Beginning(self, batch, None, now_ms)
+            self.holdings.check_claim(now_ms)
+            return PendingBegin(self, batch, None, now_ms)
         logger.info("batch %d of an earlier run is run again: renewing %d ranges", batch.seq, len(batch.ranges))
-        self.holdings.await_run(batch.ranges)
+        self.holdings.keep_for_rerun(batch.ranges)
         self.renewal = self._renewal_of(batch.ranges, granted=())  # all of them that are held now
-        return Beginning(self, batch, self.renewal, now_ms)
+        return PendingBegin(self, batch, self.renewal, now_ms)
 
     def acknowledge(
         self,
         batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]],
         granted: Sequence[HeldRange],
         now_ms: int,
-    ) -> Acknowledging:
+    ) -> PendingAcknowledge:
         """Append acknowledgements durably to the request topic and end renewals of the running batch.
 
         They apply only to `granted`, the acquired ranges of the batch. An acknowledgement counts from its append, so a
         batch must wait for it. The responses only report late acknowledgements; the next call and `close` wait for
         them.
         """
-        self.counts.acknowledged(
+        self.counts.count_acknowledgements(
             sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         )
-        linger_ms = LINGER_MS if self._may_fetch and self._demands.would_follow(self.holdings.offered_records) else 0
+        linger_ms = LINGER_MS if self._may_fetch and self._demands.has_room_after(self.holdings.offered_records) else 0
         following = AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, batches, granted, self._ids,
             incarnation=self.incarnation, linger_ms=linger_ms,
         )  # fmt: skip
-        return Acknowledging(self, following, self.acknowledgements, now_ms)
+        return PendingAcknowledge(self, following, self.acknowledgements, now_ms)
 
     def finish(self, seq: int) -> None:
         """End the batch after its acknowledgement."""
@@ -284,37 +284,37 @@ class MemberLogic:
     def _handle(self, response: Response, now_ms: int) -> list[Request]:
         match response:
             case HeartbeatResponse():
-                self.counts.heartbeat_answered(response.id, now_ms)
+                self.counts.count_heartbeat_response(response.id, now_ms)
                 self._handle_heartbeat(response, now_ms)
             case AcknowledgeResponse():
                 self._handle_acknowledgement(response, now_ms)
             case FetchResponse() if not response.id.startswith(self.incarnation):
                 return self._release_unknown(response)
-            case FetchResponse() if self._demands.awaits(response):
+            case FetchResponse() if self._demands.is_awaited(response):
                 self._check_deleted(response, now_ms)
-                self.counts.fetch_answered(response.id, now_ms)
-                acquired = self._demands.take(response, now_ms)
+                self.counts.count_fetch_response(response.id, now_ms)
+                acquired = self._demands.handle_response(response, now_ms)
                 self.holdings.delivery_count_limit = response.delivery_count_limit or self.holdings.delivery_count_limit
                 self.holdings.add([held for held in acquired if not self._is_replaced(held.share_partition)], now_ms)
         return []
 
     def _handle_acknowledgement(self, response: AcknowledgeResponse, now_ms: int) -> None:
         for waiting in (self.acknowledgements, self.renewal):
-            if waiting is not None and waiting.take(response, now_ms):
+            if waiting is not None and waiting.handle_response(response, now_ms):
                 self._check_deleted(response, now_ms)
                 self._complete(waiting, now_ms)
                 return
 
     def _handle_heartbeat(self, response: HeartbeatResponse, now_ms: int) -> None:
         before = self.assignment
-        if self._membership.take(response, now_ms):
-            self._demands.forget()
-            self.holdings.forget(now_ms)
+        if self._membership.handle_response(response, now_ms):
+            self._demands.discard_all()
+            self.holdings.discard_all(now_ms)
         if self.assignment != before:
-            self.counts.rebalanced()
+            self.counts.count_rebalance()
             self._topic_ids = {share_partition.topic: share_partition.topic_id for share_partition in self.assignment}
             self._refresh_metadata_soon()
-            self.holdings.forget_gone(self._is_replaced, now_ms)
+            self.holdings.discard_deleted(self._is_replaced, now_ms)
 
     def _is_replaced(self, share_partition: AssignedPartition) -> bool:
         """Return whether the topic's name belongs to another topic now."""
@@ -325,7 +325,7 @@ class MemberLogic:
         if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             gone = AssignedPartition(response.topic, response.topic_id, response.partition)
             self._refresh_metadata_soon()
-            self.holdings.forget_gone(lambda share_partition: share_partition == gone, now_ms)
+            self.holdings.discard_deleted(lambda share_partition: share_partition == gone, now_ms)
 
     def _refresh_metadata_soon(self) -> None:
         soon_ms = self._metadata_received_ms + MISSING_TOPIC_INTERVAL_MS
@@ -336,10 +336,12 @@ class MemberLogic:
             return
         if completed is self.acknowledgements:
             self.acknowledgements = None
-            self.redelivered += len(completed.refused)
-            self.counts.failed(completed.failed_records)
-            if completed.refused:
-                logger.warning("%d ranges were acknowledged too late; they are delivered again", len(completed.refused))
+            self.redelivered += len(completed.rejected)
+            self.counts.count_failures(completed.failed_records)
+            if completed.rejected:
+                logger.warning(
+                    "%d ranges were acknowledged too late; they are delivered again", len(completed.rejected)
+                )
             return
         self.renewal = None
         running = self.holdings.running
@@ -350,15 +352,15 @@ class MemberLogic:
             running.is_renewing = False
             logger.warning("the group does not allow renewals: the batch must end before its locks expire")
             return
-        running.take_locks(completed.renewed(running.ranges))
-        renewed, brokers_ms = completed.renewed(running.renewable), self.holdings.brokers_ms(now_ms)
-        missing = running.take_renewal(renewed, bool(completed.refused), brokers_ms)
+        running.record_locks(completed.renewed_parts(running.ranges))
+        renewed, brokers_ms = completed.renewed_parts(running.renewable), self.holdings.brokers_ms(now_ms)
+        missing = running.apply_renewal(renewed, bool(completed.rejected), brokers_ms)
         if missing:
             logger.warning("batch %d: the locks of %d records could not be renewed", running.seq, missing)
 
     def _release_unknown(self, response: FetchResponse) -> list[Request]:
         """Release what a fetch of an earlier process acquired, so that it is delivered again with a higher count."""
-        found = [held for held in ranges_of(response) if not self.holdings.has(held)]
+        found = [held for held in ranges_from_response(response) if not self.holdings.overlaps(held)]
         return [
             AcknowledgeRequest(
                 *self._header(ranges),
@@ -366,8 +368,8 @@ class MemberLogic:
                 acquired=_acquired_ranges(ranges),
                 lock_deadline_ms=response.lock_deadline_ms,
             )
-            for ranges in in_rows(found, MAX_RANGES_PER_ROW)
-            for released in uniform(ranges, AcknowledgeType.RELEASE).values()
+            for ranges in split_into_rows(found, MAX_RANGES_PER_ROW)
+            for released in uniform_batches(ranges, AcknowledgeType.RELEASE).values()
         ]
 
     def _due(self, now_ms: int) -> list[Request]:
@@ -378,13 +380,15 @@ class MemberLogic:
             requests.append(heartbeat)
         requests += self._unacquire(self.holdings.step(now_ms))
         if self._may_fetch and self._membership.has_joined and not self.holdings.is_stalled:
-            requests += self._demands.due(self.assignment, self.holdings.waiting_records, self.member_epoch, now_ms)
+            requests += self._demands.due_requests(
+                self.assignment, self.holdings.waiting_records, self.member_epoch, now_ms
+            )
         self._renew(now_ms)
         for waiting in (self.acknowledgements, self.renewal):
-            requests += waiting.due(self.member_epoch, now_ms) if waiting is not None else []
+            requests += waiting.due_requests(self.member_epoch, now_ms) if waiting is not None else []
         if self._closing_until_ms is not None and self.acknowledgements is None and not self._has_left:
             self._has_left = True
-            requests += self._unacquire(self.holdings.give_all_back(now_ms))
+            requests += self._unacquire(self.holdings.remove_all(now_ms))
             leaving = self._membership.leave(self._leaves_permanently)
             requests += [] if leaving is None else [leaving]
         return requests
@@ -394,7 +398,7 @@ class MemberLogic:
         if running is None or not running.renewable:
             return
         if now_ms - running.began_ms >= self.settings.max_processing_ms:
-            running.give_up()
+            running.stop_renewing()
             logger.warning(
                 "batch %d exceeded max_processing_ms (%d): its locks are no longer renewed, its records go to others",
                 running.seq, self.settings.max_processing_ms,
@@ -404,8 +408,8 @@ class MemberLogic:
 
     def _renewal_of(self, ranges: Collection[HeldRange], granted: Collection[HeldRange]) -> AcknowledgementRound:
         return AcknowledgementRound(
-            self.settings.group_id, self.settings.member_id, uniform(ranges, AcknowledgeType.RENEW), granted, self._ids,
-            is_renewal=True, is_static=self.settings.is_static, incarnation=self.incarnation,
+            self.settings.group_id, self.settings.member_id, uniform_batches(ranges, AcknowledgeType.RENEW), granted,
+            self._ids, is_renewal=True, is_static=self.settings.is_static, incarnation=self.incarnation,
         )  # fmt: skip
 
     def _unacquire(self, ranges: Iterable[HeldRange]) -> list[Request]:
@@ -415,7 +419,7 @@ class MemberLogic:
         return [
             UnacquireRequest(*self._header(found), acquired=_acquired_ranges(found))
             for listed in by_share_partition.values()
-            for found in in_rows(listed, MAX_RANGES_PER_ROW)
+            for found in split_into_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
     def _header(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str, str]:
@@ -430,4 +434,4 @@ class MemberLogic:
 
 
 def _acquired_ranges(ranges: Iterable[HeldRange]) -> tuple[AcquiredRange, ...]:
-    return tuple(held.grant for held in ranges)
+    return tuple(held.acquired_range for held in ranges)

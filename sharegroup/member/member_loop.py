@@ -14,7 +14,7 @@ from collections.abc import Callable
 from kafka.errors import KafkaError
 
 from sharegroup.member.channel import Channel
-from sharegroup.member.member_logic import renews
+from sharegroup.member.member_logic import has_renewal
 from sharegroup.member.shared_logic import SharedLogic
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class MemberLoop:
             self._fail(error)
         finally:
             with self._shared.turn() as (logic, _):
-                logic.closed()
+                logic.mark_closed()
             self._channel.close()
 
     def _is_over(self) -> bool:
@@ -61,10 +61,10 @@ class MemberLoop:
             logic.set_brokers_clock(self._channel.brokers_ahead_ms())
             requests = logic.step(responses, now_ms)
             failure = logic.failure
-            self._shared.tell_step()
-        self._channel.send(requests, wait=renews(requests))
+            self._shared.notify_step()
+        self._channel.send(requests, wait=has_renewal(requests))
         with self._shared.turn() as (logic, now_ms):
-            logic.appended(requests, now_ms)
+            logic.mark_appended(requests, now_ms)
         if failure is not None and not self._is_failure_reported:
             self._fail(failure)
 
@@ -74,7 +74,7 @@ class MemberLoop:
             return
         self._is_open = True
         with self._shared.turn() as (logic, _):
-            logic.opened()
+            logic.mark_open()
 
     def _refresh_metadata(self) -> None:
         with self._shared.turn() as (logic, now_ms):
@@ -82,18 +82,18 @@ class MemberLoop:
         if is_due:
             names = subscription.topics
             if subscription.pattern is not None:
-                names = subscription.matching(self._channel.topic_names())
+                names = subscription.matching_topics(self._channel.topic_names())
             found = self._channel.topics_metadata(names)
             with self._shared.turn() as (logic, now_ms):
                 if logic.subscription == subscription:  # otherwise it is due again
-                    logic.take_metadata(found, now_ms)
+                    logic.handle_metadata(found, now_ms)
 
     def _fail(self, error: Exception) -> None:
         """Report the first error as the failure; later errors are only logged."""
         logger.error("the member has failed", exc_info=error)
         with self._shared.turn() as (logic, _):
             logic.failure = logic.failure or error
-            self._shared.tell_step()
+            self._shared.notify_step()
         if not self._is_failure_reported:
             self._is_failure_reported = True
             self._on_failure()

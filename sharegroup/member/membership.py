@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 #: The epoch with which a static member leaves temporarily (KIP-848).
-LEAVE_FOR_A_RESTART_EPOCH = -2
+LEAVE_FOR_RESTART_EPOCH = -2
 #: A heartbeat without a response is sent again after this time.
 RESPONSE_TIMEOUT_MS = 5_000
 UNASSIGNED_INTERVAL_MS = 1_000
@@ -90,9 +90,9 @@ class Membership:
         """Change the subscribed topics; heartbeats contain them until the coordinator's response does."""
         if topics != self._topics:
             self._topics, self._is_subscription_known = topics, False
-            self.hurry(now_ms)
+            self.schedule_now(now_ms)
 
-    def hurry(self, now_ms: int) -> None:
+    def schedule_now(self, now_ms: int) -> None:
         """Make the next heartbeat due now, because there is a change to report."""
         self._due_ms = min(self._due_ms, now_ms)
 
@@ -106,9 +106,9 @@ class Membership:
             self.left = True
             return None
         stays = self._group_instance_id is not None and not permanently
-        return self._request(LEAVE_FOR_A_RESTART_EPOCH if stays else LEAVE_EPOCH, {})
+        return self._request(LEAVE_FOR_RESTART_EPOCH if stays else LEAVE_EPOCH, {})
 
-    def take(self, response: HeartbeatResponse, now_ms: int) -> bool:
+    def handle_response(self, response: HeartbeatResponse, now_ms: int) -> bool:
         """Apply a response; return True if the member was fenced and therefore holds nothing any longer."""
         epoch = self._unanswered.pop(response.id, None)
         if epoch is None:

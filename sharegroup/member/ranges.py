@@ -38,7 +38,7 @@ class HeldRange(NamedTuple):
         return AssignedPartition(self.topic, self.topic_id, self.partition)
 
     @property
-    def grant(self) -> AcquiredRange:
+    def acquired_range(self) -> AcquiredRange:
         """The acquired range that an acknowledgement names."""
         return AcquiredRange(self.first_offset, self.last_offset, self.delivery_count)
 
@@ -60,7 +60,7 @@ class HeldRange(NamedTuple):
             and other.first_offset <= self.last_offset
         )
 
-    def parts(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
+    def intersect(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
         """Yield the parts that lie in the given ranges, with the delivery counts of these and this deadline."""
         index = bisect_left(ascending, self.first_offset, key=lambda acquired: acquired.last_offset)
         while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
@@ -93,14 +93,14 @@ class OfferedBatch(NamedTuple):
         return [(self.seq, self.incarnation, *r) for r in self.ranges]
 
     @classmethod
-    def of_rows(cls, rows: Iterable[tuple[Any, ...]]) -> OfferedBatch:
+    def from_rows(cls, rows: Iterable[tuple[Any, ...]]) -> OfferedBatch:
         """Return the batch of the source's rows; without rows, seq 0 of incarnation ""."""
         listed = sorted(tuple(row) for row in rows)
         seq, incarnation = listed[-1][:2] if listed else (0, "")
         return cls(seq, incarnation, tuple(HeldRange(*row[2:]) for row in listed))
 
 
-def records_in(ranges: Iterable[HeldRange]) -> int:
+def count_records(ranges: Iterable[HeldRange]) -> int:
     """Return the number of offsets in the ranges."""
     return sum(held.size for held in ranges)
 

@@ -29,7 +29,7 @@ class SharedLogic:
         with self._stepped:
             yield self._logic, self._now_ms()
 
-    def tell_step(self) -> None:
+    def notify_step(self) -> None:
         """Wake all threads that wait for a step. Call it only within a turn."""
         self._stepped.notify_all()
 

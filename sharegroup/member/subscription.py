@@ -17,7 +17,7 @@ class Subscription(NamedTuple):
     pattern: str | None = None
 
     @classmethod
-    def of(cls, topics: Sequence[str] | None, pattern: str | None) -> Subscription:
+    def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None) -> Subscription:
         """Return the subscription of a user's arguments, exactly one of which must be given. Raises ValueError."""
         if (topics is None) == (pattern is None):
             raise ValueError("either topics or a pattern must be given")
@@ -31,7 +31,7 @@ class Subscription(NamedTuple):
             raise ValueError("topics must be a list of at least one topic name")
         return cls(tuple(sorted(set(topics))))
 
-    def matching(self, names: Iterable[str]) -> tuple[str, ...]:
+    def matching_topics(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the topics of the cluster that match the pattern, in ascending order."""
         assert self.pattern is not None
         expression = re.compile(self.pattern)

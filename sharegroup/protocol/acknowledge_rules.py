@@ -50,7 +50,7 @@ def check_renewing_fetch(
         raise _invalid("a fetch with IsRenewAck must have MaxWaitMs, MinBytes, MaxBytes and MaxRecords of 0")
 
 
-def asks_for_renewal(batches: Sequence[AcknowledgementBatch]) -> bool:
+def has_renewals(batches: Sequence[AcknowledgementBatch]) -> bool:
     """Return whether the lock of any offset is to be renewed."""
     return any(AcknowledgeType.RENEW in batch.acknowledge_types for batch in batches)
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from sharegroup.protocol.json_text import from_json, to_json
 
-LISTS = "[]"
+LIST_SUFFIX = "[]"
 #: Maximum characters of an array: a few hundred rows, and far below the default message size limit of brokers.
 _MAX_CHARACTERS = 200_000
 
 
-def records_of(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]]:
+def to_records(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]]:
     """Return (key, value) of the records for response rows, without rows that have no `reply_to`.
 
     Rows with the same key keep their order.
@@ -26,7 +26,7 @@ def records_of(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]
     sizes: dict[str, int] = {}
     for response in responses:
         key, text = response["reply_to"], to_json(response)
-        if not key.endswith(LISTS):
+        if not key.endswith(LIST_SUFFIX):
             if key:
                 records.append((key, text.encode()))
             continue
@@ -39,13 +39,13 @@ def records_of(responses: Iterable[Mapping[str, Any]]) -> list[tuple[str, bytes]
     return [*records, *((key, _to_array(texts)) for key, texts in lists.items())]
 
 
-def rows_of(value: bytes) -> list[Any]:
+def decode_rows(value: bytes) -> list[Any]:
     """Return the JSON values of the rows of a record. Raise ValueError."""
     content = from_json(value)
     return content if isinstance(content, list) else [content]
 
 
-def as_record(response: Mapping[str, Any]) -> tuple[str, bytes]:
+def to_record(response: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return (key, value) of a record with one row."""
     return response["reply_to"], to_json(response).encode()
 

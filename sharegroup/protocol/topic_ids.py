@@ -9,7 +9,7 @@ import uuid
 NO_TOPIC_ID = uuid.UUID(int=0)
 
 
-def made_topic_id(cluster_id: str | None, name: str) -> uuid.UUID:
+def derive_topic_id(cluster_id: str | None, name: str) -> uuid.UUID:
     """Return an id derived from cluster id and topic name, which every process computes alike."""
     digest = hashlib.sha256(f"sharegroup topic id\0{cluster_id or ''}\0{name}".encode()).digest()
     return uuid.UUID(bytes=digest[:16], version=4)
@@ -20,6 +20,6 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def topic_id_of(text: str) -> uuid.UUID:
+def parse_topic_id(text: str) -> uuid.UUID:
     """Parse a topic id in Kafka's text format. Raise ValueError."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

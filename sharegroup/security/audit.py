@@ -47,18 +47,18 @@ def set_up_audit_log() -> None:
     logger.propagate = False
 
 
-def login_accepted(caller: Caller, mechanism: str) -> None:
+def log_login(caller: Caller, mechanism: str) -> None:
     """Log a login by SASL or TLS, or a reauthentication on the same connection."""
     _write("login", outcome="accepted", principal=caller.principal, address=caller.host, mechanism=mechanism)
 
 
-def login_refused(host: str, mechanism: str, claimed: str, reason: str) -> None:
+def log_rejected_login(host: str, mechanism: str, claimed: str, reason: str) -> None:
     """Log a rejected login of a client that claims to be `claimed`."""
     _write("login", outcome="refused", claimed=claimed, address=host, mechanism=mechanism, reason=reason)
 
 
 @contextmanager
-def one_request() -> Iterator[None]:
+def collect_denials() -> Iterator[None]:
     """Collect the denials of one request, and log one line for each operation and resource type at its end."""
     denials: _Denials = {}
     token = _denials.set(denials)
@@ -70,7 +70,7 @@ def one_request() -> Iterator[None]:
             _write_denial(caller, operation, kind, next(iter(names)), len(names) - 1)
 
 
-def access_refused(caller: Caller, operation: str, kind: str, name: str) -> None:
+def log_denied_access(caller: Caller, operation: str, kind: str, name: str) -> None:
     """Log that access was denied. Within `collect_denials` the line is written at its end."""
     denials = _denials.get()
     if denials is None:
@@ -79,7 +79,7 @@ def access_refused(caller: Caller, operation: str, kind: str, name: str) -> None
         denials.setdefault((caller, operation, kind), {})[name] = None
 
 
-def changed(caller: Caller, kind: str, name: str, error_code: int = 0, detail: str = "") -> None:
+def log_change(caller: Caller, kind: str, name: str, error_code: int = 0, detail: str = "") -> None:
     """Log that an administrator's change was carried out or failed."""
     error = error_name(error_code) if error_code else ""
     outcome = "failed" if error_code else "done"

@@ -67,7 +67,7 @@ _OPERATIONS: Final = {
 }
 
 
-def bit_field(operations: Iterable[int]) -> int:
+def encode_operations(operations: Iterable[int]) -> int:
     """Encode AuthorizedOperations: one bit for each operation, by its number."""
     return sum(1 << operation for operation in operations)
 
@@ -87,7 +87,7 @@ class Authorization:
     def __init__(self, acl: Acl | None, hidden_topics: Iterable[str] = ()) -> None:
         self._acl, self._hidden = acl, frozenset(hidden_topics)
 
-    def use(self, acl: Acl) -> None:
+    def replace_list(self, acl: Acl) -> None:
         """Replace the list."""
         self._acl = acl
 
@@ -96,12 +96,12 @@ class Authorization:
         """Return whether there is an access control list."""
         return self._acl is not None
 
-    def judges(self, caller: Caller) -> bool:
+    def has_own_rights(self, caller: Caller) -> bool:
         """Return whether the caller's rights differ from the gateway's own rights at the brokers."""
         return self.has_list or caller.rights is not None
 
     @property
-    def hides_topics(self) -> bool:
+    def has_hidden_topics(self) -> bool:
         """Return whether there are topics that nobody may access."""
         return bool(self._hidden)
 
@@ -111,7 +111,7 @@ class Authorization:
         """Return whether the caller may perform an operation that it requested; log a denial."""
         is_allowed = self.would_allow(caller, operation, resource, name)
         if not is_allowed:
-            self.denied(caller, operation, resource, name)
+            self.report_denied(caller, operation, resource, name)
         return is_allowed
 
     def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
@@ -126,60 +126,60 @@ class Authorization:
         """Return whether the operation is allowed on any resource of the type."""
         return self._acl is None or self._acl.allows_any(caller.principal, caller.host, operation, resource)
 
-    def denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
+    def report_denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
         """Log a denial. Every denial is reported through this method."""
-        audit.access_refused(caller, operation.name, resource.value, name)
+        audit.log_denied_access(caller, operation.name, resource.value, name)
 
     # -- the whole request -------------------------------------------------------------------------------------------
 
-    def heartbeat(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
+    def authorize_heartbeat(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
         """Authorize ShareGroupHeartbeat; `topics` is its subscription."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
         for topic in topics:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
-    def fetch(self, caller: Caller, group_id: str) -> None:
+    def authorize_fetch(self, caller: Caller, group_id: str) -> None:
         """Authorize ShareFetch and ShareAcknowledge, without their topics: see `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
-    def describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
+    def authorize_describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
         """Authorize ShareGroupDescribe with the topics of all members, or DescribeShareGroupOffsets with none."""
         self._need(caller, Operation.DESCRIBE, Resource.GROUP, group_id)
         for topic in topics:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
-    def alter_offsets(self, caller: Caller, group_id: str) -> None:
+    def authorize_alter_offsets(self, caller: Caller, group_id: str) -> None:
         """Authorize AlterShareGroupOffsets, without its topics: see `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
-    def delete_offsets(self, caller: Caller, group_id: str) -> None:
+    def authorize_delete_offsets(self, caller: Caller, group_id: str) -> None:
         """Authorize DeleteShareGroupOffsets, without its topics: see `may_read`."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
-    def delete_group(self, caller: Caller, group_id: str) -> None:
+    def authorize_delete_group(self, caller: Caller, group_id: str) -> None:
         """Authorize DeleteGroups for one group."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
-    def leave_group(self, caller: Caller, group_id: str) -> None:
+    def authorize_leave_group(self, caller: Caller, group_id: str) -> None:
         """Authorize LeaveGroup of a share group, which removes members or rebalances the group (KIP-345)."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
-    def find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
+    def authorize_find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
         """Authorize FindCoordinator of a group or transactional id; of share-partitions it needs a cluster right."""
         if resource is Resource.CLUSTER:
             self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)
         else:
             self._need(caller, Operation.DESCRIBE, resource, key)
 
-    def describe_configs(self, caller: Caller, resource: Resource, name: str) -> None:
+    def authorize_describe_configs(self, caller: Caller, resource: Resource, name: str) -> None:
         """Authorize DescribeConfigs of one resource: a group, a topic, or else the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, resource, name)
 
-    def alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
+    def authorize_alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
         """Authorize AlterConfigs and IncrementalAlterConfigs of one resource."""
         self._need(caller, Operation.ALTER_CONFIGS, resource, name)
 
-    def list_config_resources(self, caller: Caller) -> None:
+    def authorize_list_config_resources(self, caller: Caller) -> None:
         """Authorize ListConfigResources, which needs a right on the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 

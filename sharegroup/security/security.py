@@ -10,8 +10,8 @@ from sharegroup.config.keys.gateway import GatewayConfig
 from sharegroup.security.acl import Acl, load_acl
 from sharegroup.security.authentication.mechanisms import LoginMechanisms
 from sharegroup.security.authorization import Authorization
-from sharegroup.security.kept import Kept, KeptFiles
 from sharegroup.security.listener import check_listener
+from sharegroup.security.reloading import Reloading, ReloadingFiles
 from sharegroup.security.tls import listener_context
 
 
@@ -20,33 +20,33 @@ class Security(Authorization):
 
     def __init__(
         self,
-        tls: Kept[ssl.SSLContext | None],
+        tls: Reloading[ssl.SSLContext | None],
         logins: LoginMechanisms,
-        acl: Kept[Acl] | None,
+        acl: Reloading[Acl] | None,
         hidden_topics: Iterable[str] = (),
     ) -> None:
         super().__init__(None if acl is None else acl.value, hidden_topics)
         self._tls, self.logins, self._acl_file = tls, logins, acl
 
     @classmethod
-    def of(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Security:
+    def from_config(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Security:
         """Read the files that the configuration names.
 
         `hidden_topics` are the job's internal topics. Raises InvalidConfigError, also for an unprotected listener.
         """
         check_listener(config, "gateway.listener.host", config.listener_host, takes_tokens=True)
         pems = config.tls_certificate, config.tls_key, config.tls_client_ca
-        acls = KeptFiles(partial(load_acl, config.acls), [config.acls]) if config.acls else None
-        return cls(KeptFiles(partial(listener_context, *pems), pems), LoginMechanisms(config), acls, hidden_topics)
+        acls = ReloadingFiles(partial(load_acl, config.acls), [config.acls]) if config.acls else None
+        return cls(ReloadingFiles(partial(listener_context, *pems), pems), LoginMechanisms(config), acls, hidden_topics)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
         """The TLS context of the listener for the next connection, None without TLS."""
         return self._tls.value
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Reload what has changed: certificates, users, token keys, the list. Blocks; call it every second."""
-        self._tls.look()
-        self.logins.look()
-        if self._acl_file is not None and self._acl_file.look():
-            self.use(self._acl_file.value)
+        self._tls.check()
+        self.logins.check()
+        if self._acl_file is not None and self._acl_file.check():
+            self.replace_list(self._acl_file.value)

@@ -5,7 +5,7 @@ disturbs a job. Each function takes a `tables.path`, or a `CachedTables` for rep
 one after another, so rows that are read from two tables may be of slightly different times.
 """
 
-from sharegroup.storage.following.kept_tables import KeptTables
+from sharegroup.storage.following.cached_tables import CachedTables
 from sharegroup.storage.reading.delivery_log import RecordTransition, read_record_history
 from sharegroup.storage.reading.group_configs import read_group_configs
 from sharegroup.storage.reading.groups import (
@@ -23,9 +23,9 @@ from sharegroup.storage.rows import TableMissingError, TableUnavailableError
 from sharegroup.storage.schemas import table_path
 
 __all__ = [
+    "CachedTables",
     "GroupListing",
     "InFlightRange",
-    "KeptTables",
     "MemberDescription",
     "RecordTransition",
     "ShareGroupDescription",

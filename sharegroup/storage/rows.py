@@ -54,14 +54,14 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
     return table
 
 
-class Tables:
+class DeltaTables:
     """The tables of a `tables.path`; each is opened when it is read. Methods raise TableUnavailableError."""
 
     def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
         self._tables_path, self._options = tables_path, storage_options
 
     @classmethod
-    def of(cls, tables: str | Tables, storage_options: StorageOptions = None) -> Tables:
+    def from_path(cls, tables: str | DeltaTables, storage_options: StorageOptions = None) -> DeltaTables:
         """Return the tables of a path, or the given ones."""
         return cls(tables, storage_options) if isinstance(tables, str) else tables
 
@@ -69,7 +69,7 @@ class Tables:
         """Open a table at its newest version. Raises TableMissingError, TableUnavailableError."""
         return open_table(self._tables_path, spec, self._options)
 
-    def open_if_there(self, spec: TableSpec) -> DeltaTable | None:
+    def open_if_exists(self, spec: TableSpec) -> DeltaTable | None:
         """Open a table; None if it does not exist. Raises TableUnavailableError."""
         try:
             return self.open(spec)

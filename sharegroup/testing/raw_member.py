@@ -80,7 +80,7 @@ class RequestClient:
 
     def topic_id(self, topic: str) -> str:
         """Return the topic's current id; for a topic that does not exist, an id that no topic has."""
-        found = self._topics.look([topic])
+        found = self._topics.describe_topics([topic])
         return found[topic].topic_id if topic in found else f"id-of-{topic}"
 
     def send(self, request: Request) -> str:
@@ -111,7 +111,7 @@ class RequestClient:
         for future in futures:
             future.get(timeout=30)
 
-    def response(self, request_id: str, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
+    def await_response(self, request_id: str, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
         """Wait for the response to a request and return it. Raises NoResponseError."""
         deadline = time.monotonic() + timeout_s
         while request_id not in self.responses:
@@ -123,7 +123,7 @@ class RequestClient:
 
     def call(self, request: Request, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
         """Send a request, wait for its response and return it."""
-        return self.response(self.send(request), timeout_s)
+        return self.await_response(self.send(request), timeout_s)
 
     def close(self) -> None:
         """Close the connections."""

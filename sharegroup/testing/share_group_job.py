@@ -39,7 +39,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     # The assignment does not depend on the distribution of requests to batches.
     "all_at_once": {"share.assignor": "all", "share.assignment.interval.ms": 0},
 }
-GROUPS_OF_A_KIND = {"earliest": 60}
+GROUPS_PER_KIND = {"earliest": 60}
 _GROUPS_OF_ANOTHER_KIND = 8
 
 _JOB: Mapping[str, Any] = {"log.idle.poll.interval.ms": 1_000}
@@ -129,7 +129,7 @@ class ShareGroupJobRun:
 
     def _write_config(self) -> Config:
         self.config_path.write_text(yaml.safe_dump(self._sections))
-        return load_config(self.config_path).of_cell(self._cell)
+        return load_config(self.config_path).for_cell(self._cell)
 
     def new_group(self, kind: str = "earliest") -> str:
         """Return an unused group id of a kind. Raises StopIteration if all are used."""
@@ -195,7 +195,7 @@ class ShareGroupJobRun:
         assert self._job is not None, "the job was not started"
         return self._job
 
-    def forget_checkpoint(self) -> None:
+    def remove_checkpoint(self) -> None:
         """Remove the checkpoint, so that only the tables remain, as an operator might do to start over."""
         shutil.rmtree(self.checkpoint_path)
 
@@ -221,4 +221,4 @@ class ShareGroupJobRun:
 
     @staticmethod
     def _ids(kind: str) -> Iterator[str]:
-        return (f"{kind}-{number}" for number in range(GROUPS_OF_A_KIND.get(kind, _GROUPS_OF_ANOTHER_KIND)))
+        return (f"{kind}-{number}" for number in range(GROUPS_PER_KIND.get(kind, _GROUPS_OF_ANOTHER_KIND)))

@@ -28,8 +28,8 @@ from sharegroup.gateway.clients.logins.login_turns import LoginTurns
 from sharegroup.security import audit
 from sharegroup.security.authentication.credentials import Credentials, load_credentials
 from sharegroup.security.caller import Caller
-from sharegroup.security.kept import Kept, KeptFiles
 from sharegroup.security.listener import is_loopback
+from sharegroup.security.reloading import Reloading, ReloadingFiles
 
 #: Maximum number of cached successful logins. Others are checked again.
 _MAX_KNOWN = 256
@@ -64,7 +64,7 @@ class Tokens:
         """Return the token of a user."""
         return hmac.digest(self._secret, principal.encode(errors="replace"), "sha256").hex()
 
-    def proves(self, principal: str, token: str) -> bool:
+    def is_token(self, principal: str, token: str) -> bool:
         """Return whether this is the token of the user."""
         return hmac.compare_digest(self.token(principal).encode(), token.encode(errors="replace"))
 
@@ -75,16 +75,16 @@ class Access:
     def __init__(self, app: ASGIApp, config: GatewayConfig, host: str) -> None:
         self._app = app
         read = partial(load_credentials, config.sasl_users, secrets.token_bytes(32))
-        self._logins = _Logins(KeptFiles(read, [config.sasl_users])) if config.sasl_users else None
+        self._logins = _Logins(ReloadingFiles(read, [config.sasl_users])) if config.sasl_users else None
         self._turns = LoginTurns(config.failed_authentication_delay_ms / 1000)
         self._waiting: Counter[str] = Counter()
         self._requests = 0
         self._names_only = self._logins is None and is_loopback(host)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the users again if their file has changed. Called every second; blocks."""
         if self._logins is not None:
-            self._logins.look()
+            self._logins.reload()
 
     def close(self) -> None:
         """Stop checking passwords."""
@@ -180,15 +180,15 @@ def _login_of(authorization: str) -> _Login | None:
 class _Logins:
     """Checks of passwords, one at a time, with a cache of successful logins."""
 
-    def __init__(self, users: Kept[Credentials]) -> None:
+    def __init__(self, users: Reloading[Credentials]) -> None:
         self._users = users
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._proving = threading.Lock()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read the users again. After a change, all passwords are checked again."""
-        if self._users.look():
+        if self._users.check():
             with self._proving:
                 self._known.clear()
 
@@ -201,10 +201,12 @@ class _Logins:
         with self._proving:
             if self.is_known(login):
                 return True
-            if not self._users.value.credential(login.user).proves(login.password):
-                audit.login_refused(host, _MECHANISM, login.user, "the user is not known, or the password is wrong")
+            if not self._users.value.get_credential(login.user).matches(login.password):
+                audit.log_rejected_login(
+                    host, _MECHANISM, login.user, "the user is not known, or the password is wrong"
+                )
                 return False
-            audit.login_accepted(Caller(0, 0, host, f"User:{login.user}", api=_API), _MECHANISM)
+            audit.log_login(Caller(0, 0, host, f"User:{login.user}", api=_API), _MECHANISM)
             self._known[self._digest(login)] = None
             if len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)

@@ -15,16 +15,16 @@ from sharegroup.config.keys.gateway import GatewayConfig
 from sharegroup.errors import RequestError, ShareGroupError
 from sharegroup.ui.access import Access
 from sharegroup.ui.changes import Changes
-from sharegroup.ui.pages import Pages, Parts
+from sharegroup.ui.pages import PageContext, Pages
 
 
-def application(parts: Parts, config: GatewayConfig, host: str) -> Access:
+def application(parts: PageContext, config: GatewayConfig, host: str) -> Access:
     """Return the application for a listener at `host`. Raise InvalidConfigError if the users cannot be read."""
     pages, changes = Pages(parts), Changes(parts)
 
     def show_error(request: Request, error: Exception) -> Response:
         status, message = _status(error)
-        return pages.refusal(request, status, message)
+        return pages.show_error(request, status, message)
 
     app = Starlette(
         routes=[

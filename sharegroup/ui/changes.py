@@ -17,8 +17,8 @@ from sharegroup.protocol.rows.share_group_requests import MemberIdentity
 from sharegroup.security import audit
 from sharegroup.security.acl import Resource
 from sharegroup.security.caller import Caller
-from sharegroup.ui.data.looks import PartitionLook
-from sharegroup.ui.pages import Parts, caller_of
+from sharegroup.ui.data.snapshots import PartitionView
+from sharegroup.ui.pages import PageContext, caller_of
 from sharegroup.ui.words import address
 
 #: Maximum time that a browser waits for the job.
@@ -31,7 +31,7 @@ Form = dict[str, str]
 class Changes:
     """Handlers of POST requests. They require `--allow-changes`, a token of the page, and the permission."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PageContext) -> None:
         self._parts = parts
 
     async def remove_member(self, request: Request) -> Response:
@@ -53,16 +53,16 @@ class Changes:
             raise HTTPException(403, "changes are disabled; the page was started without --allow-changes")
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise HTTPException(403, "the form was sent by another site")
-        if not self._parts.tokens.proves(caller.principal, form.get("token", "")):
+        if not self._parts.tokens.is_token(caller.principal, form.get("token", "")):
             raise HTTPException(403, "the form was created before a restart of this page; reload it")
         if not form.get("group"):
             raise HTTPException(400, "group is missing")
         await run_in_threadpool(change, caller, form)
-        audit.changed(caller, "group", form["group"], detail=done)
+        audit.log_change(caller, "group", form["group"], detail=done)
         return RedirectResponse(address("/group", group=form["group"], done=done), 303)
 
     def _remove_member(self, caller: Caller, form: Form) -> None:
-        self._parts.authorization.fetch(caller, form["group"])  # as Kafka's LeaveGroup: Read
+        self._parts.authorization.authorize_fetch(caller, form["group"])  # as Kafka's LeaveGroup: Read
         if not form.get("member"):
             raise HTTPException(400, "member is missing")
         named = [MemberIdentity(form["member"], None)]
@@ -72,10 +72,10 @@ class Changes:
 
     def _reset(self, caller: Caller, form: Form) -> None:
         group_id, topic = form["group"], form.get("topic", "")
-        self._parts.authorization.alter_offsets(caller, group_id)
+        self._parts.authorization.authorize_alter_offsets(caller, group_id)
         if not self._parts.authorization.may_read(caller, topic):
             raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{caller.principal} may not read {topic}")
-        group = self._parts.looks.newest.groups.get(group_id)
+        group = self._parts.snapshots.newest.groups.get(group_id)
         rows = group.partitions if group is not None else ()
         row = next((row for row in rows if (row.topic, str(row.partition)) == (topic, form.get("partition"))), None)
         if row is None:
@@ -86,7 +86,7 @@ class Changes:
                 raise HTTPException(409, error.error_message or f"error {error.error_code}")
 
     def _config(self, caller: Caller, form: Form) -> None:
-        self._parts.authorization.alter_configs(caller, Resource.GROUP, form["group"])
+        self._parts.authorization.authorize_alter_configs(caller, Resource.GROUP, form["group"])
         name = form.get("name", "")
         if not name:
             raise HTTPException(400, "name is missing")
@@ -94,7 +94,7 @@ class Changes:
         alter_configs(self._parts.config, form["group"], {name: value}, _TIMEOUT_S)
 
 
-def _offset(row: PartitionLook, to: str, text: str) -> int:
+def _offset(row: PartitionView, to: str, text: str) -> int:
     if row.log is None:
         raise HTTPException(503, "the offsets of the log are currently not known")
     if to in ("earliest", "latest"):

@@ -16,7 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
-from sharegroup.gateway.clients.accepting.seldom import Seldom
+from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class PageConnections:
     def __init__(self, overrides: Mapping[str, int], patience_s: float = PATIENCE_S) -> None:
         self.patience_s = patience_s
         self._limits = AddressLimits(MOST_CONNECTIONS, MOST_OF_AN_ADDRESS, overrides, creation_rate=0)
-        self._rejected = Seldom()
+        self._rejected = LogThrottle()
 
     def __call__(self, **settings: Any) -> PageConnection:
         """Return a connection with uvicorn's arguments."""
@@ -40,14 +40,14 @@ class PageConnections:
 
     def admit(self, address: str, now_s: float) -> bool:
         """Return whether a new connection is within the limits. If so, call `ended` when it is closed."""
-        problem = self._limits.refusal(address, now_s * 1000)
-        if problem is not None and (more := self._rejected.due(now_s)) is not None:
+        problem = self._limits.add_or_reject(address, now_s * 1000)
+        if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
             logger.warning("connection from %s to the page rejected: %s%s", address, problem, more)
         return problem is None
 
-    def ended(self, address: str) -> None:
+    def release(self, address: str) -> None:
         """Count the end of an admitted connection."""
-        self._limits.ended(address)
+        self._limits.remove(address)
 
 
 class PageConnection(H11Protocol):
@@ -75,7 +75,7 @@ class PageConnection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         if self._address is not None:
-            self._connections.ended(self._address)
+            self._connections.release(self._address)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""

@@ -32,26 +32,26 @@ from sharegroup.types import RecordState
 from sharegroup.ui import words
 from sharegroup.ui.access import Tokens
 from sharegroup.ui.data.logs import Logs
-from sharegroup.ui.data.looks import GroupLook, Looks, PartitionLook
-from sharegroup.ui.data.payloads import FORMATS, Shown, shown
+from sharegroup.ui.data.payloads import FORMATS, PayloadText, payload_text
+from sharegroup.ui.data.snapshots import GroupView, PartitionView, Snapshots
 from sharegroup.ui.data.trend import polyline
 from sharegroup.ui.data.window import (
     COLOURS,
     LABELS,
-    Kind,
     Piece,
+    RecordKind,
     Span,
     columns,
-    joined,
+    join_columns,
     member_bars,
-    moved,
+    move_span,
     pieces,
     state_bars,
     zones,
-    zoomed,
+    zoom_span,
 )
-from sharegroup.ui.kept import KeptAnswers
 from sharegroup.ui.paging import ROWS, page_of, whole_number
+from sharegroup.ui.result_cache import ResultCache
 
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)
@@ -60,11 +60,11 @@ _CAUSES = {"rejected": REJECTED_CAUSES, "limit": LIMIT_CAUSES}
 _MAX_DEAD_ENDS = 5_000
 
 
-class Parts(NamedTuple):
+class PageContext(NamedTuple):
     """The dependencies of the pages."""
 
     config: Config
-    looks: Looks
+    snapshots: Snapshots
     logs: Logs
     authorization: Authorization
     tokens: Tokens
@@ -74,9 +74,9 @@ class Parts(NamedTuple):
 class Pages:
     """Handlers of GET requests. Starlette runs each on a thread."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PageContext) -> None:
         self._parts = parts
-        self._cache = KeptAnswers()
+        self._cache = ResultCache()
         self._templates = Environment(
             loader=PackageLoader("sharegroup.ui"),
             autoescape=True,
@@ -100,7 +100,7 @@ class Pages:
         query = request.query_params
         text, state, sort = query.get("text", ""), query.get("state", ""), query.get("sort", "group")
         sort = sort if sort in _SORTS else "group"
-        snapshot, caller = self._parts.looks.newest, caller_of(request)
+        snapshot, caller = self._parts.snapshots.newest, caller_of(request)
         found = [
             group
             for group_id, group in snapshot.groups.items()
@@ -110,7 +110,9 @@ class Pages:
         ]
         found.sort(key=lambda group: _order(group, sort))
         page = page_of(found, whole_number(query.get("page"), 1))
-        trends = {g.description.group_id: self._parts.looks.history.trend(g.description.group_id) for g in page.rows}
+        trends = {
+            g.description.group_id: self._parts.snapshots.history.trend(g.description.group_id) for g in page.rows
+        }
         lines = {group_id: polyline(trend.lags, 100, 20) for group_id, trend in trends.items()}
         return self._show(
             request, "groups.html", page=page, trends=trends, lines=lines, text=text, state=state, sort=sort
@@ -121,7 +123,7 @@ class Pages:
         group = self._visible_group(request)
         group_id = group.description.group_id
         query = request.query_params
-        trend = self._parts.looks.history.trend(group_id)
+        trend = self._parts.snapshots.history.trend(group_id)
         config = self._parts.config
         of_file = config.groups.get(group_id, GroupOverrides())
         return self._show(
@@ -148,7 +150,7 @@ class Pages:
         start = partition.start_offset or 0
         found = list(pieces(partition.batches, start, span))
         drawn = columns(found, span)
-        whole = joined(drawn)
+        whole = join_columns(drawn)
         members = whole.members
         names = sorted(members, key=lambda member: (-members[member], member))
         return self._show(
@@ -163,7 +165,7 @@ class Pages:
             lanes=member_bars(drawn, names),
             zones=zones(drawn),
             labels=LABELS,
-            totals={kind: whole.kinds[kind] for kind in Kind},
+            totals={kind: whole.kinds[kind] for kind in RecordKind},
             members=[(names[place], members[names[place]]) for place in range(min(COLOURS, len(names)))],
             others=len(names) - COLOURS,
             ways=_ways(span, bounds, partition),
@@ -180,7 +182,7 @@ class Pages:
         description, caller = group.description, caller_of(request)
         form = query.get("payload", "")
         may_read = self._parts.authorization.would_allow(caller, Operation.READ, Resource.TOPIC, partition.topic)
-        payload: dict[str, Shown] | None = None
+        payload: dict[str, PayloadText] | None = None
         record = problem = None
         if form in FORMATS and may_read:
             try:
@@ -188,10 +190,13 @@ class Pages:
             except ShareGroupError as error:
                 problem = str(error)
             if record is not None:
-                payload = {"Key": shown(record.key, form), "Value": shown(record.value, form)}
-                payload |= {f"Header {shown(name.encode(), 'text').text}": shown(v, form) for name, v in record.headers}
+                payload = {"Key": payload_text(record.key, form), "Value": payload_text(record.value, form)}
+                payload |= {
+                    f"Header {payload_text(name.encode(), 'text').text}": payload_text(v, form)
+                    for name, v in record.headers
+                }
         record_key = description.group_id, partition.topic, partition.partition, offset
-        tables = self._parts.looks.tables_of(description.group_id)
+        tables = self._parts.snapshots.tables_of(description.group_id)
         history = self._cache.get(record_key, lambda: read_record_history(tables, *record_key))
         return self._show(
             request,
@@ -219,12 +224,12 @@ class Pages:
         now = datetime.now(UTC)
         since = (now - timedelta(hours=hours)).replace(minute=0, second=0, microsecond=0)
         if group_id:
-            self._parts.authorization.describe_group(caller, group_id)
-        self._check_sees_all(caller, group_id, self._parts.looks.newest.groups)
+            self._parts.authorization.authorize_describe_group(caller, group_id)
+        self._check_sees_all(caller, group_id, self._parts.snapshots.newest.groups)
         key = "dead ends", group_id, cause, since
         found = self._cache.get(key, lambda: self._dead_ends(group_id, cause, since))
         self._check_sees_all(caller, group_id, found.group_ids)
-        found = found.of_topics(partial(self._parts.authorization.may_see, caller))
+        found = found.for_topics(partial(self._parts.authorization.may_see, caller))
         by_hour = found.by_hour()
         counts = [(hour, *by_hour.get(hour, HourCounts())[1:]) for hour in hours_since(since, now)]
         counts = _in_steps(counts, max(1, -(-len(counts) // 60)))
@@ -250,7 +255,7 @@ class Pages:
 
     def _dead_ends(self, group_id: str, cause: str, since: datetime) -> DeadEnds:
         """Return the dead ends of one group, or of all groups."""
-        snapshots = self._parts.looks
+        snapshots = self._parts.snapshots
         tables = [snapshots.tables_of(group_id)] if group_id else snapshots.all_tables()
         causes = _CAUSES.get(cause, (*REJECTED_CAUSES, *LIMIT_CAUSES))
         found = [read_dead_ends(each, since, group_id or None, causes, _MAX_DEAD_ENDS) for each in tables]
@@ -264,22 +269,22 @@ class Pages:
 
     # -- shared by the pages
 
-    def _visible_group(self, request: Request) -> GroupLook:
+    def _visible_group(self, request: Request) -> GroupView:
         """Return the group of the request. Raise an error if its caller may not see it."""
         group_id = request.query_params.get("group", "")
-        group = self._parts.looks.newest.groups.get(group_id)
+        group = self._parts.snapshots.newest.groups.get(group_id)
         topics = {row.topic for row in group.partitions} if group is not None else set()
-        self._parts.authorization.describe_group(caller_of(request), group_id, sorted(topics))
+        self._parts.authorization.authorize_describe_group(caller_of(request), group_id, sorted(topics))
         if group is None:
             raise HTTPException(404, "the group does not exist")
         return group
 
-    def refusal(self, request: Request, status: int, message: str) -> Response:
+    def show_error(self, request: Request, status: int, message: str) -> Response:
         """Show an error."""
         return self._show(request, "error.html", status=status, message=message)
 
     def _show(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        caller, snapshot = caller_of(request), self._parts.looks.newest
+        caller, snapshot = caller_of(request), self._parts.snapshots.newest
         common: Mapping[str, Any] = {
             "snapshot": snapshot,
             "caller": caller,
@@ -301,7 +306,7 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def _order(group: GroupLook, sort: str) -> tuple[float, str]:
+def _order(group: GroupView, sort: str) -> tuple[float, str]:
     """Return the sort key of a group: descending values, unknown values last, then by id."""
     values: dict[str, float | None] = {
         "group": 0,
@@ -314,7 +319,7 @@ def _order(group: GroupLook, sort: str) -> tuple[float, str]:
     return (float("inf") if value is None else -value), group.description.group_id
 
 
-def _partition(group: GroupLook, request: Request) -> PartitionLook:
+def _partition(group: GroupView, request: Request) -> PartitionView:
     topic, number = request.query_params.get("topic", ""), whole_number(request.query_params.get("partition"), -1)
     for row in group.partitions:
         if (row.topic, row.partition) == (topic, number):
@@ -322,7 +327,7 @@ def _partition(group: GroupLook, request: Request) -> PartitionLook:
     raise HTTPException(404, "the group has no such share-partition")
 
 
-def _bounds(partition: PartitionLook) -> Span | None:
+def _bounds(partition: PartitionView) -> Span | None:
     """Return the span of all known offsets; None if nothing is known, or the log is empty."""
     start, log, batches = partition.start_offset, partition.log, partition.batches
     if start is None and log is None:
@@ -332,14 +337,14 @@ def _bounds(partition: PartitionLook) -> Span | None:
     return Span(min(firsts), max(ends) - 1) if max(ends) > min(firsts) else None
 
 
-def _in_flight(partition: PartitionLook, bounds: Span) -> Span:
+def _in_flight(partition: PartitionView, bounds: Span) -> Span:
     """Return the span from the start offset to slightly above the last record in flight."""
     start = min(max(bounds.first, partition.start_offset or 0), bounds.last)
     last = partition.batches[-1].last_offset if partition.batches else bounds.last
     return Span(start, max(start, min(bounds.last, last + max(1, (last - start) // 20))))
 
 
-def _span(request: Request, partition: PartitionLook, bounds: Span) -> Span:
+def _span(request: Request, partition: PartitionView, bounds: Span) -> Span:
     """Return the span of the request, clipped to the bounds, or else that of the records in flight."""
     first = whole_number(request.query_params.get("first"), -1)
     last = whole_number(request.query_params.get("last"), -1)
@@ -348,20 +353,20 @@ def _span(request: Request, partition: PartitionLook, bounds: Span) -> Span:
     return Span(max(first, bounds.first), min(last, bounds.last))
 
 
-def _ways(span: Span, bounds: Span, partition: PartitionLook) -> dict[str, Span]:
+def _ways(span: Span, bounds: Span, partition: PartitionView) -> dict[str, Span]:
     """Return the spans that the page links to."""
     step = max(1, span.records // 2)
     return {
-        "left": moved(span, bounds, -step),
-        "right": moved(span, bounds, step),
-        "closer": zoomed(span, bounds, 1 / 4),
-        "further": zoomed(span, bounds, 4),
+        "left": move_span(span, bounds, -step),
+        "right": move_span(span, bounds, step),
+        "closer": zoom_span(span, bounds, 1 / 4),
+        "further": zoom_span(span, bounds, 4),
         "in flight": _in_flight(partition, bounds),
         "whole log": bounds,
     }
 
 
-def _standing(partition: PartitionLook, offset: int) -> Piece | None:
+def _standing(partition: PartitionView, offset: int) -> Piece | None:
     """Return the state of a record; None if it does not exist or is not known."""
     bounds = _bounds(partition)
     if bounds is None or not 0 <= offset <= bounds.last or partition.start_offset is None:

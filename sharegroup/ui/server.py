@@ -21,15 +21,15 @@ from sharegroup.gateway.clients.accepting.descriptors import raise_limit
 from sharegroup.security.acl import load_acl
 from sharegroup.security.audit import set_up_audit_log
 from sharegroup.security.authorization import Authorization
-from sharegroup.security.kept import KeptFiles
 from sharegroup.security.listener import check_listener, is_loopback
+from sharegroup.security.reloading import ReloadingFiles
 from sharegroup.security.tls import listener_context
 from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
 from sharegroup.ui.connections import PageConnections
 from sharegroup.ui.data.logs import BrokerLogs, Logs
-from sharegroup.ui.data.looks import Looks
-from sharegroup.ui.pages import Parts
+from sharegroup.ui.data.snapshots import Snapshots
+from sharegroup.ui.pages import PageContext
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ class PageServer:
         check_listener(config.gateway, "gateway.ui.host", host)
         tls = listener_context(config.gateway.tls_certificate, config.gateway.tls_key, config.gateway.tls_client_ca)
         path = config.gateway.acls
-        self._acl = KeptFiles(partial(load_acl, path), [path]) if path else None
+        self._acl = ReloadingFiles(partial(load_acl, path), [path]) if path else None
         self._authorization = Authorization(None if self._acl is None else self._acl.value, config.row_topics)
         logs = logs or BrokerLogs(config)
-        self._snapshots = Looks(config, logs)
-        parts = Parts(config, self._snapshots, logs, self._authorization, Tokens(), allows_changes)
+        self._snapshots = Snapshots(config, logs)
+        parts = PageContext(config, self._snapshots, logs, self._authorization, Tokens(), allows_changes)
         self._pages = application(parts, config.gateway, host)
         overrides = connection_overrides(config.gateway.max_connections_per_ip_overrides)
         settings = uvicorn.Config(
@@ -99,9 +99,9 @@ class PageServer:
         """Read users and access control list again when they change."""
         while True:
             await asyncio.sleep(_RELOAD_INTERVAL_S)
-            await asyncio.to_thread(self._pages.look)
-            if self._acl is not None and await asyncio.to_thread(self._acl.look):
-                self._authorization.use(self._acl.value)
+            await asyncio.to_thread(self._pages.reload)
+            if self._acl is not None and await asyncio.to_thread(self._acl.check):
+                self._authorization.replace_list(self._acl.value)
 
     def stop(self, *_: object) -> None:
         """Stop the server soon. May be called from any thread or by a signal handler."""

@@ -89,21 +89,21 @@ def _write_tables(tables_path: str, topic: str, topic_id: str, partitions: int, 
     now_ms = int(time.time() * 1000)
     group = CommitSteps([DeltaTableWriter(tables_path, spec) for spec in GROUP_COORDINATOR_TABLES], NoProducer())
     group.query_id = "00000000-0000-0000-0000-000000000002"
-    group.lead()
+    group.become_leader()
     group.commit(Batch(0, now_ms, tables=_group_rows(topic, topic_id, partitions)))
     if not with_state:
         return
     writers = [DeltaTableWriter(tables_path, spec) for spec in SHARE_PARTITION_TABLES]
     steps = CommitSteps(writers, NoProducer())
     steps.query_id = "00000000-0000-0000-0000-000000000001"
-    steps.lead()
+    steps.become_leader()
     shard = SteadyBatches(_GROUP_ID, topic, range(partitions), now_ms, topic_id=topic_id)
     types = (AcknowledgeType.RELEASE, AcknowledgeType.ACCEPT) * (_STATE_BATCHES // 2)
     told = AcknowledgementBatch(0, _STATE_BATCHES - 1, types)
     outputs = (shard.loaded, shard.fetch(_STATE_BATCHES, now_ms), shard.acknowledge(told, now_ms))
     for batch_id, output in enumerate(outputs):
         output.positions.clear()  # they are no rows of a topic
-        steps.commit(Batch.of(batch_id, [output]))
+        steps.commit(Batch.from_outputs(batch_id, [output]))
     states = read_states(open_or_create(tables_path, SHARE_GROUP_STATE))
     sizes = {len(state.state_batches) for state in states.values()}
     if len(states) != partitions or sizes != {_STATE_BATCHES}:

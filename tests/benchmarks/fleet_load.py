@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_records import LIST_SUFFIX
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
@@ -20,7 +20,7 @@ from tests.benchmarks.row_load import RowLoad
 
 _HEARTBEAT_S = 5.0
 _MAX_WAIT_MS = 600_000
-_REPLY_TO = f"fleet{LISTS}"
+_REPLY_TO = f"fleet{LIST_SUFFIX}"
 _PATIENCE_S = 300.0
 _REFUSED_WHILE_MOVING = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 

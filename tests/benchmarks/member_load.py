@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from sharegroup.config import JobConfig
 from sharegroup.core.group_coordinator.heartbeat_rules import LEAVE_GROUP_EPOCH
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_records import LIST_SUFFIX
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
@@ -46,7 +46,7 @@ class MemberLoad(RowLoad):
         row_topics: Mapping[str, str],
     ) -> None:
         self._member_id = str(uuid.uuid4())
-        super().__init__(bootstrap_servers, row_topics, f"{self._member_id}{LISTS}", linger_ms=1)
+        super().__init__(bootstrap_servers, row_topics, f"{self._member_id}{LIST_SUFFIX}", linger_ms=1)
         names = self._config
         self._group_requests, self._partition_requests = names.group_requests_topic, names.partition_requests_topic
         self._group_id, self._topic, self._partitions, self._max_records = group_id, topic, partitions, max_records

@@ -59,11 +59,11 @@ def write_month(tables_path: str, keys: Sequence[SharePartitionKey], sizes: Size
     now_ms = int(time.time() * 1000)
     group = CommitSteps([DeltaTableWriter(tables_path, spec) for spec in GROUP_COORDINATOR_TABLES], NoProducer())
     group.query_id = "00000000-0000-0000-0000-000000000002"
-    group.lead()
+    group.become_leader()
     group.commit(Batch(0, now_ms, tables=_group_rows(keys)))
     steps = CommitSteps([DeltaTableWriter(tables_path, spec) for spec in SHARE_PARTITION_TABLES], NoProducer())
     steps.query_id = "00000000-0000-0000-0000-000000000001"
-    steps.lead()
+    steps.become_leader()
     per_state = sizes.log / sizes.state
     for first, last in _portions(sizes.state):
         rounds = np.arange(first, last)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sharegroup.job.clock.hand_over import HandOverChange
-from sharegroup.job.clock.hand_over_file import HandOverFileReader, HandOverFileWriter
+from sharegroup.job.clock.handover import HandoverChange
+from sharegroup.job.clock.handover_file import HandoverFileReader, HandoverFileWriter
 from sharegroup.job.commit.current_rows import CurrentRows
 from sharegroup.job.knowledge.shard_keys import ShardKey
 from sharegroup.storage.following.pinned_tables import PinnedTables
@@ -90,15 +90,15 @@ def _log_end(keys: list[SharePartitionKey], times: int) -> tuple[float, float]:
 
 def _hand_over(directory: Path, keys: list[SharePartitionKey], times: int) -> float:
     shards = sorted({ShardKey(key.group_id, key.topic_id, 0).encode() for key in keys})
-    writer, reader = (kind(str(directory / "hand-over")) for kind in (HandOverFileWriter, HandOverFileReader))
-    writer.write(HandOverChange(dict.fromkeys(shards, 10**9), dict.fromkeys(shards, True)))
+    writer, reader = (kind(str(directory / "hand-over")) for kind in (HandoverFileWriter, HandoverFileReader))
+    writer.write(HandoverChange(dict.fromkeys(shards, 10**9), dict.fromkeys(shards, True)))
     reader.read()
     clock = iter(range(1, 1_000_000))
 
     def change() -> None:
         now_ms = next(clock)
-        writer.write(HandOverChange(dict.fromkeys(shards[:_KEYS_OF_A_BATCH], 10**8 + now_ms)))
-        if reader.read().deadlines.due(now_ms):
+        writer.write(HandoverChange(dict.fromkeys(shards[:_KEYS_OF_A_BATCH], 10**8 + now_ms)))
+        if reader.read().deadlines.due_keys(now_ms):
             raise RuntimeError("nothing is due yet")
 
     return _median_ms(change, times)
@@ -107,14 +107,14 @@ def _hand_over(directory: Path, keys: list[SharePartitionKey], times: int) -> fl
 def _changed_row(directory: Path, keys: list[SharePartitionKey], times: int) -> tuple[float, float]:
     root = str(directory / "tables")
     writer = DeltaTableWriter(root, SHARE_PARTITIONS)
-    writer.lead(1)
+    writer.become_leader(1)
     rows = [_table_row(key) for key in keys]
     current, clock = CurrentRows(SHARE_PARTITIONS, []), iter(range(1_000_000))
 
     def commit(changed: list[dict[str, object]]) -> None:
         number = next(clock)
         writer.commit("benchmark", number, lambda: current.stage(changed, number))
-        current.take()
+        current.apply_staged()
 
     commit(rows)
     tables = PinnedTables({spec.name: table_path(root, spec) for spec in ALL_TABLES}, {})

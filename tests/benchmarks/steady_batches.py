@@ -9,7 +9,7 @@ from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.job.knowledge.shard_keys import ShardKey
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
 from sharegroup.types import AcknowledgementBatch
@@ -68,7 +68,7 @@ class SteadyBatches:
         return self._run(lines, now_ms)
 
     def _run(self, lines: list[str], now_ms: int) -> Output:
-        shard = Shard(self._key, self._group_id, self._topic_id, SnapshotRules(), self._state)
+        shard = SharePartitionOperator(self._key, self._group_id, self._topic_id, SnapshotRules(), self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
         if any(response["error_code"] for response in output.responses):
@@ -88,11 +88,11 @@ class SteadyBatches:
         return str(self._kafka_offset), self._group_id, *topic, MEMBER_ID, 1, self._reply_to
 
     def _row(self, request: SharePartitionRequest) -> str:
-        return rows.encode(rows.REQUEST, f"0\t{request.id}\t{self._now_ms}\t{request.encode().decode()}")
+        return rows.encode_row(rows.REQUEST, f"0\t{request.id}\t{self._now_ms}\t{request.encode().decode()}")
 
     def _config(self) -> str:
-        config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
-        return rows.encode(rows.CONFIG, json.dumps(config.to_json()))
+        config = GroupConfig.from_overrides(ShareGroupConfig(), GroupOverrides())
+        return rows.encode_row(rows.CONFIG, json.dumps(config.to_json()))
 
     def _loads(self) -> str:
         fresh: dict[str, object] = {
@@ -104,4 +104,4 @@ class SteadyBatches:
             "batches": [],
         }
         loads = [{**fresh, "partition": partition, "log": [0, 1_000_000]} for partition in self._partitions]
-        return rows.encode(rows.LOAD, json.dumps(loads))
+        return rows.encode_row(rows.LOAD, json.dumps(loads))

@@ -56,4 +56,4 @@ def produce(
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str:
-    return topic_lookup.topic_id({"bootstrap_servers": bootstrap_servers}, topic)
+    return topic_lookup.lookup_topic_id({"bootstrap_servers": bootstrap_servers}, topic)

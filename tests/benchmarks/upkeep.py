@@ -17,7 +17,7 @@ from typing import Any
 from sharegroup.config import Config, JobConfig
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps
 from sharegroup.storage.schemas import SHARE_PARTITION_TABLES, table_path
-from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, settings
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, upkeep_settings
 from sharegroup.storage.writing.delta_table import DeltaTableWriter
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure, median
@@ -48,11 +48,13 @@ class SteadyTables:
         writers = [DeltaTableWriter(tables_path, spec) for spec in SHARE_PARTITION_TABLES]
         self._steps = CommitSteps(writers, NoProducer())
         self._steps.query_id = "00000000-0000-0000-0000-000000000000"
-        self._steps.lead()
-        self._steps.commit(Batch.of(0, [self._batches.loaded]))
+        self._steps.become_leader()
+        self._steps.commit(Batch.from_outputs(0, [self._batches.loaded]))
         self._batch_id = 0
         self.written = [WrittenBytes(table_path(tables_path, spec)) for spec in SHARE_PARTITION_TABLES]
-        self._upkeep = UpkeepProcess(settings(Config(job=_CONFIG.model_copy(update={"tables_path": tables_path}))))
+        self._upkeep = UpkeepProcess(
+            upkeep_settings(Config(job=_CONFIG.model_copy(update={"tables_path": tables_path})))
+        )
 
     def close(self) -> None:
         """End the upkeep."""
@@ -62,7 +64,7 @@ class SteadyTables:
         """How long the next batch took."""
         self._batch_id += 1
         output = self._batches.round(self._now_ms + self._batch_id * _BATCH_MS)
-        batch = Batch.of(self._batch_id, [output])
+        batch = Batch.from_outputs(self._batch_id, [output])
         begin = time.perf_counter()
         self._steps.commit(batch)
         took = (time.perf_counter() - begin) * 1000

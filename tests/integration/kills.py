@@ -54,7 +54,7 @@ def kill_after_commit(job: ShareGroupJobRun) -> None:
 def kill_on(job: ShareGroupJobRun, kill: Kill) -> None:
     """Start the job, to die on the requests that were sent while it was down."""
     if kill.is_forgotten:
-        job.forget_checkpoint()
+        job.remove_checkpoint()
     job.start(f"{kill.query}:{kill.commit_step}:{job.next_batch(kill.query)}")
     assert job.process.wait() != 0
     assert "FENCED" not in job.log

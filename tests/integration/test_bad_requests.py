@@ -108,7 +108,7 @@ def test_rows_without_a_needed_field_are_answered_and_rejected(
             partition, offset = client.send_value(request_topic, json.dumps(lacking).encode(), b"any key")
             expected.append((lacking["id"], name, f"rejected request {partition}@{offset}: INVALID_REQUEST: "))
         for request_id, name, logged in expected:
-            response = client.response(request_id)
+            response = client.await_response(request_id)
             assert response.error_code == ErrorCode.INVALID_REQUEST, (name, response)
             assert name in (response.error_message or ""), (name, response)
             share_group_job.await_log(logged)
@@ -169,7 +169,7 @@ def test_requests_that_name_what_is_not_there_get_kafkas_errors(client: RequestC
     }
     client.send_all(request for request, _ in requests.values())
 
-    answered = {name: client.response(request.id).error_code for name, (request, _) in requests.items()}
+    answered = {name: client.await_response(request.id).error_code for name, (request, _) in requests.items()}
 
     assert answered == {name: int(code) for name, (_, code) in requests.items()}
 

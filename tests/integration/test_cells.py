@@ -13,7 +13,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from sharegroup.errors import ErrorCode
-from sharegroup.kafka_clients.row_topics.unread_rows import unread_rows
+from sharegroup.kafka_clients.row_topics.unread_rows import count_unread_rows
 from sharegroup.storage import read_groups
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from sharegroup.storage.writing.delta_table import DeltaTableWriter
@@ -49,7 +49,7 @@ def is_at_rest(job: ShareGroupJobRun, group_id: str) -> bool:
     for spec, topic in zip((SHARE_GROUPS, SHARE_GROUP_STATE), job.config.job.topics, strict=False):
         info = DeltaTableWriter(tables, spec).last_info or {}
         positions = {int(partition): offset for partition, offset in info.get("positions", {}).items()}
-        unread += unread_rows(settings, topic, positions, group_id)
+        unread += count_unread_rows(settings, topic, positions, group_id)
     return not unread
 
 

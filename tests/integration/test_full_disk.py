@@ -75,7 +75,7 @@ def test_a_full_disk_is_outlasted(kafka: EmbeddedKafka, new_topic: NewTopic, sma
         assert job.process.exit_code is None
         filler.unlink()
 
-        assert member.client.response(request.id).error_code == ErrorCode.NONE
+        assert member.client.await_response(request.id).error_code == ErrorCode.NONE
         assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(12, 19, 1),)
         assert job.process.terminate() == 0
         assert not [spec.name for spec in ALL_TABLES if list((small_disk / "tables" / spec.name).rglob("*.torn"))]
@@ -109,7 +109,7 @@ def test_a_job_that_starts_on_a_full_disk_waits(
         request = member.acknowledge_request(topic, 0, [(0, 11, AcknowledgeType.ACCEPT)])
         member.client.send(request)
         filler.unlink()
-        assert member.client.response(request.id).error_code == ErrorCode.NONE
+        assert member.client.await_response(request.id).error_code == ErrorCode.NONE
         assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(12, 19, 1),)
         assert job.process.terminate() == 0
 

@@ -23,7 +23,7 @@ from kafka.protocol.producer import ProduceRequest
 from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.server import Gateway, running_gateway
-from sharegroup.gateway.upstream.passthrough import MAX_UNTAKEN_BYTES
+from sharegroup.gateway.upstream.passthrough import MAX_UNSENT_BYTES
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
@@ -210,11 +210,11 @@ def test_a_client_that_does_not_read_large_responses_costs_one_of_them(
         link = requests._passthrough._connection
         while not link.is_held:
             await asyncio.sleep(0.01)
-        held = [link.untaken]
+        held = [link.unsent_bytes]
         for _ in range(50):  # whatever else comes
             await asyncio.sleep(0.01)
-            held.append(link.untaken)
-        assert size < max(held) <= MAX_UNTAKEN_BYTES + 1.1 * size
+            held.append(link.unsent_bytes)
+        assert size < max(held) <= MAX_UNSENT_BYTES + 1.1 * size
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         for offset in range(count):
             frame = await client.frame()

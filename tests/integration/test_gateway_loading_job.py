@@ -8,7 +8,7 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.rows.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.test_gateway_group_kinds import joined
@@ -31,7 +31,7 @@ def test_a_member_is_to_wait_while_the_job_loads(
 
         def is_loading() -> bool:
             """The row is repeated: a gateway reads those that come after it has started to read."""
-            producer.send(responses, encode_broadcast(NewLeaderBroadcast()), EVERYBODY.encode()).get(60)
+            producer.send(responses, encode_broadcast(NewLeaderBroadcast()), BROADCAST_KEY.encode()).get(60)
             return joined(gateway, "g", "orders", epoch=1) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
         wait_until(is_loading, "the gateway knows that a job has started")

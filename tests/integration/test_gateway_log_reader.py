@@ -74,11 +74,11 @@ def test_a_topic_that_was_made_again_is_not_read_as_the_old_one(kafka: EmbeddedK
         old = await position_of(cluster, topic)
         assert await cluster.exists(old.topic.topic_id)
         await reader.read(old, 0)
-        assert reader.cached(old, 0, MAX_BYTES)[-1].last_offset == 9
+        assert reader.get_cached(old, 0, MAX_BYTES)[-1].last_offset == 9
         await changed(kafka, lambda admin: admin.delete_topics([topic]))
         while await cluster.exists(old.topic.topic_id):
             await asyncio.sleep(0.01)
-        assert not reader.cached(old, 0, MAX_BYTES)
+        assert not reader.get_cached(old, 0, MAX_BYTES)
         assert (await error_of(reader, old, 0)).code == ErrorCode.UNKNOWN_TOPIC_ID
         await asyncio.get_running_loop().run_in_executor(None, kafka.create_topic, topic)
         new = await position_of(cluster, topic)

@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.kafka_clients.response_partitions import choose_partition
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from tests.integration.conftest import NewTopic
 
@@ -41,7 +41,7 @@ def test_each_row_is_there_once_and_in_order(
     async def append_all() -> None:
         cluster = UpstreamCluster(settings)
         appender = RowAppender(cluster, settings, timeout_s=60)
-        assert await appender.knows([topic])
+        assert await appender.has_topics([topic])
         durable = []
         for number in range(count):
             durable.append(appender.append(topic, b"key-%d" % (number % KEYS), b"%d" % number))
@@ -70,7 +70,7 @@ def read_back(kafka: EmbeddedKafka, topic: str) -> dict[bytes, list[bytes]]:
     while any(consumer.position(partition) < ends[partition] for partition in partitions):
         for partition, records in consumer.poll(timeout_ms=500).items():
             for record in records:
-                assert partition_of(record.key, PARTITIONS) == partition.partition
+                assert choose_partition(record.key, PARTITIONS) == partition.partition
                 by_key[record.key].append(record.value)
     consumer.close()
     return dict(by_key)

@@ -136,7 +136,7 @@ def test_a_group_is_administered(kafka: EmbeddedKafka, new_topic: NewTopic, tmp_
         ]
         assert admin.start_offsets() == []
         job.process.kill()
-        job.forget_checkpoint()
+        job.remove_checkpoint()
         job.start()
         wait_until(lambda: not admin.rows(SHARE_PARTITIONS), "the rows of deleted share-partitions are gone")
         tombstones = [row for row in admin.rows(SHARE_GROUP_STATE) if row["record_type"] == "Tombstone"]

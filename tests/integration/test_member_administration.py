@@ -16,7 +16,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.admin import MemberIdentity as Named
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from sharegroup.kafka_clients.row_topics.member_administration import (
-    JobNotAnsweringError,
+    JobNotRespondingError,
     invoke_consumer_rebalance,
     remove_members,
 )
@@ -190,7 +190,7 @@ def test_nobody_named_is_a_wrong_command_line(share_group_job: ShareGroupJobRun)
 
 def test_a_job_that_does_not_answer_is_told(share_group_job: ShareGroupJobRun) -> None:
     members = [MemberIdentity("m", None)]
-    with pytest.raises(JobNotAnsweringError, match="did not respond within 0 s"):
+    with pytest.raises(JobNotRespondingError, match="did not respond within 0 s"):
         remove_members(share_group_job.config, share_group_job.new_group(), members, timeout_s=0)
 
 

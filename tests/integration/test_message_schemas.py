@@ -13,7 +13,7 @@ import pytest
 from kafka.protocol.schemas import resources
 from kafka.protocol.schemas.load_json import load_json
 
-from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.protocol import messages
 from sharegroup.spark.jars import jars
 from tests.compatibility_page import apis

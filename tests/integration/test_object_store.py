@@ -77,7 +77,7 @@ def test_a_job_on_s3_serves_comes_back_and_outlasts_the_store(
     member.client.send(request)
     job.await_log(QUERY_FAILED)
     s3.start()
-    assert member.client.response(request.id).error_code == ErrorCode.NONE
+    assert member.client.await_response(request.id).error_code == ErrorCode.NONE
     assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(12, 19, 1),)
     assert job.process.terminate() == 0
 

@@ -58,7 +58,7 @@ def test_a_job_comes_back_from_torn_tables_and_checkpoints(
             tear_checkpoint(tmp_path / "checkpoint" / query)
 
         job.start()
-        assert member.client.response(request.id).error_code == ErrorCode.NONE
+        assert member.client.await_response(request.id).error_code == ErrorCode.NONE
         acquired = member.fetch(topic, 0, 100).acquired  # with those whose locks have run out meanwhile
         assert (min(acquired).first_offset >= 8, max(acquired)) == (True, AcquiredRange(12, 19, 1))
         assert "table share_group_state: version" in job.log

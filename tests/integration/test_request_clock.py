@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from sharegroup.job.clock.request_clock import RequestClock
-from sharegroup.job.clock.unread_requests import NOBODY, LingerRules
+from sharegroup.job.clock.unread_requests import NO_DEMANDS, LingerRules
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest
@@ -47,11 +47,11 @@ def send(producer: KafkaProducer, topic: str, partition: int, value: bytes) -> N
 
 
 def until_seen(
-    watched: RequestClock, waiting: Mapping[str, WaitsFor] = NOBODY, positions: Mapping[int, int] | None = None
+    watched: RequestClock, waiting: Mapping[str, WaitsFor] = NO_DEMANDS, positions: Mapping[int, int] | None = None
 ) -> None:
     """A look at the broker takes a fifth of a second at the most, which may be too short on a busy machine."""
     end = time.monotonic() + LONG_MS / 1_000
-    while not watched.are_due(positions or {}, waiting):
+    while not watched.is_due(positions or {}, waiting):
         assert time.monotonic() < end
 
 
@@ -59,10 +59,10 @@ def test_what_may_linger_does(clock: tuple[RequestClock, str], producer: KafkaPr
     watched, topic = clock
     assert not watched.wait({}, 100)
     send(producer, topic, 0, LINGERING)
-    assert not watched.are_due({})
+    assert not watched.is_due({})
     assert not watched.wait({}, 1_000)
-    assert watched.topics_of_unread() == {"id"}
-    assert not watched.are_due({})
+    assert watched.pop_unread_topics() == {"id"}
+    assert not watched.is_due({})
     assert not watched.wait({0: 1}, 100)
 
 
@@ -70,7 +70,7 @@ def test_until_its_time_is_over(clock: tuple[RequestClock, str], producer: Kafka
     watched, topic = clock
     send(producer, topic, 0, NOT_AWAITED)
     assert watched.wait({}, LONG_MS)
-    assert watched.are_due({})
+    assert watched.is_due({})
 
 
 def test_it_does_not_where_somebody_waits(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:
@@ -104,15 +104,15 @@ def test_where_nothing_lingers_all_is_due(kafka: EmbeddedKafka, new_topic: NewTo
 
 def test_unread_requests_tell_their_topics(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:
     watched, topic = clock
-    assert watched.topics_of_unread() == set()
+    assert watched.pop_unread_topics() == set()
     other = FetchRequest("2", "g", "t", "id-2", 0, "m", 1, "me", max_records=1).encode()
     for value in (AWAITED, b"no row at all", other):
         send(producer, topic, 0, value)
     until_seen(watched)
-    assert {"id"} <= watched.topics_of_unread() <= {"id", "id-2"}
+    assert {"id"} <= watched.pop_unread_topics() <= {"id", "id-2"}
     until_seen(watched, positions={0: 2})
-    assert watched.topics_of_unread() == {"id-2"}
-    assert watched.topics_of_unread() == set()
+    assert watched.pop_unread_topics() == {"id-2"}
+    assert watched.pop_unread_topics() == set()
 
 
 def await_safe(watched: RequestClock, positions: Mapping[int, int]) -> None:

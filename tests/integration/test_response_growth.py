@@ -13,7 +13,7 @@ from sharegroup.config import JobConfig
 from sharegroup.gateway.job_client.response_reader import ResponseReader, decoded_rows
 from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
-from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.kafka_clients.response_partitions import choose_partition
 from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
 from sharegroup.protocol.rows.response_rows import encode_response
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
@@ -30,7 +30,7 @@ def key_that(moves_to: Callable[[int], bool]) -> str:
     """A key that is in another partition of the grown topic, one for which this holds."""
     for number in itertools.count():
         key = f"reader-{number}".encode()
-        before, after = partition_of(key, BEFORE), partition_of(key, AFTER)
+        before, after = choose_partition(key, BEFORE), choose_partition(key, AFTER)
         if before != after and moves_to(after):
             return key.decode()
     raise AssertionError
@@ -103,7 +103,7 @@ def test_a_raw_client_hears_all(kafka: EmbeddedKafka, job: KafkaRowProducer, top
         respond(job, key, 0)
         last = grow(kafka, job, topic, key)
         for number in range(last + 1):
-            client.response(str(number))
+            client.await_response(str(number))
     finally:
         client.close()
 

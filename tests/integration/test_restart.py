@@ -35,7 +35,7 @@ EXIT_STALE = 1
 
 
 def fetched(client: RequestClient, request_id: str) -> FetchResponse:
-    response = client.response(request_id)
+    response = client.await_response(request_id)
     assert isinstance(response, FetchResponse)
     assert response.error_code == ErrorCode.NONE
     return response
@@ -67,14 +67,14 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         assert held.acquired == (AcquiredRange(0, 19, 1),)
 
         job.process.kill()
-        job.forget_checkpoint()
+        job.remove_checkpoint()
         # While no job runs: the holder is in time for some of its records, the waiter wants whatever there is.
         accepted = client.send(holder.acknowledge_request(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)]))
         demand = client.send(waiter.fetch_request(topic, 0, 100))
         job.start()
         producer.send(client_group.topic, b"after the restart", partition=0).get(60)
 
-        assert client.response(accepted).error_code == ErrorCode.NONE
+        assert client.await_response(accepted).error_code == ErrorCode.NONE
         redelivered = fetched(client, demand)
         assert redelivered.acquired == (AcquiredRange(5, 19, 2),)  # an old fetch run again would make it 3
         lock_ms = job.config.group_config(holder.group_id).record_lock_duration_ms
@@ -122,7 +122,7 @@ def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
 
         job.configure(shuffle_partitions=3)
         job.start()
-        assert client.response(accepted).error_code == ErrorCode.NONE
+        assert client.await_response(accepted).error_code == ErrorCode.NONE
         assert fetched(client, demand).acquired == (AcquiredRange(10, 19, 1),)  # the lock of before is still there
         for query in ("group_coordinator", "share_partition"):
             assert f"query {query}: its checkpoint has 1 shuffle partitions, shuffle.partitions says 3" in job.log
@@ -162,7 +162,7 @@ def test_a_repeated_batch_without_its_requests_drops_the_checkpoint(
         delete_requests(kafka, job.config.job.partition_requests_topic)
 
         job.start()
-        assert client.response(accepted).error_code == ErrorCode.NONE
+        assert client.await_response(accepted).error_code == ErrorCode.NONE
         assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(10, 19, 1),)
         assert "ran again with other effects than those in the tables" in job.log
         assert "checkpoint dropped, the query recovers from the tables" in job.log

@@ -17,7 +17,7 @@ from sharegroup.errors import FencedLeaderError
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.lead.job_lead import JobLead
 from sharegroup.spark.job.supervisor import is_outage
-from sharegroup.storage import KeptTables, TableUnavailableError, read_groups, table_path
+from sharegroup.storage import CachedTables, TableUnavailableError, read_groups, table_path
 from sharegroup.storage.following.config_poll import ConfigPoll, file_values
 from sharegroup.storage.following.pinned_groups import PinnedGroups
 from sharegroup.storage.following.pinned_tables import PinnedTables
@@ -31,7 +31,7 @@ from sharegroup.storage.schemas import (
     SHARE_PARTITIONS,
 )
 from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
-from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, settings
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, upkeep_settings
 from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions
 from sharegroup.storage.writing.fence import leader_epoch_of
 from sharegroup.storage.writing.leaders import last_leader_epoch, record_leader
@@ -61,7 +61,7 @@ def job_that_leads(root: str, options: dict[str, str]) -> CommitSteps:
     """Of the share_partition query."""
     writers = [DeltaTableWriter(root, spec, options) for spec in SHARE_PARTITION_TABLES]
     steps = CommitSteps(writers, RecordingProducer())
-    steps.lead()
+    steps.become_leader()
     steps.query_id = str(uuid.uuid4())
     return steps
 
@@ -76,7 +76,7 @@ def test_of_jobs_that_lead_in_the_same_moment_one_does(root: str, s3: S3Server) 
         job = JobLead(DeltaTableWriter(root, SHARE_GROUP_JOB, s3.options), [led])
         begin.wait()
         try:
-            return job.take()
+            return job.acquire_epoch()
         except FencedLeaderError:
             return 0
 
@@ -102,7 +102,7 @@ def test_upkeep_has_the_options_in_its_own_process(root: str, s3: S3Server) -> N
     for batch_id in range(5):
         steps.commit(batch(batch_id, offset=batch_id))
     where = {"tables.path": root, "tables.storage.options": s3.options}
-    process = UpkeepProcess(settings(parse_config({"job": where}, "test")))
+    process = UpkeepProcess(upkeep_settings(parse_config({"job": where}, "test")))
     try:
         process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, int(time.time() * 1000))
         states, log = (table_path(root, spec) for spec in SHARE_PARTITION_TABLES)
@@ -120,7 +120,7 @@ def test_whoever_reads_has_the_options(root: str, s3: S3Server) -> None:
         DeltaVersions(root, spec, s3.options)
     record_leader(root, "share_partition", 3, "query", "application", {0: 7}, s3.options)
     assert last_leader_epoch(root, "query", s3.options) == 3
-    assert read_groups(KeptTables(root, s3.options)) == ()
+    assert read_groups(CachedTables(root, s3.options)) == ()
     assert set(ConfigPoll(file_values(Config()), root, s3.options).in_force(0)) == {""}
     groups = {spec.name: table_path(root, spec) for spec in GROUP_COORDINATOR_TABLES}
     assert PinnedGroups(groups, s3.options).groups(dict.fromkeys(groups, 0)) == {}

@@ -205,15 +205,15 @@ def test_a_topic_made_again_is_read_from_its_start(
     """The sink has all records of both topics, under their ids."""
     group_id, sink = job.new_group(), tmp_path / "sink"
     old, lookup = produce(kafka, topic, 100), TopicLookup({"bootstrap_servers": kafka.bootstrap_servers})
-    old_id = lookup.look([topic])[topic].topic_id
+    old_id = lookup.describe_topics([topic])[topic].topic_id
     with consumer(spark, job, group_id, topic, tmp_path / "checkpoint") as member:
         query = member.start(DeltaSink(member, str(sink)))
         wait_until(lambda: logged(job, group_id)["accept"] == len(old), "the old topic's records are accepted")
         kafka.admin_client().delete_topics([topic])
-        wait_until(lambda: not lookup.look([topic]), "the topic is gone")
+        wait_until(lambda: not lookup.describe_topics([topic]), "the topic is gone")
         kafka.create_topic(topic, partitions=2)
-        wait_until(lambda: bool(lookup.look([topic])), "it is there again")
-        new_id = lookup.look([topic])[topic].topic_id
+        wait_until(lambda: bool(lookup.describe_topics([topic])), "it is there again")
+        new_id = lookup.describe_topics([topic])[topic].topic_id
         new = produce(kafka, topic, 50)
         wait_until(lambda: logged(job, group_id)["accept"] == len(old) + len(new), "so are the new one's")
         assert {share_partition.topic_id for share_partition in query.assignment} == {new_id}

@@ -64,7 +64,7 @@ class Workload:
     def await_step(self) -> None:
         """Await the responses to what was sent."""
         for request_id in self._sent:
-            self.client.response(request_id)
+            self.client.await_response(request_id)
 
     def answers(self) -> list[Any]:
         """What the steps were answered, without what differs from run to run."""

@@ -214,7 +214,7 @@ class ScriptedCluster(UpstreamCluster):
         leaders = [SimpleNamespace(partition_index=n, leader_id=node_id, leader_epoch=1) for n in range(partitions)]
         topic = SimpleNamespace(error_code=0, name=TOPIC, topic_id=UUID(int=7), partitions=leaders)
         addresses = [SimpleNamespace(node_id=b.node_id, host="127.0.0.1", port=b.port) for b in self._brokers]
-        self.learn(SimpleNamespace(cluster_id="c", brokers=addresses, topics=[topic]))
+        self.apply_metadata(SimpleNamespace(cluster_id="c", brokers=addresses, topics=[topic]))
 
     async def refresh(self) -> None:
         self.refreshed += 1

@@ -548,12 +548,12 @@ def test_who_only_talks_does_not_put_off_the_login(users: dict[str, object]) -> 
 
 def test_many_logins_at_once_keep_nobody_waiting(users: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes milliseconds of work, here as long as it takes to serve another client many times."""
-    proves, others_are_served = ScramCredential.proves, threading.Event()
+    proves, others_are_served = ScramCredential.matches, threading.Event()
 
     def proves_late(credential: ScramCredential, password: str) -> bool:
         return others_are_served.wait(DEADLINE_S) and proves(credential, password)
 
-    monkeypatch.setattr(ScramCredential, "proves", proves_late)
+    monkeypatch.setattr(ScramCredential, "matches", proves_late)
 
     async def log_in(client: Client) -> tuple[int, bytes]:
         await client.connect()

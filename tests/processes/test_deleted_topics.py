@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sharegroup.gateway.handlers import pass_through
+from sharegroup.gateway.handlers import passthrough_requests
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
@@ -16,7 +16,7 @@ DEADLINE_S = 60.0
 
 
 def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_through, "SECOND_REFRESH_S", 0.0)
+    monkeypatch.setattr(passthrough_requests, "SECOND_REFRESH_S", 0.0)
     monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
 
     async def test() -> None:
@@ -29,7 +29,7 @@ def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) 
 
             monkeypatch.setattr(gateway.parts.cluster, "_metadata", metadata)
             monkeypatch.setitem(gateway.parts.cluster._connections._addresses, NODE_ID, ("127.0.0.1", 1))
-            passthrough = gateway.parts.pass_through.link(NODE_ID)
+            passthrough = gateway.parts.pass_through.create_link(NODE_ID)
             passthrough._topics_changed(DELETE_TOPICS)
             passthrough._topics_changed(DELETE_TOPICS)  # the same look does for both
             assert gateway.parts.pass_through._refreshing is not None

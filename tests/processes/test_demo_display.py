@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from sharegroup.testing.demo import display as module
-from sharegroup.testing.demo.display import WORD_S, Display
-from sharegroup.testing.demo.parts import job_stage
+from sharegroup.testing.demo.display import LINE_INTERVAL_S, Display
+from sharegroup.testing.demo.processes import job_stage
 from sharegroup.testing.tables.delivery_audit import Progress
 
 
@@ -49,7 +49,9 @@ def test_a_wait_prints_its_stage_every_few_seconds(clock: Clock) -> None:
         "  still waiting for the job: at 6",
     ]
     times = [float(text[:6]) for text in said]
-    assert all(after - before <= WORD_S + 0.2 for before, after in zip(times, [*times[1:], clock.now], strict=True))
+    assert all(
+        after - before <= LINE_INTERVAL_S + 0.2 for before, after in zip(times, [*times[1:], clock.now], strict=True)
+    )
 
 
 def test_without_a_terminal_unchanged_progress_is_printed_seldom(clock: Clock) -> None:
@@ -63,7 +65,7 @@ def test_without_a_terminal_unchanged_progress_is_printed_seldom(clock: Clock) -
     assert lines(screen) == [
         "   2.0 s        4 of 10 finished,      2 rec/s, in flight 0, lag 6, deliveries 1x 4",
     ]
-    clock.now += WORD_S
+    clock.now += LINE_INTERVAL_S
     display.show(now, {("t", 0): 10})
     assert len(lines(screen)) == 2
 

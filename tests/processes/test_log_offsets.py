@@ -195,11 +195,11 @@ def run(test: Callable[[Cluster, LogOffsetsClient], Awaitable[None]]) -> None:
 
 def test_each_leader_gets_one_request_for_its_partitions() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        assert await client.offsets(dict.fromkeys(cluster.leaders, LATEST)) == cluster.ends
+        assert await client.fetch_offsets(dict.fromkeys(cluster.leaders, LATEST)) == cluster.ends
         asked = {node_id: broker.asked for node_id, broker in cluster.brokers.items()}
         assert asked == {1: [[P0, BILLS]], 2: [[P1]], 3: [[P2]]}
         assert sum(broker.metadata_requests for broker in cluster.brokers.values()) == 1
-        assert await client.offsets({P1: EARLIEST}) == {P1: 1}
+        assert await client.fetch_offsets({P1: EARLIEST}) == {P1: 1}
 
     run(test)
 
@@ -207,14 +207,14 @@ def test_each_leader_gets_one_request_for_its_partitions() -> None:
 def test_silent_leader_affects_only_its_partitions() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         wanted, others = dict.fromkeys(cluster.leaders, LATEST), {P0: 10, P2: 30, BILLS: 40}
-        await client.offsets(wanted)
+        await client.fetch_offsets(wanted)
         cluster.brokers[2].is_silent = True
         for _ in range(3):
-            assert await client.offsets(wanted) == others
+            assert await client.fetch_offsets(wanted) == others
         cluster.brokers[2].is_silent = False
         cluster.brokers[2].asked.clear()
-        while await client.offsets(wanted) != cluster.ends:
-            assert await client.offsets({P0: LATEST}) == {P0: 10}
+        while await client.fetch_offsets(wanted) != cluster.ends:
+            assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
 
     run(test)
 
@@ -222,9 +222,9 @@ def test_silent_leader_affects_only_its_partitions() -> None:
 def test_requests_do_not_wait_for_a_known_silent_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         cluster.brokers[2].is_silent = True
-        assert await client.offsets({P1: LATEST}) == {}
+        assert await client.fetch_offsets({P1: LATEST}) == {}
         monkeypatch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 1_000_000)  # waiting again would hang
-        assert await client.offsets({P0: LATEST, P1: LATEST}) == {P0: 10}
+        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10}
 
     run(test)
 
@@ -233,11 +233,11 @@ def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixt
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         cluster.brokers[2].is_silent = True
         for _ in range(3):
-            await client.offsets({P1: LATEST})
+            await client.fetch_offsets({P1: LATEST})
         assert len(caplog.messages) == 1
         assert caplog.messages[0].startswith("broker 2 does not respond: ")
         cluster.brokers[2].is_silent = False
-        while not await client.offsets({P1: LATEST}):
+        while not await client.fetch_offsets({P1: LATEST}):
             pass  # each call queries the other brokers for leaders, and the client retries the silent one
         assert len(caplog.messages) == 2
         assert caplog.messages[1].startswith("broker 2 responds again after ")
@@ -247,10 +247,10 @@ def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixt
 
 def test_next_leader_is_found_after_a_rejection() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        assert await client.offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
+        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
         cluster.leaders[P0] = 3
-        assert await client.offsets({P0: LATEST, P1: LATEST}) == {P1: 20}
-        assert await client.offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
+        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P1: 20}
+        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
         assert cluster.brokers[3].asked == [[P0]]
 
     run(test)
@@ -266,23 +266,23 @@ def _freeze_view(broker: Broker) -> None:
 def test_paused_former_leader_is_not_trusted() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         paused, *others = cluster.brokers.values()
-        assert await client.offsets({P0: LATEST}) == {P0: 10}
+        assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
         paused.is_silent = True
         _freeze_view(paused)
         cluster.elect(P0, 3)
         cluster.ends[P0] = 15
-        while await client.offsets({P0: LATEST}) != {P0: 15}:
+        while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
             pass
         paused.is_silent = False
         for other in others:
             other.is_silent = True  # so that only the paused one returns leaders
-        while await client.offsets({BILLS: LATEST}) != {BILLS: 40}:
+        while await client.fetch_offsets({BILLS: LATEST}) != {BILLS: 40}:
             pass
         for _ in range(3):
-            assert await client.offsets({P0: LATEST}) == {}
+            assert await client.fetch_offsets({P0: LATEST}) == {}
         for other in others:
             other.is_silent = False
-        while await client.offsets({P0: LATEST}) != {P0: 15}:
+        while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
             pass
 
     run(test)
@@ -295,11 +295,11 @@ def test_leader_with_an_outdated_epoch_is_not_trusted() -> None:
         cluster.elect(P0, 1)
         cluster.ends[P0] = 15
         cluster.brokers[1].is_silent = True
-        await client.topics(["orders"])  # from another broker
+        await client.fetch_topics(["orders"])  # from another broker
         cluster.brokers[1].is_silent = False
-        assert await client.offsets({P0: LATEST}) == {}
+        assert await client.fetch_offsets({P0: LATEST}) == {}
         cluster.brokers[1].view = cluster
-        while await client.offsets({P0: LATEST}) != {P0: 15}:
+        while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
             pass
 
     run(test)
@@ -308,11 +308,11 @@ def test_leader_with_an_outdated_epoch_is_not_trusted() -> None:
 def test_recreated_topic_starts_with_a_lower_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         cluster.epochs[P0] = 7
-        assert await client.offsets({P0: LATEST}) == {P0: 10}
+        assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
         monkeypatch.setitem(TOPIC_IDS, "orders", UUID(int=3))
         cluster.epochs[P0], cluster.ends[P0] = 0, 2
-        await client.topics(["orders"])
-        assert await client.offsets({P0: LATEST}) == {P0: 2}
+        await client.fetch_topics(["orders"])
+        assert await client.fetch_offsets({P0: LATEST}) == {P0: 2}
 
     run(test)
 
@@ -320,8 +320,8 @@ def test_recreated_topic_starts_with_a_lower_epoch(monkeypatch: pytest.MonkeyPat
 def test_missing_topic_affects_no_other() -> None:
     async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
         gone = TopicPartition("gone", 0)
-        assert await client.offsets({gone: LATEST, P0: LATEST}) == {P0: 10}
-        (described,) = await client.topics(["gone"])
+        assert await client.fetch_offsets({gone: LATEST, P0: LATEST}) == {P0: 10}
+        (described,) = await client.fetch_topics(["gone"])
         assert described.error_code == UNKNOWN_TOPIC_OR_PARTITION
 
     run(test)

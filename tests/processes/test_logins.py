@@ -20,8 +20,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateRespons
 from scramp import ScramClient
 
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer
+from sharegroup.gateway.gateway_metrics import GatewayMetrics
 from sharegroup.gateway.server import Gateway
-from sharegroup.gateway.shown_metrics import ShownMetrics
 from sharegroup.gateway.wire.request import Request
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.security.authentication.credentials import hash_password
@@ -111,7 +111,7 @@ async def say(client: Client, message: bytes) -> Any:
 async def settle(gateway: Gateway) -> None:
     """Check for changes twice, as a running gateway does."""
     for _ in range(2):
-        await asyncio.to_thread(gateway.parts.look_at_security)
+        await asyncio.to_thread(gateway.parts.reload_security)
 
 
 def principals(gateway: Gateway) -> set[str]:
@@ -402,8 +402,8 @@ def test_each_login_is_logged_without_secrets(
         for connection in parts.connections:
             login = connection._requests._login  # type: ignore[attr-defined]
             shown += [repr(connection), repr(login), repr(login._sasl), repr(vars(login._sasl))]
-        metrics = ShownMetrics(parts, loop.time)
-        server = MetricsServer(metrics.families, metrics.unhealthy, metrics.unready)
+        metrics = GatewayMetrics(parts, loop.time)
+        server = MetricsServer(metrics.families, metrics.health_problems, metrics.readiness_problems)
         shown.append(await asyncio.to_thread(lambda: repr(list(metrics.families()))))
         server.close()
         return "\n".join(shown)

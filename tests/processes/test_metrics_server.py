@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sharegroup.monitoring.exporter.metrics_server import FRESH_S, MetricsServer, MetricsUnavailableError
-from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram, Kind, Metric, gauge
+from sharegroup.monitoring.exporter.metrics_server import CACHE_S, MetricsServer, MetricsUnavailableError
+from sharegroup.monitoring.metrics.metric import Counter, Histogram, Metric, MetricFamily, MetricKind, gauge
 
-REQUESTS = Metric("t_requests_total", Kind.COUNTER, "Requests.", ("api",))
-SIZE = Metric("t_size_bytes", Kind.GAUGE, "Size.")
-SECONDS = Metric("t_seconds", Kind.HISTOGRAM, "Time.", ("api",), bounds=(0.5, 1))
+REQUESTS = Metric("t_requests_total", MetricKind.COUNTER, "Requests.", ("api",))
+SIZE = Metric("t_size_bytes", MetricKind.GAUGE, "Size.")
+SECONDS = Metric("t_seconds", MetricKind.HISTOGRAM, "Time.", ("api",), bounds=(0.5, 1))
 
 
 class Served:
@@ -31,7 +31,7 @@ class Served:
         )
         self.port = self.server.start("127.0.0.1", 0)
 
-    def _families(self) -> Iterator[Family]:
+    def _families(self) -> Iterator[MetricFamily]:
         self.scrapes += 1
         yield from (self.requests.family(), self.seconds.family(), gauge(SIZE, [((), 7)]))
 
@@ -82,7 +82,7 @@ def test_who_scrapes_faster_than_it_changes_costs_nothing(served: Served) -> Non
     served.requests.add(1, "x")
     assert served.get("/metrics") == first
     assert served.scrapes == 1
-    served.now += FRESH_S
+    served.now += CACHE_S
     assert 't_requests_total{api="x"} 1.0' in served.get("/metrics")[1]
 
 
@@ -90,7 +90,7 @@ def test_ever_new_accept_headers_cost_no_more_than_a_few_scrapes(served: Served)
     for number in range(20):
         assert served.get("/metrics", f"text/plain; q=0.{number}")[0] == 200
     assert served.scrapes < 20
-    served.now += FRESH_S
+    served.now += CACHE_S
     served.requests.add(1, "new")
     assert 't_requests_total{api="new"} 1.0' in served.get("/metrics", "text/plain; q=0.19")[1]
 

@@ -29,7 +29,7 @@ class Opened:
         self.listeners = Listeners(HOST)
         config = GatewayConfig.model_validate({"gateway.listener.port": self.base})
         self.ports = Ports(config, self.cluster, self.listeners)
-        self.ports.serve_with(self._connected)
+        self.ports.set_protocol_factory(self._connected)
         self.came: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
 
     def _connected(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:

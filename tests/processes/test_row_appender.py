@@ -11,8 +11,8 @@ import pytest
 
 from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
-from sharegroup.gateway.upstream.cluster import SLOW_ANSWER_S
-from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.gateway.upstream.cluster import SLOW_RESPONSE_S
+from sharegroup.kafka_clients.response_partitions import choose_partition
 from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
     APPEND,
@@ -134,7 +134,7 @@ def test_a_key_is_where_the_default_partitioner_puts_it_also_in_a_topic_that_gre
             await asyncio.gather(*(appender.append(TOPIC, key, key) for key in keys))
             assert set(broker.logs) == set(range(count))
             for partition, log in broker.logs.items():
-                assert log == [key for key in keys if partition_of(key, count) == partition]
+                assert log == [key for key in keys if choose_partition(key, count) == partition]
 
     run(test, partitions=3)
 
@@ -154,7 +154,7 @@ def test_a_row_for_every_partition() -> None:
 def test_keys_are_hashed_as_in_java(key: bytes, murmur2: int) -> None:
     """The numbers are those of Kafka's own test of its hash function."""
     for count in (1, 3, 10, 1_000):
-        assert partition_of(key, count) == (murmur2 & 0x7FFFFFFF) % count
+        assert choose_partition(key, count) == (murmur2 & 0x7FFFFFFF) % count
 
 
 def test_a_broker_of_kafka_2_1() -> None:
@@ -248,10 +248,10 @@ def test_a_silent_leader_is_left_once_another_broker_leads() -> None:
         broker.script += [NEVER_ANSWER]
         sent = rows(appender, b"2")
         await until(lambda: len(broker.produced) == 2)
-        advance(SLOW_ANSWER_S)  # it leads as long as nobody knows better
+        advance(SLOW_RESPONSE_S)  # it leads as long as nobody knows better
         await until(lambda: cluster.refreshed == 1)
         cluster.moved = 2
-        advance(SLOW_ANSWER_S)
+        advance(SLOW_RESPONSE_S)
         await sent[0]
         assert other.logs[0] == [b"2"]
         assert broker.produced[-1] == other.produced[0]
@@ -515,8 +515,8 @@ def test_a_topic_that_is_not_there() -> None:
     async def test(_: ScriptedBroker, __: ScriptedCluster, appender: RowAppender) -> None:
         with pytest.raises(JobUnavailableError, match="is the job running"):
             appender.append("another", b"key", b"1")
-        assert await appender.knows([TOPIC])
-        assert not await appender.knows([TOPIC, "another"])
+        assert await appender.has_topics([TOPIC])
+        assert not await appender.has_topics([TOPIC, "another"])
 
     run(test)
 

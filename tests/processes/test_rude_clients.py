@@ -89,8 +89,8 @@ def test_small_requests_do_not_wait_for_the_budget() -> None:
         await until(lambda: gateway.parts.budget.used_bytes > 0)
         waiting = await client.another().connect()
         waiting.send(HUGE + bytes(SMALL_BYTES))
-        await until(lambda: gateway.parts.budget.waiting == 1)
-        return gateway.parts.budget.waiting, await (await client.connect()).is_served()
+        await until(lambda: gateway.parts.budget.waiting_count == 1)
+        return gateway.parts.budget.waiting_count, await (await client.connect()).is_served()
 
     assert run(test, {"gateway.queued.max.request.bytes": MIB}) == (1, True)
 
@@ -100,11 +100,11 @@ def test_who_goes_away_gives_its_share_back() -> None:
         clients = [await client.another().connect() for _ in range(3)]
         for each in clients:
             each.send(HUGE + bytes(SMALL_BYTES))
-        await until(lambda: gateway.parts.budget.waiting == 2)
+        await until(lambda: gateway.parts.budget.waiting_count == 2)
         for each in clients:
             each.close()
         await until(lambda: not gateway.parts.connections)
-        return gateway.parts.budget.used_bytes + gateway.parts.budget.waiting
+        return gateway.parts.budget.used_bytes + gateway.parts.budget.waiting_count
 
     assert run(test) == 0
 

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from sharegroup.cli.servers.page_process import page_beside
+from sharegroup.cli.servers.page_process import running_page
 from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.security.authentication.credentials import hash_password
 from sharegroup.testing.embedded_kafka import free_port
@@ -140,10 +140,10 @@ def test_the_page_beside_a_gateway_lives_as_long_as_it(config: Config, tmp_path:
     port, file = free_port(), tmp_path / "job.yaml"
     paths = f"tables.path: {config.job.tables_path}, checkpoint.path: {tmp_path}/checkpoint"
     file.write_text(f'job: {{bootstrap.servers: "127.0.0.1:{free_port()}", {paths}}}', encoding="utf-8")
-    with page_beside(file, port, None):
+    with running_page(file, port, None):
         _await(lambda: _answers(port))
     assert not _answers(port)
-    with page_beside(file, 0, None):
+    with running_page(file, 0, None):
         assert not _answers(port)
 
 

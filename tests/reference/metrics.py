@@ -17,4 +17,4 @@ def by_heading() -> dict[str, list[tuple[str, ...]]]:
 
 def _row(metric: Metric) -> tuple[str, ...]:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"`{metric.name}`", metric.kind.value, labels, metric.text, metric.kafka
+    return f"`{metric.name}`", metric.kind.value, labels, metric.description, metric.kafka

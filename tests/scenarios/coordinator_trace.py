@@ -11,11 +11,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.next_record import StateWrite, initial_record, next_record
-from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone_record
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine_batches
 from sharegroup.errors import RequestError
 from sharegroup.types import UNCHANGED, RecordState, SharePartitionKey, StateBatch
 
@@ -128,10 +128,14 @@ class _CoordinatorTrace:
             elif operation == "write_state":
                 return self._write(_write(key, step))
             elif operation == "delete_state":
-                known = [tombstone(key)] if key in self._headers else []
+                known = [tombstone_record(key)] if key in self._headers else []
                 return {"error": None, "records": [self._append(record) for record in known]}
             elif operation == "read_state":
-                return {"error": None, "records": [], "response": _response(fold(self._records, 0, KAFKAS)[key])}
+                return {
+                    "error": None,
+                    "records": [],
+                    "response": _response(fold_records(self._records, 0, KAFKAS)[key]),
+                }
             else:
                 raise ValueError(f"unknown operation {operation!r}")
         except RequestError as refused:
@@ -154,7 +158,7 @@ class _CoordinatorTrace:
 
     def _merged(self, write: StateWrite) -> Sequence[StateBatch]:
         """All batches after the write: the operator's window has them at hand."""
-        return (*fold(self._records, 0, KAFKAS)[write.key].state_batches, *write.state_batches)
+        return (*fold_records(self._records, 0, KAFKAS)[write.key].state_batches, *write.state_batches)
 
     def _cold_snapshots(self) -> list[ShareGroupStateRecord]:
         """As a tick asks for them: a write that changes nothing, as a snapshot."""
@@ -169,12 +173,16 @@ class _CoordinatorTrace:
         self._records.append(record)
         header = self._headers.pop(record.key, None)
         if record.kind is not RecordKind.TOMBSTONE:
-            after = header.after(record, self._now_ms) if header else ShareGroupOffsetHeader.of(record, self._now_ms)
+            after = (
+                header.apply_record(record, self._now_ms)
+                if header
+                else ShareGroupOffsetHeader.from_snapshot(record, self._now_ms)
+            )
             self._headers[record.key] = after
         return _record(record)
 
     def _state(self, key: SharePartitionKey) -> Json:
-        state = fold(self._records, 0, KAFKAS).get(key)
+        state = fold_records(self._records, 0, KAFKAS).get(key)
         if state is None:
             return {"state": None, "fence": {"leader_epoch": None, "state_epoch": None}}
         fence = {"leader_epoch": state.header.leader_epoch_fence, "state_epoch": state.header.state_epoch}
@@ -183,7 +191,7 @@ class _CoordinatorTrace:
 
 def _combine(step: Mapping[str, Any]) -> Json:
     batches = _state_batches([*step["so_far"], *step["new"]])
-    return {"batches": _json_batches(combine(batches, step["start_offset"], Precedence.HIGHEST))}
+    return {"batches": _json_batches(combine_batches(batches, step["start_offset"], Precedence.HIGHEST))}
 
 
 def _write(key: SharePartitionKey, step: Mapping[str, Any]) -> StateWrite:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from sharegroup.core.share_partition import Outcome, SharePartition, SharePartitionConfig
-from sharegroup.core.share_partition.acknowledgement import AcknowledgementRefused
+from sharegroup.core.share_partition.acknowledgement import AcknowledgementRejected
 from sharegroup.errors import RequestError
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, RecordState, StateBatch
@@ -111,7 +111,7 @@ class SharePartitionTrace:
         try:
             outcome = self._loaded().acknowledge(step["member"], batches, self.now_ms, self._config, is_renew_ack)
         except RequestError as error:
-            if isinstance(error, AcknowledgementRefused):
+            if isinstance(error, AcknowledgementRejected):
                 self._replay(error.renewals)
             return {"error": error.code.name}
         self._replay(outcome)
@@ -129,11 +129,11 @@ class SharePartitionTrace:
     def _append(self, step: Mapping[str, Any]) -> Json:
         partition = self._loaded()
         log_end = max(partition.log_end_offset, partition.log_start_offset)
-        self._replay(partition.log_end_moved(log_end + step["count"]))
+        self._replay(partition.move_log_end(log_end + step["count"]))
         return {}
 
     def _log_start(self, step: Mapping[str, Any]) -> Json:
-        self._replay(self._loaded().log_start_moved(step["offset"]))
+        self._replay(self._loaded().move_log_start(step["offset"]))
         return {}
 
     def _set_config(self, step: Mapping[str, Any]) -> Json:

@@ -18,10 +18,10 @@ from sharegroup.config import Config
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.job.knowledge.shard_keys import UNKEYED
 from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
-from sharegroup.spark.job.supervisor import of_another_version
+from sharegroup.spark.job.supervisor import find_version_problem
 from sharegroup.spark.queries.operators import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
@@ -92,7 +92,7 @@ def test_a_shard_behaves_the_same_in_spark_and_without(spark: SparkSession, tmp_
     ]
     for lines in batches:
         output = query.batch([(KEY, line) for line in lines])[KEY]
-        shard = Shard(KEY, GROUP, TOPIC_ID, records, state)
+        shard = SharePartitionOperator(KEY, GROUP, TOPIC_ID, records, state)
         expected = shard.run(lines, output.now_ms)
         state = shard.dump()
         assert output == Output.decode(expected.encode())
@@ -131,7 +131,7 @@ def test_state_of_another_version_reports_the_remedy(spark: SparkSession, tmp_pa
     StatefulQuery(spark, tmp_path, other).batch([(KEY, tick(0))])
     with pytest.raises(StreamingQueryException) as caught:
         StatefulQuery(spark, tmp_path, share_partition_operator(SnapshotRules()), 1).batch([(KEY, tick(1))])
-    told = of_another_version(caught.value)
+    told = find_version_problem(caught.value)
     assert told is not None
     assert told.startswith(
         "operator state of format 99, this job reads 1: remove the checkpoint of the query share_part"

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.protocol.rows.share_partition_requests import (
@@ -29,7 +29,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
 )
 from sharegroup.spark.views import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
 from sharegroup.storage.reading.state_table import read_states
-from sharegroup.testing.samples.sample_history import Tables
+from sharegroup.testing.samples.sample_history import SampleTables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_in_flight_is_the_fold_of_the_records(spark: SparkSession, drawn: list[l
         records += [record._replace(key=key) for record in history]
         table += [table_row(record, key, position) for position, record in enumerate(history)]
     spark.createDataFrame(table[::-1], ROW_SCHEMA).createOrReplaceTempView("histories")
-    states = fold(records)
+    states = fold_records(records)
     assert_same_ranges(spark.sql(in_flight_sql("histories")), folded_ranges(spark, states))
     offsets = spark.sql(share_group_offsets_sql("histories")).collect()
     columns = ("start_offset", "delivery_complete_count", "state_epoch", "snapshot_epoch")
@@ -171,7 +171,9 @@ def requests(draw: st.DrawFn) -> SharePartitionRequest:
 def load_row(log_end_offset: int) -> str:
     load = {"state_epoch": 0, "initializing": False, "start_offset": 0, "log": [0, log_end_offset], "header": None}
     load |= {"topic": "t"}
-    return rows.encode(rows.LOAD, json.dumps([{**load, "partition": partition, "batches": []} for partition in (0, 1)]))
+    return rows.encode_row(
+        rows.LOAD, json.dumps([{**load, "partition": partition, "batches": []} for partition in (0, 1)])
+    )
 
 
 @SPARK_EXAMPLES
@@ -183,17 +185,17 @@ def test_in_flight_equals_the_state_that_the_job_loads(
 ) -> None:
     """Uses the real operator, commit steps and table; the views also match at every earlier version."""
     tables_path = str(tmp_path_factory.mktemp("tables"))
-    tables = Tables(tables_path, "g", "id-t", SnapshotRules(updates_per_snapshot=4))
-    config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
+    tables = SampleTables(tables_path, "g", "id-t", SnapshotRules(updates_per_snapshot=4))
+    config = GroupConfig.from_overrides(ShareGroupConfig(), GroupOverrides())
     now_ms, offset = 1_700_000_000_000, 0
-    tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(MAX_OFFSET)], now_ms)
+    tables.commit([rows.encode_row(rows.CONFIG, json.dumps(config.to_json())), load_row(MAX_OFFSET)], now_ms)
     for drawn, passed_ms in batches:
         now_ms += passed_ms
-        lines = [rows.encode(rows.TICK, str(now_ms))]
+        lines = [rows.encode_row(rows.TICK, str(now_ms))]
         for request in drawn:
             offset += 1
             row = f"0\t{offset}\t{now_ms}\t{request.encode().decode()}"
-            lines.append(rows.encode(rows.REQUEST, row))
+            lines.append(rows.encode_row(rows.REQUEST, row))
         tables.commit(lines, now_ms)
     path = f"{tables_path}/share_group_state"
     newest = DeltaTable(path).version()
@@ -208,17 +210,17 @@ def test_in_flight_equals_the_state_that_the_job_loads(
 def test_views_follow_the_tables_and_move_with_them(
     spark: SparkSession, tmp_path: Path, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
+    config = GroupConfig.from_overrides(ShareGroupConfig(), GroupOverrides())
     spark.sql("CREATE DATABASE IF NOT EXISTS view_tests")
     monkeypatch.chdir(tmp_path)
     for name, log_end_offset in (("one", 5), ("two", 9)):
         path = str(tmp_path / name)
-        tables = Tables(path, "g", "id-t")
+        tables = SampleTables(path, "g", "id-t")
         create_views(spark, name, "view_tests")
         assert spark.table("in_flight").count() == 0
         fetch = FetchRequest("r", "g", "t", "id-t", 1, "m1", max_records=100)
-        lines = [rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(log_end_offset)]
-        tables.commit([*lines, rows.encode(rows.REQUEST, f"0\t0\t1000\t{fetch.encode().decode()}")], 1_000)
+        lines = [rows.encode_row(rows.CONFIG, json.dumps(config.to_json())), load_row(log_end_offset)]
+        tables.commit([*lines, rows.encode_row(rows.REQUEST, f"0\t0\t1000\t{fetch.encode().decode()}")], 1_000)
         seen = spark.sql("SELECT last_offset, state, member_id, lock_deadline FROM in_flight").collect()
         assert [(row[0], row[1], row[2]) for row in seen] == [(log_end_offset - 1, "ACQUIRED", "m1")]
         offsets = spark.sql("SELECT partition, start_offset, end_offset FROM share_group_offsets ORDER BY 1").collect()
@@ -228,7 +230,7 @@ def test_views_follow_the_tables_and_move_with_them(
 
 
 def test_a_managed_table_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
-    Tables(str(tmp_path / "tables"), "g", "id-t")
+    SampleTables(str(tmp_path / "tables"), "g", "id-t")
     spark.sql("CREATE DATABASE IF NOT EXISTS taken")
     spark.sql("CREATE TABLE IF NOT EXISTS taken.share_group_state (precious INT) USING delta")
     with pytest.raises(NameTakenError, match="share_group_state"):

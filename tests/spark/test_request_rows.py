@@ -46,7 +46,7 @@ def test_the_key_is_the_shard_that_leads_the_share_partition(spark: SparkSession
 
 def test_a_row_has_coordinates_and_is_text_for_any_bytes(keyed: DataFrame) -> None:
     frame = keyed.toPandas()
-    decoded = [rows.decode(row).request for row in frame["row"]]
+    decoded = [rows.decode_row(row).request for row in frame["row"]]
     assert [request[:3] for request in decoded if request] == [(3, offset, AT_MS) for offset in range(10)]
     values = [request.value for request in decoded if request]
     assert values[0] == '{"group_id":"g","topic_id":"id","partition":5}'

@@ -18,8 +18,8 @@ class Machine:
 
     def tell(self, clock: JobClock, place: tuple[str, int] = ("requests", 0)) -> None:
         """Report an append that took no time."""
-        clock.probes()
-        clock.appended(place, self.steady_ms, self.steady_ms + self.ahead_ms)
+        clock.record_probe()
+        clock.record_append(place, self.steady_ms, self.steady_ms + self.ahead_ms)
 
 
 def job_clock(machine: Machine | None = None) -> JobClock:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps
-from sharegroup.job.commit.late_rows import Later, at_once
+from sharegroup.job.commit.deferred_rows import TaskRunner, run_immediately
 from sharegroup.storage.schemas import SHARE_PARTITION_TABLES, TableSpec
 from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
 from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions
@@ -53,12 +53,12 @@ def start(
     specs: Sequence[TableSpec] = SHARE_PARTITION_TABLES,
     fault_point: Callable[[int, int], None] | None = None,
     writer: Callable[[str, TableSpec], TableWriter] = DeltaTableWriter,
-    later: Later = at_once,
+    later: TaskRunner = run_immediately,
 ) -> tuple[CommitSteps, RecordingProducer]:
     """Run the start of a job."""
     producer = RecordingProducer()
     steps = CommitSteps([writer(str(root), spec) for spec in specs], producer, fault_point, later=later)
-    steps.lead()
+    steps.become_leader()
     steps.complete_last_batch()
     steps.query_id = query_id
     return steps, producer

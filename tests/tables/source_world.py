@@ -11,7 +11,7 @@ from kafka.errors import KafkaConnectionError
 
 from sharegroup.config import Config
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.handover import Handover
 from sharegroup.job.knowledge.source_offset import SourceOffset
 from sharegroup.job.logs.topic_identities import TopicDescription
 from sharegroup.job.planning.batch_rows import rows_between
@@ -158,8 +158,8 @@ class World:
     ) -> list[tuple[str, str, Any]]:
         self.now_ms += after_ms
         clock = ClockReading(self.now_ms, self.now_ms)
-        told_of = HandOver(waiting=dict.fromkeys(waiting, WaitsFor.RECORDS), clock=clock, **told)
-        after = self._planner.next(self.offset, told_of, self.requested, safe_ms, self.now_ms)
+        told_of = Handover(waiting=dict.fromkeys(waiting, WaitsFor.RECORDS), clock=clock, **told)
+        after = self._planner.next_offset(self.offset, told_of, self.requested, safe_ms, self.now_ms)
         if after is None:
             return []
         before, self.offset = self.offset, SourceOffset.from_json(json.loads(json.dumps(after.to_json())))

@@ -26,7 +26,7 @@ from sharegroup.storage.writing.versioned_table import (
 )
 
 
-class Tables(Protocol):
+class TableKind(Protocol):
     """What `testing.tables.memory_tables.MemoryTables` has, for a test that runs on both."""
 
     is_away: bool
@@ -42,7 +42,7 @@ class Tables(Protocol):
     def compact_from_outside(self, spec: TableSpec) -> None: ...
 
 
-class DeltaTables:
+class DeltaTableKind:
     """The faults are set between the writer and delta-rs."""
 
     def __init__(self, root: Path) -> None:
@@ -84,7 +84,7 @@ class DeltaTables:
 class FaultyDelta(DeltaVersions):
     """A handle whose commits and looks fail as the tables say."""
 
-    def __init__(self, tables: DeltaTables, spec: TableSpec) -> None:
+    def __init__(self, tables: DeltaTableKind, spec: TableSpec) -> None:
         self._tables = tables
         super().__init__(tables.root, spec)
 

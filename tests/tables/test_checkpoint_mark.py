@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.job.lead import checkpoint_mark
 from sharegroup.job.lead.checkpoint_mark import MARK, CheckpointMark, MarkFile, boot_id
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_checkpoint_ahead
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, reject_checkpoint_ahead
 from tests.tables.power_loss import PowerLoss
 
 
@@ -66,12 +66,12 @@ def test_a_start_of_the_query_is_on_the_disk(tmp_path: Path, boots: Path, monkey
 def test_a_checkpoint_ahead_names_the_directories_to_remove() -> None:
     checkpoint = Checkpoint("/c/a", "query-1", 9, committed={"share_groups": 7, "share_partitions": 5})
     newest = {"share_groups": 8, "share_partitions": 5}
-    refuse_checkpoint_ahead(checkpoint, newest.__getitem__)
-    refuse_checkpoint_ahead(None, newest.__getitem__)
+    reject_checkpoint_ahead(checkpoint, newest.__getitem__)
+    reject_checkpoint_ahead(None, newest.__getitem__)
     newest["share_partitions"] = 4
     text = (
         "table share_partitions has lost commits: the checkpoint /c/a depends on batch 5 of query query-1, but "
         "the newest batch in the table is 4: remove that checkpoint and the other query's checkpoint /c/b, and "
     )
     with pytest.raises(StaleCheckpointError, match=text):
-        refuse_checkpoint_ahead(checkpoint, newest.__getitem__, "/c/b")
+        reject_checkpoint_ahead(checkpoint, newest.__getitem__, "/c/b")

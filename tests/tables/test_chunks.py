@@ -142,7 +142,7 @@ def test_a_batch_that_was_committed_before_leaves_the_rows_as_they_are(tmp_path:
     with pytest.raises(RepeatedBatchError):
         steps.commit(batch(0, [partition(1, 9), gone(2), partition(COUNT, 9)]))
     steps.commit(batch(0, map(partition, range(COUNT)), [group("g")]))
-    assert steps.row_like("share_partitions", partition(1))["state_epoch"] == 1  # type: ignore[index]
+    assert steps.find_row("share_partitions", partition(1))["state_epoch"] == 1  # type: ignore[index]
     assert len(steps.current_rows("share_partitions")) == COUNT
     steps.commit(batch(1, [partition(3, 2)]))
     assert epochs(tmp_path) == dict.fromkeys(range(COUNT), 1) | {3: 2}

@@ -64,7 +64,7 @@ def test_a_repeated_batch_is_written_once_and_its_responses_sent_again(tmp_path:
 def test_a_batch_without_effects_commits_nothing(tmp_path: Path) -> None:
     steps, producer = start(tmp_path)
     versions = [writer.version for writer in steps.writers]
-    steps.commit(Batch.of(0, [Output("k", T0, deadline_ms=5, waiting=True)]))
+    steps.commit(Batch.from_outputs(0, [Output("k", T0, deadline_ms=5, waiting=True)]))
     assert ([writer.version for writer in steps.writers], producer.sent) == (versions, [])
 
 
@@ -260,7 +260,7 @@ def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) 
 
     steps, producer = start(tmp_path)
     assert (steps.positions, producer.sent) == ({0: 9}, [(["f8"], [("g", "notice-8")])])
-    assert steps.writers[0].committed("query-1") == 8
+    assert steps.writers[0].newest_batch("query-1") == 8
 
 
 def test_upkeep_keeps_versions_for_the_given_time(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_current_rows_of_the_old_leader_s_last_batch_stay(tmp_path: Path) -> Non
     writers = [DeltaTableWriter(str(tmp_path), spec) for spec in GROUP_COORDINATOR_TABLES]
     new = CommitSteps(writers, RecordingProducer())
     old.commit(joined(0, "m1"))
-    new.lead(2)
+    new.become_leader(2)
     new.query_id = "query-2"
     new.commit(joined(0, "m2"))
     assert members(tmp_path) == [("m1", 1), ("m2", 1)]
@@ -437,7 +437,7 @@ def test_outputs_are_merged_in_the_order_of_their_keys() -> None:
     )
     second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], notes=["second"], positions={0: 4}, deadline_ms=None)
     first, second = (Output.decode(output.encode()) for output in (first, second))
-    merged = [Batch.of(3, outputs) for outputs in ([first, second], [second, first])]
+    merged = [Batch.from_outputs(3, outputs) for outputs in ([first, second], [second, first])]
     assert merged[0] == merged[1]
     assert merged[0] == Batch(
         3,

@@ -101,6 +101,6 @@ def test_the_poll_returns_when_a_request_last_altered_a_group(tmp_path: Path) ->
     }  # fmt: skip
     assert GroupConfig.from_json(in_force["c"]) == FILE.group_config("c")
     known = KnownConfigs()
-    known.take(in_force, ["a", "b"])
+    known.replace(in_force, ["a", "b"])
     assert [known.last_altered_ms(group) for group in ("a", "b", "another")] == [0, T0, 0]
     assert read_group_configs(str(tmp_path)) == {}

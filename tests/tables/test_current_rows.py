@@ -27,7 +27,7 @@ class Table:
 
     def commit(self, *rows: Row, now_ms: int = 0) -> Write:
         write = self.current.stage(rows, now_ms)
-        self.current.take()
+        self.current.apply_staged()
         for chunk in write.chunks:
             self.chunks.pop(chunk, None)
         for row in write.rows:
@@ -102,7 +102,7 @@ def check_content(table: Table, model: dict[str, tuple[int, int]]) -> None:
     assert of_table == model
     rows = table.current.rows()
     assert [row["group_id"] for row in rows] == sorted(model)
-    assert all(table.current.row_like(group(row["group_id"])) == row for row in rows)
+    assert all(table.current.find_row(group(row["group_id"])) == row for row in rows)
     assert {row["group_id"]: row["chunk"] for row in rows} == {row["group_id"]: row["chunk"] for row in table.rows()}
 
 
@@ -163,7 +163,7 @@ def test_a_row_removed_and_added_in_one_commit_stays_in_its_chunk() -> None:
     table = Table(chunk_rows=2)
     table.put("abcd")
     assert set(table.commit(gone("a"), group("a", 2)).chunks) == {0}
-    assert table.current.row_like(group("a")) == {"group_id": "a", "group_epoch": 2, "time": 0, "chunk": 0}
+    assert table.current.find_row(group("a")) == {"group_id": "a", "group_epoch": 2, "time": 0, "chunk": 0}
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5_000])
@@ -173,6 +173,6 @@ def test_a_failed_commit_leaves_no_trace(rows: int) -> None:
     before = table.current.rows()
     table.current.stage([group("0", 2), gone("1"), group("new")], 1)
     assert table.current.rows() == before
-    assert table.current.row_like(group("new")) is None
+    assert table.current.find_row(group("new")) is None
     assert set(table.commit(group("0", 3)).chunks) == {0}
     assert len(table.current.rows()) == max(rows, 1)

@@ -47,8 +47,8 @@ def test_only_the_requested_number_and_age_is_returned(tables: str) -> None:
 
 def test_dead_ends_of_a_topic_are_left_out_with_their_counts(tables: str) -> None:
     found = read_dead_ends(tables, END - timedelta(hours=1))
-    assert found.of_topics(lambda topic: topic == TOPIC) == found
-    nothing = found.of_topics(lambda topic: topic != TOPIC)
+    assert found.for_topics(lambda topic: topic == TOPIC) == found
+    nothing = found.for_topics(lambda topic: topic != TOPIC)
     assert (nothing.newest, nothing.ranges, nothing.by_hour()) == ((), 0, {})
 
 

@@ -26,10 +26,10 @@ def test_deadlines_equal_a_dict(start: dict[str, int], steps: list[tuple[str, st
             plain |= {} if time_ms is None else {key: time_ms}
         elif what == "due":
             assert time_ms is not None
-            assert deadlines.due(time_ms) == sorted(each for each, at in plain.items() if at < time_ms)
+            assert deadlines.due_keys(time_ms) == sorted(each for each, at in plain.items() if at < time_ms)
         else:
             assert deadlines.first_ms == min(plain.values(), default=None)
-        assert deadlines.all() == plain
+        assert deadlines.as_dict() == plain
 
 
 def test_deadlines_that_are_set_again_and_again_need_no_more_memory() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sharegroup.core.operators import rows
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
-from sharegroup.testing.samples.sample_history import GROUP_ID, MEMBERS, TOPIC, Tables, write_sample_history
+from sharegroup.testing.samples.sample_history import GROUP_ID, MEMBERS, TOPIC, SampleTables, write_sample_history
 from sharegroup.testing.tables.delivery_audit import audit, progress
 from sharegroup.types import AcknowledgementBatch
 
@@ -40,11 +40,11 @@ def acknowledge(*batches: tuple[int, int, int]) -> AcknowledgeRequest:
 def run(path: Path, batches: Iterable[SharePartitionRequest], topic_id: str = "id-t", state_epoch: int = 0) -> str:
     """Run each request as a micro-batch, one millisecond after the last."""
     tables_path = str(path)
-    tables = Tables(tables_path, "g", topic_id)
-    tables.commit([rows.encode(rows.LOAD, json.dumps([LOAD | {"state_epoch": state_epoch}]))], 1_000)
+    tables = SampleTables(tables_path, "g", topic_id)
+    tables.commit([rows.encode_row(rows.LOAD, json.dumps([LOAD | {"state_epoch": state_epoch}]))], 1_000)
     for number, request in enumerate(batches):
         row = f"0\t{number}\t{2_000 + number}\t{replace(request, topic_id=topic_id).encode().decode()}"
-        tables.commit([rows.encode(rows.REQUEST, row)], 2_000 + number)
+        tables.commit([rows.encode_row(rows.REQUEST, row)], 2_000 + number)
     return tables_path
 
 
@@ -90,10 +90,10 @@ def test_unfinished_records_are_reported(
 
 def test_a_record_that_was_finished_twice_is_reported(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
-    again = Tables(tables_path, "g", "id-t")  # a leader that lost all state, as no leader should
-    again.commit([rows.encode(rows.LOAD, json.dumps([LOAD]))], 9_000)
+    again = SampleTables(tables_path, "g", "id-t")  # a leader that lost all state, as no leader should
+    again.commit([rows.encode_row(rows.LOAD, json.dumps([LOAD]))], 9_000)
     for number, request in enumerate([replace(FETCH_ALL, max_records=3), acknowledge((0, 2, 1))]):
-        again.commit([rows.encode(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
+        again.commit([rows.encode_row(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
     assert "t-0: with more than one final state: 3 offset(s): 0, 1, 2" in audit(tables_path, "g", ENDS)
 
 

@@ -24,7 +24,7 @@ from sharegroup.protocol.rows.share_group_requests import (
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.storage import read_group, read_group_configs, read_groups, read_share_group_offsets
 from sharegroup.storage.reading.state_table import read_states
-from sharegroup.storage.rows import Row, Tables
+from sharegroup.storage.rows import DeltaTables, Row
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
 from sharegroup.types import ConfigSource
 from tests.tables.two_queries import AGAIN_ID, GROUP, TOPIC_ID, TwoQueries
@@ -198,7 +198,7 @@ def test_a_group_is_described_from_its_tables(tmp_path: Path) -> None:
     assert read_share_group_offsets(str(tmp_path), "unknown") == ()
 
 
-class WrittenBetween(Tables):
+class WrittenBetween(DeltaTables):
     """Tables that run `write` once, as soon as one of them was read."""
 
     def __init__(self, tables_path: str, write: Callable[[], object]) -> None:

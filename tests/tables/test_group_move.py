@@ -9,8 +9,8 @@ import pytest
 
 from sharegroup.config import Config, parse_config
 from sharegroup.job.cells.group_move import CellTables, GroupMoveError, check_movable, move_group
-from sharegroup.job.cells.strayed_groups import StrayedGroupsError, refuse_strayed_groups
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_stale_checkpoint
+from sharegroup.job.cells.misplaced_groups import MisplacedGroupsError, reject_misplaced_groups
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, reject_stale_checkpoint
 from sharegroup.storage import read_group_configs, read_groups, read_share_group_offsets
 from sharegroup.storage.reading.state_table import read_states
 from sharegroup.storage.rows import open_table
@@ -80,11 +80,11 @@ def test_a_move_that_dies_is_completed_and_no_job_starts_in_between(tmp_path: Pa
             move(tmp_path, "a", "b", dies_after)
         if dies_after < 4:
             for cell in ("a", "b"):
-                with pytest.raises(StrayedGroupsError, match=f"cell a have groups .*: {GROUP}. Move"):
-                    refuse_strayed_groups(config(tmp_path, "b").of_cell(cell))
+                with pytest.raises(MisplacedGroupsError, match=f"cell a have groups .*: {GROUP}. Move"):
+                    reject_misplaced_groups(config(tmp_path, "b").for_cell(cell))
     assert move(tmp_path, "a", "b") is (dies_after < 4)
     for cell in ("a", "b"):
-        refuse_strayed_groups(config(tmp_path, "b").of_cell(cell))
+        reject_misplaced_groups(config(tmp_path, "b").for_cell(cell))
 
     assert (states(tmp_path, "a"), states(tmp_path, "b")) == ({}, before)
     assert [[row.group_id for row in read_groups(str(tmp_path / cell))] for cell in ("a", "b")] == [[], [GROUP]]
@@ -117,13 +117,13 @@ def test_a_move_that_is_given_up_goes_back(tmp_path: Path, dies_after: int) -> N
     with pytest.raises(Died):
         move(tmp_path, "a", "b", dies_after)
     if dies_after == 1:  # the group is not visible there yet
-        refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
+        reject_misplaced_groups(config(tmp_path, "a").for_cell("a"))
     else:
-        with pytest.raises(StrayedGroupsError):
-            refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
+        with pytest.raises(MisplacedGroupsError):
+            reject_misplaced_groups(config(tmp_path, "a").for_cell("a"))
         assert move(tmp_path, "b", "a")
     assert states(tmp_path, "a") == before
-    refuse_strayed_groups(config(tmp_path, "a").of_cell("a"))
+    reject_misplaced_groups(config(tmp_path, "a").for_cell("a"))
 
 
 def test_the_previous_jobs_are_fenced_and_their_checkpoints_stale(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_previous_jobs_are_fenced_and_their_checkpoints_stale(tmp_path: Path
     move(tmp_path, "a", "b")
     steps, _ = start(tmp_path / "a", "query-1", SHARE_PARTITION_TABLES)
     with pytest.raises(StaleCheckpointError, match="remove that checkpoint"):
-        refuse_stale_checkpoint(Checkpoint("/c", "query-1", 9, None), steps.last_info, 3, lambda query_id: 1)
+        reject_stale_checkpoint(Checkpoint("/c", "query-1", 9, None), steps.last_info, 3, lambda query_id: 1)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,6 @@ def test_an_unknown_group_is_an_error(tmp_path: Path) -> None:
 
 def test_a_group_of_the_job_without_cells_keeps_its_cell_from_starting(tmp_path: Path) -> None:
     used(tmp_path)
-    refuse_strayed_groups(config(tmp_path, "b").of_cell("a"))
-    with pytest.raises(StrayedGroupsError, match="the job without cells have groups"):
-        refuse_strayed_groups(config(tmp_path, "b").of_cell("b"))
+    reject_misplaced_groups(config(tmp_path, "b").for_cell("a"))
+    with pytest.raises(MisplacedGroupsError, match="the job without cells have groups"):
+        reject_misplaced_groups(config(tmp_path, "b").for_cell("b"))

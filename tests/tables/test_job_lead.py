@@ -17,7 +17,7 @@ import pytest
 
 from sharegroup.errors import FencedLeaderError
 from sharegroup.job.commit.commit_steps import CommitSteps
-from sharegroup.job.lead.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
+from sharegroup.job.lead.job_lead import CHECK_INTERVAL_S, JobLead, LeadWatch
 from sharegroup.storage.schemas import (
     DELIVERY_LOG,
     GROUP_COORDINATOR_TABLES,
@@ -33,18 +33,18 @@ from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import NotCommittedError, Upkeep, Write
 from sharegroup.testing.tables.memory_tables import MemoryTables
 from tests.tables.job_tables import RecordingProducer, batch
-from tests.tables.table_kinds import DeltaTables, Tables
+from tests.tables.table_kinds import DeltaTableKind, TableKind
 
 THREE_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG, SHARE_GROUPS)
 QUERIES = {"group_coordinator": GROUP_COORDINATOR_TABLES, "share_partition": SHARE_PARTITION_TABLES}
 
 
 @pytest.fixture(params=["delta", "memory"])
-def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
-    return DeltaTables(tmp_path) if request.param == "delta" else MemoryTables()
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> TableKind:
+    return DeltaTableKind(tmp_path) if request.param == "delta" else MemoryTables()
 
 
-def job_lead(tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> JobLead:
+def job_lead(tables: TableKind, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> JobLead:
     return JobLead(tables.writer(SHARE_GROUP_JOB, f"{name}-deciding"), [tables.table(spec) for spec in specs])
 
 
@@ -55,75 +55,75 @@ def fenced(mine: int, there: int) -> pytest.RaisesExc[FencedLeaderError]:
 # -- the deciding epoch ------------------------------------------------------------------------------------------------
 
 
-def test_each_job_acquires_a_higher_epoch(tables: Tables) -> None:
-    assert [job_lead(tables, name).take() for name in ("a", "b", "c")] == [1, 2, 3]
+def test_each_job_acquires_a_higher_epoch(tables: TableKind) -> None:
+    assert [job_lead(tables, name).acquire_epoch() for name in ("a", "b", "c")] == [1, 2, 3]
 
 
-def test_the_epoch_is_above_those_of_tables_that_an_earlier_version_led(tables: Tables) -> None:
-    tables.writer(DELIVERY_LOG, "earlier").lead(7)
+def test_the_epoch_is_above_those_of_tables_that_an_earlier_version_led(tables: TableKind) -> None:
+    tables.writer(DELIVERY_LOG, "earlier").become_leader(7)
     lead = job_lead(tables, "a")
-    assert (lead.take(), lead.epoch) == (8, 8)
+    assert (lead.acquire_epoch(), lead.epoch) == (8, 8)
 
 
-def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: Tables) -> None:
+def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: TableKind) -> None:
     first, second = job_lead(tables, "first"), job_lead(tables, "second")
-    tables.before_next_commit(lambda: first.take() and None)
+    tables.before_next_commit(lambda: first.acquire_epoch() and None)
     with pytest.raises(FencedLeaderError, match="own leader epoch: 1; now in the table: leader epoch 1"):
-        second.take()
+        second.acquire_epoch()
     first.check()
     assert tables.writer(SHARE_GROUP_JOB, "reader").leader_epoch == 1
 
 
-def test_a_lost_response_does_not_cost_the_leadership(tables: Tables) -> None:
+def test_a_lost_response_does_not_cost_the_leadership(tables: TableKind) -> None:
     lead = job_lead(tables, "a")
     tables.lose_next_answer()
-    assert lead.take() == 1
+    assert lead.acquire_epoch() == 1
     lead.check()
-    assert job_lead(tables, "b").take() == 2
+    assert job_lead(tables, "b").acquire_epoch() == 2
 
 
-def test_a_store_that_rejects_commits_gives_no_epoch(tables: Tables) -> None:
+def test_a_store_that_rejects_commits_gives_no_epoch(tables: TableKind) -> None:
     lead = job_lead(tables, "a")
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError):
-        lead.take()
-    assert (lead.epoch, lead.take()) == (0, 1)
+        lead.acquire_epoch()
+    assert (lead.epoch, lead.acquire_epoch()) == (0, 1)
 
 
 def test_leader_rows_do_not_conflict_with_batches(tmp_path: Path) -> None:
-    tables = DeltaTables(tmp_path)
+    tables = DeltaTableKind(tmp_path)
     lead = job_lead(tables, "a")
     tables.before_next_commit(lambda: record_leader(tables.root, "share_partition", 9, "earlier", "application", {}))
-    assert lead.take() == 1
+    assert lead.acquire_epoch() == 1
     record_leader(tables.root, "share_partition", 1, "mine", "application", {})
     lead.check()
     assert (lead.epoch_for("q"), lead.epoch_for("q")) == (1, 2)
     assert len(tables.rows(SHARE_GROUP_JOB)) == 2
 
 
-def test_a_query_that_starts_again_has_another_epoch(tables: Tables) -> None:
+def test_a_query_that_starts_again_has_another_epoch(tables: TableKind) -> None:
     lead = job_lead(tables, "a")
-    lead.take()
+    lead.acquire_epoch()
     epochs = [lead.epoch_for(query) for query in ("groups", "partitions", "partitions", "groups", "groups")]
     assert epochs == [1, 1, 2, 2, 3]
 
 
-def test_a_restarted_query_does_not_become_the_leader_again(tables: Tables) -> None:
+def test_a_restarted_query_does_not_become_the_leader_again(tables: TableKind) -> None:
     a, b = job_lead(tables, "a"), job_lead(tables, "b")
-    a.take()
+    a.acquire_epoch()
     a.epoch_for("groups")
-    b.take()
-    for start in (lambda: a.epoch_for("groups"), lambda: a.epoch_for("partitions"), a.take, a.check):
+    b.acquire_epoch()
+    for start in (lambda: a.epoch_for("groups"), lambda: a.epoch_for("partitions"), a.acquire_epoch, a.check):
         with fenced(1, 2):
             start()
     b.check()
 
 
-def test_a_later_job_of_an_earlier_version_is_found_in_its_tables(tables: Tables) -> None:
+def test_a_later_job_of_an_earlier_version_is_found_in_its_tables(tables: TableKind) -> None:
     lead = job_lead(tables, "a")
-    lead.take()
+    lead.acquire_epoch()
     lead.epoch_for("groups")
-    tables.writer(DELIVERY_LOG, "earlier").lead(2)
+    tables.writer(DELIVERY_LOG, "earlier").become_leader(2)
     with fenced(1, 2):
         lead.epoch_for("groups")
 
@@ -134,7 +134,7 @@ def test_a_later_job_of_an_earlier_version_is_found_in_its_tables(tables: Tables
 class Job:
     """A job whose start is run step by step: its epoch, then its tables; `take_all` runs the remaining steps."""
 
-    def __init__(self, tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> None:
+    def __init__(self, tables: TableKind, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> None:
         self.name = name
         self.lead = job_lead(tables, name, specs)
         self.writers = [tables.writer(spec, f"{name}-{spec.name}") for spec in specs]
@@ -162,10 +162,10 @@ class Job:
         return self._attempt(self.lead.check)
 
     def _start(self) -> Iterator[None]:
-        epoch = self.lead.take()
+        epoch = self.lead.acquire_epoch()
         yield
         for writer in self.writers:
-            writer.lead(epoch)
+            writer.become_leader(epoch)
             yield
 
     def _commit(self, writer: TableWriter) -> None:
@@ -184,7 +184,7 @@ class Job:
         return True
 
 
-def exactly_one_runs(tables: Tables, *jobs: Job) -> Job:
+def exactly_one_runs(tables: TableKind, *jobs: Job) -> Job:
     """Check that exactly one job can commit repeatedly, and that a commit or check stops the others."""
     running = [job for job in jobs if not job.fenced and job.looks()]
     assert len(running) == 1
@@ -219,7 +219,7 @@ def test_in_each_order_of_two_starts_one_runs(order: str) -> None:
 
 @pytest.mark.parametrize("compaction", ["none", "before", "after"])
 @pytest.mark.parametrize("order", orders(2))
-def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: Tables, order: str, compaction: str) -> None:
+def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: TableKind, order: str, compaction: str) -> None:
     """Both have their epochs already. The compaction of the running job comes right before, or after, a lead commit."""
     specs = (DELIVERY_LOG, SHARE_GROUPS)
     running = Job(tables, "running", specs)
@@ -245,7 +245,7 @@ def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: Tables, 
 def test_one_job_runs_whatever_interrupts_the_commits(tmp_path: Path, seed: int) -> None:
     """Four jobs start, commit, compact and check, also between another's read and commit; responses are lost."""
     chance = random.Random(seed)
-    tables: Tables = DeltaTables(tmp_path) if seed < 5 else MemoryTables()
+    tables: TableKind = DeltaTableKind(tmp_path) if seed < 5 else MemoryTables()
     jobs = [Job(tables, name) for name in "abcd"]
     started = dict.fromkeys(jobs, 0)
     busy: list[Job] = []
@@ -280,7 +280,7 @@ def test_one_job_runs_whatever_interrupts_the_commits(tmp_path: Path, seed: int)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
-def test_a_job_that_dies_while_becoming_the_leader_can_be_replaced(tables: Tables, steps: int) -> None:
+def test_a_job_that_dies_while_becoming_the_leader_can_be_replaced(tables: TableKind, steps: int) -> None:
     """It has decided, and leads none, some or all of the tables; nobody else leads until another job starts."""
     running, died = Job(tables, "running"), Job(tables, "died")
     for _ in range(4):
@@ -298,7 +298,7 @@ def test_a_job_that_dies_while_becoming_the_leader_can_be_replaced(tables: Table
     assert exactly_one_runs(tables, running, after) is after
 
 
-def test_a_paused_job_does_not_become_the_leader_again(tables: Tables) -> None:
+def test_a_paused_job_does_not_become_the_leader_again(tables: TableKind) -> None:
     asleep, awake = Job(tables, "asleep"), Job(tables, "awake")
     for _ in range(2):
         asleep.step()
@@ -309,7 +309,7 @@ def test_a_paused_job_does_not_become_the_leader_again(tables: Tables) -> None:
     assert exactly_one_runs(tables, asleep, awake) is awake
 
 
-def test_a_new_leader_completes_the_last_durable_batch_of_the_old_one(tables: Tables) -> None:
+def test_a_new_leader_completes_the_last_durable_batch_of_the_old_one(tables: TableKind) -> None:
     """The old leader's batch is committed to the first table, with its outbox, while the new leader starts."""
 
     def steps_of(name: str) -> tuple[CommitSteps, RecordingProducer]:
@@ -318,25 +318,25 @@ def test_a_new_leader_completes_the_last_durable_batch_of_the_old_one(tables: Ta
         return CommitSteps(writers, producer), producer
 
     (old, old_producer), (new, new_producer) = steps_of("old"), steps_of("new")
-    old.lead(1)
+    old.become_leader(1)
     old.query_id = "old"
     old.commit(batch(0))
 
     def old_commits() -> None:
         """Commit when the new leader does not lead the first table yet, but is about to lead the other one."""
         tables.before_next_commit(lambda: None)
-        tables.before_next_commit(lambda: new.writers[1].lead(2))
+        tables.before_next_commit(lambda: new.writers[1].become_leader(2))
         with pytest.raises(FencedLeaderError):
             old.commit(batch(1))
 
     tables.before_next_commit(old_commits)
-    new.writers[0].lead(2)
+    new.writers[0].become_leader(2)
     answers = [(["f0"], [("g", "notice-0")]), (["f1"], [("g", "notice-1")])]
     assert old_producer.sent == answers, "the responses are durable: the new leader sends the same ones"
 
     new, new_producer = steps_of("newer")
-    new.lead(3)
-    assert (new.positions, (new.last_info or {})["batch_id"], new.committed("old")) == ({0: 2}, 1, 1)
+    new.become_leader(3)
+    assert (new.positions, (new.last_info or {})["batch_id"], new.newest_batch("old")) == ({0: 2}, 1, 1)
     new.complete_last_batch()
     assert new_producer.sent == [(["f1"], [("g", "notice-1")])]
     logged = [(row["batch_id"], row["leader_epoch"]) for row in tables.rows(DELIVERY_LOG)]
@@ -349,21 +349,21 @@ def test_a_new_leader_completes_the_last_durable_batch_of_the_old_one(tables: Ta
 def test_a_job_without_commits_detects_a_newer_leader(caplog: pytest.LogCaptureFixture) -> None:
     tables, now = MemoryTables(), [0.0]
     lead = job_lead(tables, "a")
-    lead.take()
+    lead.acquire_epoch()
     watch = LeadWatch(lead.check, lambda: now[0])
-    watch.look()
-    tables.is_away = True
-    watch.look()  # not due
+    watch.poll()
+    tables.is_unavailable = True
+    watch.poll()  # not due
     for _ in range(3):
-        now[0] += LOOK_INTERVAL_S
-        watch.look()
+        now[0] += CHECK_INTERVAL_S
+        watch.poll()
     assert [record.message for record in caplog.records] == ["cannot check which job leads: the store is away"]
-    tables.is_away = False
-    now[0] += LOOK_INTERVAL_S
-    watch.look()
-    job_lead(tables, "b").take()
-    now[0] += LOOK_INTERVAL_S - 0.1
-    watch.look()
+    tables.is_unavailable = False
+    now[0] += CHECK_INTERVAL_S
+    watch.poll()
+    job_lead(tables, "b").acquire_epoch()
+    now[0] += CHECK_INTERVAL_S - 0.1
+    watch.poll()
     now[0] += 0.1
     with fenced(1, 2):
-        watch.look()
+        watch.poll()

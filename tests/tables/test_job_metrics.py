@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sharegroup.core.operators.output import Output
-from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.clock.handover import HandoverChange
 from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.deferred_rows import TaskRunner, run_immediately
 from sharegroup.job.commit.job_metrics import JobMetrics
-from sharegroup.job.commit.late_rows import Later, at_once
 from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Labels, Metric, Observations
@@ -39,26 +39,26 @@ class Run:
     """A start of a query whose batches are counted. With `is_away`, the brokers accept nothing."""
 
     def __init__(
-        self, metrics: JobMetrics, tables: MemoryTables, name: str, epoch: int, later: Later = at_once
+        self, metrics: JobMetrics, tables: MemoryTables, name: str, epoch: int, later: TaskRunner = run_immediately
     ) -> None:
         counted = metrics.query(name)
-        counted.runs = lambda: True
+        counted.is_running = lambda: True
         writers = [tables.writer(spec, f"{name}{epoch}{spec.name}") for spec in TABLES[name]]
-        steps = CommitSteps(writers, self, counted.at, later=later)
+        steps = CommitSteps(writers, self, counted.on_step, later=later)
         self._run = QueryRun(name, steps, self, lambda: None, lambda: None, 100, job_clock(), counted)
         self.is_away = False
-        self._run.lead(epoch, None, lambda query_id: 0)
+        self._run.become_leader(epoch, None, lambda query_id: 0)
         steps.query_id = f"query-{name}"
 
     def batch(self, batch_id: int, *outputs: Output) -> None:
-        self._run.begin(batch_id)
-        self._run.finish(batch_id, [output.encode() for output in outputs])
+        self._run.begin_batch(batch_id)
+        self._run.finish_batch(batch_id, [output.encode() for output in outputs])
 
     def send(self, responses: Any, requests: Any) -> None:
         if self.is_away:
             raise ConnectionError("the brokers are away")
 
-    def write(self, change: HandOverChange) -> None:
+    def write(self, change: HandoverChange) -> None:
         pass
 
 
@@ -150,16 +150,16 @@ def test_deferred_rows_and_a_running_batch_are_counted(metrics: JobMetrics) -> N
     waiting: list[Any] = []
     run = Run(metrics, MemoryTables(), PARTITIONS, 1, later=lambda work, urgent=False: waiting.append(work))
     run.batch(0, acquired())
-    assert shown(metrics, catalogue.OWED) == {(): 1}
+    assert shown(metrics, catalogue.DELIVERY_LOG_DEFERRED) == {(): 1}
     waiting[0]()
-    assert shown(metrics, catalogue.OWED) == {(): 0}
+    assert shown(metrics, catalogue.DELIVERY_LOG_DEFERRED) == {(): 0}
     assert shown(metrics, catalogue.BATCH_RUNS_SECONDS) == {(PARTITIONS,): 0}
-    run._run.begin(1)
+    run._run.begin_batch(1)
     assert shown(metrics, catalogue.BATCH_RUNS_SECONDS) == {(PARTITIONS,): pytest.approx(0.1)}
 
 
 def test_upkeep_is_counted(metrics: JobMetrics) -> None:
-    metrics.upkeep_ended(1.5, False)
-    metrics.upkeep_ended(0.5, True)
+    metrics.count_upkeep(1.5, False)
+    metrics.count_upkeep(0.5, True)
     assert shown(metrics, catalogue.UPKEEP_SECONDS) == {(): 2.0}
     assert (shown(metrics, catalogue.UPKEEPS), shown(metrics, catalogue.UPKEEP_FAILURES)) == ({(): 2}, {(): 1})

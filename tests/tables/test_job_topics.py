@@ -13,7 +13,7 @@ from kafka.errors import InvalidReplicationFactorError, KafkaTimeoutError, Topic
 from sharegroup.kafka_clients import kafka_clients
 from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer, KafkaUnavailableError
 from sharegroup.kafka_clients.row_topics import job_topics
-from sharegroup.kafka_clients.row_topics.job_topics import WHAT_THE_CLUSTER_CAN, UnfitTopicsError, create_topics
+from sharegroup.kafka_clients.row_topics.job_topics import CLUSTER_MAXIMUM, UnfitTopicsError, create_topics
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
@@ -81,7 +81,7 @@ class Admin:
         """Do nothing, because nothing is open."""
 
 
-def create(monkeypatch: pytest.MonkeyPatch, admin: Admin, replication: int = WHAT_THE_CLUSTER_CAN) -> None:
+def create(monkeypatch: pytest.MonkeyPatch, admin: Admin, replication: int = CLUSTER_MAXIMUM) -> None:
     monkeypatch.setattr(job_topics, "KafkaAdminClient", admin)
     create_topics({}, TOPICS, replication, 1_000, timed=["requests"])
 
@@ -141,11 +141,11 @@ def test_configs_that_may_not_be_seen_are_warned_of(
 @pytest.mark.parametrize(
     ("admin", "replication", "made"),
     [
-        pytest.param(Admin({}), WHAT_THE_CLUSTER_CAN, 3, id="three brokers"),
-        pytest.param(Admin({}, brokers=5), WHAT_THE_CLUSTER_CAN, 3, id="more than three"),
-        pytest.param(Admin({}, brokers=4, fenced=2), WHAT_THE_CLUSTER_CAN, 2, id="two that are there"),
-        pytest.param(Admin({}, brokers=1), WHAT_THE_CLUSTER_CAN, 1, id="one"),
-        pytest.param(Admin({}, allowed=[2], default=2), WHAT_THE_CLUSTER_CAN, 2, id="what the brokers' policy says"),
+        pytest.param(Admin({}), CLUSTER_MAXIMUM, 3, id="three brokers"),
+        pytest.param(Admin({}, brokers=5), CLUSTER_MAXIMUM, 3, id="more than three"),
+        pytest.param(Admin({}, brokers=4, fenced=2), CLUSTER_MAXIMUM, 2, id="two that are there"),
+        pytest.param(Admin({}, brokers=1), CLUSTER_MAXIMUM, 1, id="one"),
+        pytest.param(Admin({}, allowed=[2], default=2), CLUSTER_MAXIMUM, 2, id="what the brokers' policy says"),
         pytest.param(Admin({}, brokers=5), 5, 5, id="what the configuration says"),
         pytest.param(Admin({}, brokers=5), 1, 1, id="one, by the configuration"),
     ],

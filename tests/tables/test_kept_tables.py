@@ -10,9 +10,9 @@ import pytest
 
 from sharegroup.job.commit.commit_steps import Batch
 from sharegroup.job.commit.current_rows import CHUNK_ROWS
-from sharegroup.storage import KeptTables, TableMissingError, read_group, read_groups, read_share_group_offsets
+from sharegroup.storage import CachedTables, TableMissingError, read_group, read_groups, read_share_group_offsets
 from sharegroup.storage.following.rows_by_file import DeltaFiles
-from sharegroup.storage.rows import Tables
+from sharegroup.storage.rows import DeltaTables
 from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, SHARE_PARTITIONS
 from tests.tables.group_batches import COUNT, batch, gone, group, partition
 from tests.tables.job_tables import T0, start
@@ -34,7 +34,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_read_costs_the_chunks_that_were_written_since(tmp_path: Path, read: list[str]) -> None:
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(batch(0, map(partition, range(COUNT))))
-    kept, once = KeptTables(str(tmp_path)), Tables(str(tmp_path))
+    kept, once = CachedTables(str(tmp_path)), DeltaTables(str(tmp_path))
 
     def check(*chunks: str) -> None:
         read.clear()
@@ -57,7 +57,7 @@ def test_readers_of_a_path_accept_cached_tables(tmp_path: Path) -> None:
     start(tmp_path, specs=SHARE_PARTITION_TABLES)
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(batch(0, [partition(1)], [group("g0")]))
-    kept = KeptTables(str(tmp_path))
+    kept = CachedTables(str(tmp_path))
     for batch_id, state in enumerate(("Stable", "Empty"), 1):
         steps.commit(Batch(batch_id, T0, {"share_groups": [{**group("g0"), "group_state": state}]}, positions={0: 1}))
         assert read_groups(kept) == read_groups(str(tmp_path)) != ()
@@ -66,7 +66,7 @@ def test_readers_of_a_path_accept_cached_tables(tmp_path: Path) -> None:
 
 
 def test_deleted_tables_are_missing_and_recreated_ones_are_read(tmp_path: Path) -> None:
-    kept = KeptTables(str(tmp_path))
+    kept = CachedTables(str(tmp_path))
     for group_id in ("old", "new"):
         with pytest.raises(TableMissingError):
             read_groups(kept)

@@ -20,17 +20,17 @@ def test_each_poll_equals_a_scan(steps: list[tuple[SharePartitionKey, str]]) -> 
     listing, plain = Listing(), dict[SharePartitionKey, SharePartitionRow]()
     for key, what in steps:
         if what == "drop":
-            listing.drop(key)
+            listing.remove(key)
             plain.pop(key, None)
         else:
             plain[key] = SharePartitionRow(key, False, 1, -1, what == "delete")
             listing.put(plain[key])
     led = sorted(key for key, row in plain.items() if not row.deleting)
-    logs = {TopicIdPartition.of(key) for key in led}
+    logs = {TopicIdPartition.for_key(key) for key in led}
     assert set(listing.logs) == logs
     assert set(listing.topics) == {(log.topic, log.topic_id) for log in logs}
     assert set(listing.groups) == {key.group_id for key in led}
-    assert [row.key for row in listing.to_lead(KEYS)] == led
+    assert [row.key for row in listing.manageable_rows(KEYS)] == led
     assert [key for key in KEYS if listing.get(key) != plain.get(key)] == []
     for name, topic_id in TOPICS:
         assert listing.has_name(name) == any(key.topic == name for key in plain)
@@ -38,8 +38,8 @@ def test_each_poll_equals_a_scan(steps: list[tuple[SharePartitionKey, str]]) -> 
         assert set(listing.logs_of(topic_id)) == {log for log in logs if log.topic_id == topic_id}
         for group_id in "gh":
             of_group = [key for key in led if key.group_id == group_id]
-            assert set(listing.logs_of_group(group_id)) == {TopicIdPartition.of(key) for key in of_group}
-            of_topic = {TopicIdPartition.of(key) for key in of_group if key.topic_id == topic_id}
+            assert set(listing.logs_of_group(group_id)) == {TopicIdPartition.for_key(key) for key in of_group}
+            of_topic = {TopicIdPartition.for_key(key) for key in of_group if key.topic_id == topic_id}
             assert set(listing.logs_of_group(group_id, topic_id)) == of_topic
     for log in logs:
-        assert set(listing.keys_of(log)) == {key for key in led if TopicIdPartition.of(key) == log}
+        assert set(listing.keys_of(log)) == {key for key in led if TopicIdPartition.for_key(key) == log}

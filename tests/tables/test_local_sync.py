@@ -123,7 +123,7 @@ def test_without_the_option_nothing_is_synced(root: Path, disk: PowerLoss, tmp_p
     steps, _ = start(root)
     before = {path: path.read_bytes() for path in disk.left_in(tmp_path / "left").rglob("*.json")}
     steps = CommitSteps([DeltaTableWriter(str(root), w.spec, is_synced=False) for w in steps.writers], _NoProducer())
-    steps.lead()
+    steps.become_leader()
     steps.commit(batch(0))
     assert {path: path.read_bytes() for path in disk.left_in(tmp_path / "left").rglob("*.json")} == before
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sharegroup.job.knowledge.source_knowledge import waiting_key
-from sharegroup.job.logs.topic_identities import CONFIRM_MS, LOOK_MS
+from sharegroup.job.knowledge.source_state import waiting_key
+from sharegroup.job.logs.topic_identities import CONFIRM_MS, POLL_MS
 from sharegroup.storage.reading.fences import Fence
 from sharegroup.types import RecordState, StateBatch
 from tests.tables.source_world import (
@@ -210,7 +210,7 @@ def test_a_group_is_unloaded_when_a_state_turns_out_to_be_missing() -> None:
 def led() -> World:
     world = World(row(OLD), states={OLD: state()})
     world.read()
-    world.read_for(LOOK_MS)
+    world.read_for(POLL_MS)
     return world
 
 
@@ -231,7 +231,7 @@ def test_a_recreated_topic_is_detected_and_its_log_is_not_the_old_ones(end: int)
     world.topics["orders"] = ("new", (0, end, end))
     assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before a changed end offset is accepted
     assert len(world.described) == 1 + (end != 100)
-    assert gone(world, 2 * LOOK_MS + CONFIRM_MS) is not None
+    assert gone(world, 2 * POLL_MS + CONFIRM_MS) is not None
     assert world.logs() == {SHARD: [0, 100, None, True]}
     assert world.offset.gone == ("old",)
     assert world.read_for(10_000) == []
@@ -264,9 +264,9 @@ def test_a_recreated_topic_is_loaded_and_the_old_one_removed_with_its_row() -> N
 def test_a_topic_is_deleted_after_its_absence_for_the_grace_time() -> None:
     world = led()
     world.topics["orders"] = None
-    after = gone(world, GRACE_MS + 2 * LOOK_MS)
+    after = gone(world, GRACE_MS + 2 * POLL_MS)
     assert after is not None
-    assert GRACE_MS <= after <= GRACE_MS + 2 * LOOK_MS
+    assert GRACE_MS <= after <= GRACE_MS + 2 * POLL_MS
 
 
 def test_nothing_is_concluded_from_silence() -> None:
@@ -280,17 +280,17 @@ def test_nothing_is_concluded_from_silence() -> None:
 def test_a_topic_that_returns_in_time_is_not_deleted() -> None:
     world = led()
     topic, world.topics["orders"] = world.topics["orders"], None
-    assert gone(world, GRACE_MS - 2 * LOOK_MS) is None
+    assert gone(world, GRACE_MS - 2 * POLL_MS) is None
     world.topics["orders"] = topic
-    assert gone(world, LOOK_MS) is None
+    assert gone(world, POLL_MS) is None
     world.topics["orders"] = None
-    assert gone(world, GRACE_MS - 2 * LOOK_MS) is None
+    assert gone(world, GRACE_MS - 2 * POLL_MS) is None
 
 
 def test_another_id_for_a_name_never_seen_may_be_outdated_metadata() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("older", (0, 7, 7))
-    assert gone(world, GRACE_MS - LOOK_MS) is None
+    assert gone(world, GRACE_MS - POLL_MS) is None
     assert world.logs() == {SHARD: None}
     world.topics["orders"] = ("old", (0, 100, 90))
     assert gone(world, 2 * GRACE_MS) is None
@@ -300,7 +300,7 @@ def test_another_id_for_a_name_never_seen_may_be_outdated_metadata() -> None:
 def test_a_topic_recreated_during_downtime_is_gone_after_the_grace_time() -> None:
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("new", (0, 7, 7))
-    assert gone(world, GRACE_MS + 2 * LOOK_MS) is not None
+    assert gone(world, GRACE_MS + 2 * POLL_MS) is not None
 
 
 def test_an_outdated_response_does_not_remove_the_new_topic() -> None:
@@ -310,7 +310,7 @@ def test_an_outdated_response_does_not_remove_the_new_topic() -> None:
     world.list(row(NEW, new=True, reset="earliest"))
     world.read()
     world.topics["orders"] = ("old", (0, 100, 90))
-    found = world.read_for(GRACE_MS - LOOK_MS)
+    found = world.read_for(GRACE_MS - POLL_MS)
     assert [kind for _, kind, _ in found if kind == "gone"] == []
 
 
@@ -323,7 +323,7 @@ def test_a_single_other_response_is_neither_accepted_nor_ignored_forever() -> No
     world.topics["orders"] = ("old", (0, 100, 90))
     assert gone(world, 2 * GRACE_MS) is None
     world.topics["orders"] = ("new", (0, 100, 90))
-    after = gone(world, GRACE_MS + 3 * LOOK_MS)
+    after = gone(world, GRACE_MS + 3 * POLL_MS)
     assert after is not None
     assert after >= GRACE_MS
 
@@ -352,7 +352,7 @@ def test_a_log_without_a_topic_id_is_sent_as_such_after_a_missing_topic() -> Non
     """Its leader is queried before the name is looked up again: its log would be taken for one with an id."""
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("", (0, 1_000, 1_000))
-    world.read_for(LOOK_MS)
+    world.read_for(POLL_MS)
     looks = len(world.described)
     world.topics["orders"] = None
     world.read()
@@ -390,13 +390,13 @@ def test_a_recreated_topic_is_read_from_its_start_under_its_new_id() -> None:
     """The old start offset is 1,000; the new log has 50 records."""
     world = World(row(OLD), states={OLD: state(1_000)})
     world.topics["orders"] = ("old", (0, 1_000, 1_000))
-    world.read_for(LOOK_MS)
+    world.read_for(POLL_MS)
     world.topics["orders"] = ("new", (0, 50, 50))
     assert gone(world, 10_000) is not None
     new = NEW._replace(topic_id=TOPIC_ID)
     world.topics["orders"] = (TOPIC_ID, (0, 50, 50))
     world.list(row(OLD, deleting=True), row(new, new=True, reset="earliest"))
-    world.read_for(LOOK_MS)
+    world.read_for(POLL_MS)
     lines = [text for key, text in world.rows if key == f"g\t{TOPIC_ID}\t0"]
     shard = ShardDriver()
     output = shard.batch(*lines, shard.line(fetch("f1", max_records=100), 0), at=0)

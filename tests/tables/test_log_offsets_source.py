@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from kafka import TopicPartition
 
 from sharegroup.config import Config
-from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.handover import Handover
 from sharegroup.job.logs.partition_leaders import MAX_RETRY_MS
 from sharegroup.job.logs.topic_identities import TopicDescription
 from sharegroup.job.planning.batch_rows import OffsetsApartError
@@ -85,8 +85,8 @@ class Source:
         monkeypatch.setattr(log_offsets_source, "LogPoll", brokers.poll)
         monkeypatch.setattr(log_offsets_source, "steady_ms", lambda: self._now_ms)
         monkeypatch.setattr(log_offsets_source, "set_up_log", lambda *_: None)
-        told = HandOver(clock=ClockReading(self._now_ms, self._now_ms))
-        monkeypatch.setattr(log_offsets_source, "HandOverFileReader", lambda _: SimpleNamespace(read=lambda: told))
+        told = Handover(clock=ClockReading(self._now_ms, self._now_ms))
+        monkeypatch.setattr(log_offsets_source, "HandoverFileReader", lambda _: SimpleNamespace(read=lambda: told))
         self._options: dict[str, Any] = {
             "kafka": {},
             "tables": {spec.name: table_path(self._root, spec) for spec in ALL_TABLES},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sharegroup.core.operators.output import Output
-from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.clock.handover import HandoverChange
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError
@@ -93,7 +93,7 @@ def test_a_new_querys_commits_are_rolled_back_with_its_lead_commit(tmp_path: Pat
 
 def lead(root: Path, checkpoint: Checkpoint) -> None:
     steps, _ = start_unled(root)
-    QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock()).lead(
+    QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock()).become_leader(
         1 + max(writer.leader_epoch for writer in steps.writers), checkpoint, lambda query_id: 0
     )
 
@@ -104,7 +104,7 @@ def start_unled(root: Path) -> tuple[CommitSteps, RecordingProducer]:
 
 
 class _NoHandOver:
-    def write(self, change: HandOverChange) -> None:
+    def write(self, change: HandoverChange) -> None:
         """Discard the change."""
 
 
@@ -127,7 +127,7 @@ def test_a_checkpoint_that_is_ahead_of_its_tables_is_rejected(
     steps, _ = start(tmp_path)
     for batch_id in range(3):
         steps.commit(batch(batch_id, offset=batch_id))
-    whole = Checkpoint("/c", "query-1", 3, committed=steps.committed_batches())
+    whole = Checkpoint("/c", "query-1", 3, committed=steps.newest_batches())
     lead(tmp_path, whole)
     checkpoint = plant(tmp_path)
     for _ in range(2):  # a rejected start does not change the outcome
@@ -141,8 +141,8 @@ def test_a_mark_has_the_newest_batches_of_the_tables(tmp_path: Path) -> None:
     run = QueryRun(
         "q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock(), mark_checkpoint=marked.append
     )
-    run.lead(1, None, lambda query_id: 0)
+    run.become_leader(1, None, lambda query_id: 0)
     steps.query_id = "query-1"
-    run.finish(0, [Output("k", 1, positions={0: 5}).encode()])
-    run.finish(1, [Output("k", 1).encode()])
+    run.finish_batch(0, [Output("k", 1, positions={0: 5}).encode()])
+    run.finish_batch(1, [Output("k", 1).encode()])
     assert marked == [{STATE: 0}]

@@ -55,13 +55,13 @@ class Job:
         writers = [tables.writer(spec, "job") for spec in GROUP_COORDINATOR_TABLES]
         steps = CommitSteps(writers, Nobody())
         self._run = QueryRun("group_coordinator", steps, Nobody(), lambda: None, lambda: None, 100, job_clock())
-        self._run.lead(1, None, lambda query_id: 0)
+        self._run.become_leader(1, None, lambda query_id: 0)
         steps.query_id = "query-1"
 
     def batch(self, *requests: ShareGroupRequest, tick_ms: int | None = None) -> list[str]:
         """Return the lines of a batch with these requests."""
         lines = [self._line(request) for request in requests]
-        lines += [] if tick_ms is None else [rows.encode(rows.TICK, str(tick_ms))]
+        lines += [] if tick_ms is None else [rows.encode_row(rows.TICK, str(tick_ms))]
         group = ShareGroupOperator(GROUP, parse_config({}, "test"), self._state)
         self._bodies = [group.run(lines, T0).encode()]
         self._state = group.dump()
@@ -74,12 +74,12 @@ class Job:
 
     def _finish(self) -> list[str]:
         self._caplog.clear()
-        self._run.finish(self._batch_id, self._bodies)
+        self._run.finish_batch(self._batch_id, self._bodies)
         return list(self._caplog.messages)
 
     def _line(self, request: ShareGroupRequest) -> str:
         self._offset += 1
-        return rows.encode(rows.REQUEST, f"0\t{self._offset}\t{T0}\t{request.encode().decode()}")
+        return rows.encode_row(rows.REQUEST, f"0\t{self._offset}\t{T0}\t{request.encode().decode()}")
 
 
 @pytest.fixture

@@ -48,42 +48,42 @@ class World:
 
 def test_moved_offsets_are_committed_once() -> None:
     world = World()
-    world.mirror.look()
-    world.mirror.look()
+    world.mirror.mirror_offsets()
+    world.mirror.mirror_offsets()
     assert world.asked == [["g"], ["g"]]
     assert world.commits == [("lag-of-g", {("t", 0): 5})]
     world.offsets["g"] = {0: 5, 1: 3}
-    world.mirror.look()
+    world.mirror.mirror_offsets()
     assert world.commits[1:] == [("lag-of-g", {("t", 1): 3})]
 
 
 def test_nothing_is_read_while_no_group_has_a_mirror() -> None:
     world = World()
     world.configs["g"][KEY] = ""
-    world.mirror.look()
+    world.mirror.mirror_offsets()
     assert (world.asked, world.commits) == ([], [])
 
 
 def test_another_mirror_gets_everything() -> None:
     world = World()
-    world.mirror.look()
+    world.mirror.mirror_offsets()
     world.configs["g"][KEY] = "other"
-    world.mirror.look()
+    world.mirror.mirror_offsets()
     assert world.commits[1:] == [("other", {("t", 0): 5})]
 
 
 def test_rejected_offsets_are_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.refused = {0}
-    world.mirror.look()
-    world.mirror.look()
+    world.mirror.mirror_offsets()
+    world.mirror.mirror_offsets()
     assert len(world.commits) == 2
     assert [record.getMessage() for record in caplog.records] == [
         "group g: cannot commit offsets to consumer group lag-of-g: UnknownMemberIdError"
     ]
     world.refused = set()
-    world.mirror.look()
-    world.mirror.look()
+    world.mirror.mirror_offsets()
+    world.mirror.mirror_offsets()
     assert len(world.commits) == 3
 
 

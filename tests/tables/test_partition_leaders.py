@@ -34,8 +34,8 @@ def test_each_leader_is_queried_for_its_partitions() -> None:
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     for now_ms in (0, 1_000):
-        assert leaders.askable(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0], ("orders", 2): [O1]}
-    assert leaders.askable([O1], 2_000) == {("orders", 2): [O1]}
+        assert leaders.with_leader(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0], ("orders", 2): [O1]}
+    assert leaders.with_leader([O1], 2_000) == {("orders", 2): [O1]}
     assert cluster.asked == [["bills", "orders"]]
 
 
@@ -45,9 +45,9 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
     looked_up_at = []
     for now_ms in range(0, 60_000, 50):
         before = len(cluster.asked)
-        assert leaders.askable(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0]}
-        leaders.answered("bills", [BILLS], now_ms)
-        leaders.answered("orders", [O0], now_ms)
+        assert leaders.with_leader(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0]}
+        leaders.record_response("bills", [BILLS], now_ms)
+        leaders.record_response("orders", [O0], now_ms)
         looked_up_at += [now_ms] * (len(cluster.asked) - before)
     waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
     assert waited == [min(FIRST_RETRY_MS * 2**n, MAX_RETRY_MS) for n in range(len(waited))]
@@ -59,25 +59,25 @@ def test_a_returning_leader_is_queried_again_without_a_long_pause(caplog: pytest
     cluster = Cluster()
     leaders = PartitionLeaders(cluster.look_up)
     for now_ms in range(0, 60_000, 50):
-        assert leaders.askable([O0], now_ms) == {}
+        assert leaders.with_leader([O0], now_ms) == {}
     cluster.topics["orders"] = {0: 3}
-    found = leaders.askable([O0], 60_000 + MAX_RETRY_MS)
+    found = leaders.with_leader([O0], 60_000 + MAX_RETRY_MS)
     assert found == {("orders", 3): [O0]}
-    leaders.answered("orders", [O0], 63_500)
+    leaders.record_response("orders", [O0], 63_500)
     assert caplog.messages[1:] == ["topic orders: log offsets are polled again after 63.5 s"]
-    leaders.unanswered("orders", 3, [O0], 80_000)
-    assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
-    assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
+    leaders.record_no_response("orders", 3, [O0], 80_000)
+    assert leaders.with_leader([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
+    assert leaders.with_leader([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
 
 
 def test_a_silent_leader_is_looked_up_again_for_its_other_topics() -> None:
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
-    leaders.askable(ALL, 0)
-    leaders.unanswered("orders", 1, [O0], 1_000)
+    leaders.with_leader(ALL, 0)
+    leaders.record_no_response("orders", 1, [O0], 1_000)
     cluster.topics = {"orders": {0: 2, 1: 2}, "bills": {0: 2}}
-    assert leaders.askable(ALL, 1_001) == {("bills", 2): [BILLS], ("orders", 2): [O1]}
-    assert leaders.askable(ALL, 2_000) == {("bills", 2): [BILLS], ("orders", 2): [O0, O1]}
+    assert leaders.with_leader(ALL, 1_001) == {("bills", 2): [BILLS], ("orders", 2): [O1]}
+    assert leaders.with_leader(ALL, 2_000) == {("bills", 2): [BILLS], ("orders", 2): [O0, O1]}
     assert cluster.asked[1:] == [["bills"], ["orders"]]
 
 
@@ -85,12 +85,12 @@ def test_a_leader_that_never_responds_is_queried_less_often(caplog: pytest.LogCa
     leaders = PartitionLeaders(Cluster(orders={0: 1, 1: 2}).look_up)
     asked = 0
     for now_ms in range(0, 60_000, 50):
-        found = leaders.askable([O0, O1], now_ms)
+        found = leaders.with_leader([O0, O1], now_ms)
         assert found.pop(("orders", 2)) == [O1]
-        leaders.answered("orders", [O1], now_ms)
+        leaders.record_response("orders", [O1], now_ms)
         if found:
             asked += 1
-            leaders.unanswered("orders", 1, [O0], now_ms)
+            leaders.record_no_response("orders", 1, [O0], now_ms)
     assert asked <= 60_000 // MAX_RETRY_MS + 5
     assert caplog.messages == []  # the client logs it
 
@@ -100,9 +100,9 @@ def test_a_failed_look_up_is_retried(fault: Exception, caplog: pytest.LogCapture
     cluster = Cluster(orders={0: 1})
     cluster.fault = fault
     leaders = PartitionLeaders(cluster.look_up)
-    assert leaders.askable([O0], 0) == leaders.askable([O0], FIRST_RETRY_MS) == {}
+    assert leaders.with_leader([O0], 0) == leaders.with_leader([O0], FIRST_RETRY_MS) == {}
     cluster.fault = None
-    assert leaders.askable([O0], FIRST_RETRY_MS * 3) == {("orders", 1): [O0]}
+    assert leaders.with_leader([O0], FIRST_RETRY_MS * 3) == {("orders", 1): [O0]}
     assert [type(fault).__name__ in message for message in caplog.messages] == [True]
 
 
@@ -110,10 +110,10 @@ def test_an_invalid_topic_name_is_never_looked_up() -> None:
     cluster = Cluster(orders={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     unheard_of = [TopicPartition(name, 0) for name in ("bad name", "", "..", "t" * 250)]
-    assert leaders.askable([O0, *unheard_of], 0) == {("orders", 1): [O0]}
+    assert leaders.with_leader([O0, *unheard_of], 0) == {("orders", 1): [O0]}
     assert cluster.asked == [["orders"]]
 
 
 def test_of_many_partitions_without_a_leader_some_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    PartitionLeaders(Cluster().look_up).askable([TopicPartition("orders", p) for p in range(1_000)], 0)
+    PartitionLeaders(Cluster().look_up).with_leader([TopicPartition("orders", p) for p in range(1_000)], 0)
     assert caplog.messages[0].endswith("no leader of partition 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more")

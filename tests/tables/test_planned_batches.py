@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.job.logs.topic_identities import LOOK_MS
+from sharegroup.job.logs.topic_identities import POLL_MS
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 from tests.tables.source_world import BILLS, COMMITTED, CONFIG, OLD, SHARD, World, loads, row, state
 
@@ -221,9 +221,9 @@ def test_a_topic_without_readers_is_discarded() -> None:
     world.list(row(OLD))
     assert world.read() == [("g\tbills-id\t0", "unload", [0])]
     assert asked(world, after_ms=5_000) == {"orders"}
-    world.read_for(2 * LOOK_MS)
+    world.read_for(2 * POLL_MS)
     world.described.clear()
-    world.read_for(2 * LOOK_MS)
+    world.read_for(2 * POLL_MS)
     assert {name for names in world.described for name in names} == {"orders"}
     known = vars(world._planner)
     assert not _mentions(known, "bills")

@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.core.operators.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.clock.handover import HandoverChange
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError
@@ -41,17 +41,17 @@ class Run:
         self.machine.tell(self.clock)
 
     def lead(self, checkpoint: Checkpoint | None = None) -> None:
-        self.run.lead(self._epoch, checkpoint, lambda query_id: 0)
+        self.run.become_leader(self._epoch, checkpoint, lambda query_id: 0)
         self.steps.query_id = self._name
 
     def batch(self, batch_id: int, *outputs: Output) -> None:
-        self.run.begin(batch_id)
-        self.run.finish(batch_id, [output.encode() for output in outputs])
+        self.run.begin_batch(batch_id)
+        self.run.finish_batch(batch_id, [output.encode() for output in outputs])
 
     def send(self, responses: Any, requests: Any) -> None:
         self.log.append(("send", [response["id"] for response in responses], list(requests)))
 
-    def write(self, change: HandOverChange) -> None:
+    def write(self, change: HandoverChange) -> None:
         self.log.append(change)
 
     def on_lead(self) -> None:
@@ -71,27 +71,27 @@ def read(position: int) -> Output:
 CLOCK = ClockReading(5_000, T0)
 
 
-def handed_over(position: int) -> HandOverChange:
-    return HandOverChange({"k": T0 + position}, {"k": True}, {0: position}, CLOCK)
+def handed_over(position: int) -> HandoverChange:
+    return HandoverChange({"k": T0 + position}, {"k": True}, {0: position}, CLOCK)
 
 
 def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> None:
     tables = MemoryTables()
     first = Run(tables, "first", 1)
     first.lead()
-    assert first.log == ["leads", HandOverChange(clock=CLOCK)]
+    assert first.log == ["leads", HandoverChange(clock=CLOCK)]
     first.batch(0, read(1))
     first.batch(1, Output("k", T0, deadline_ms=None))
     assert first.log[2:] == [
         ("send", ["r1"], []),
         handed_over(1),
-        HandOverChange({"k": None}, {"k": False}, {0: 1}, CLOCK),
+        HandoverChange({"k": None}, {"k": False}, {0: 1}, CLOCK),
     ]
     assert first.run.batches == 2
 
     second = Run(tables, "second", 2)
     second.lead()
-    assert second.log == [("send", ["r1"], []), "leads", HandOverChange(positions={0: 1}, clock=CLOCK)]
+    assert second.log == [("send", ["r1"], []), "leads", HandoverChange(positions={0: 1}, clock=CLOCK)]
     with pytest.raises(FencedLeaderError):
         first.batch(2, read(2))
     assert first.log[5:] == []
@@ -105,7 +105,7 @@ def test_a_start_continues_from_the_last_commit_of_the_fenced_leader() -> None:
     new = Run(tables, "new", 2)
     tables.before_next_commit(lambda: old.batch(1, read(2)))
     new.lead()
-    assert new.log == [("send", ["r2"], []), "leads", HandOverChange(positions={0: 2}, clock=CLOCK)]
+    assert new.log == [("send", ["r2"], []), "leads", HandoverChange(positions={0: 2}, clock=CLOCK)]
     new.batch(0, read(3))
     assert new.log[3:] == [("send", ["r3"], []), handed_over(3)]
 
@@ -116,14 +116,14 @@ def test_a_batch_has_the_brokers_time_and_has_it_again_when_it_runs_again() -> N
     first.lead()
     first.machine.ahead_ms += 250
     first.machine.tell(first.clock)
-    assert first.run.begin(0) == BrokersTime(T0 + 250, T0 + 250)
-    first.run.finish(0, [read(1).encode()])
+    assert first.run.begin_batch(0) == BrokersTime(T0 + 250, T0 + 250)
+    first.run.finish_batch(0, [read(1).encode()])
 
     second = Run(tables, "q", 2)
     second.lead()
-    assert second.run.begin(0) == BrokersTime(T0 + 250, T0 + 250)
-    second.run.finish(0, [read(1).encode()])
-    assert second.run.begin(1) == BrokersTime(T0, T0)
+    assert second.run.begin_batch(0) == BrokersTime(T0 + 250, T0 + 250)
+    second.run.finish_batch(0, [read(1).encode()])
+    assert second.run.begin_batch(1) == BrokersTime(T0, T0)
 
 
 def test_the_brokers_time_is_requested_while_there_is_work() -> None:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.config import GroupConfig
-from sharegroup.core.operators.log_offsets import LogOffsets
+from sharegroup.core.operators.log_offsets import PartitionLog
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.job.commit.table_rows import stamp_rows
 from sharegroup.job.knowledge.source_offset import SourceOffset, SourceRow
 from sharegroup.job.planning.batch_rows import rows_between
-from sharegroup.storage.reading.state_table import folded_states
+from sharegroup.storage.reading.state_table import fold_states
 from sharegroup.storage.schemas import SHARE_GROUP_STATE
 from sharegroup.types import SharePartitionKey
 from tests.unit.core.operators.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
@@ -37,11 +37,11 @@ class StateTable:
     def append(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
         batch_id = len(self._batches)
         stamp = {"leader_epoch": self._leader_epoch, "batch_id": batch_id, "now_ms": now_ms}
-        self._batches.append(pa.Table.from_pylist(stamped_rows(rows, **stamp), schema=SHARE_GROUP_STATE.schema))
+        self._batches.append(pa.Table.from_pylist(stamp_rows(rows, **stamp), schema=SHARE_GROUP_STATE.schema))
 
     def state(self) -> ShareGroupOffset:
         """Return the rows that a new leader reads; the order of the files has no meaning."""
-        return folded_states(pa.concat_tables(reversed(self._batches)))[PARTITION]
+        return fold_states(pa.concat_tables(reversed(self._batches)))[PARTITION]
 
 
 def run(shard: ShardDriver, table: StateTable, lines: Iterable[str], at: int) -> None:
@@ -89,7 +89,7 @@ def test_a_shard_loaded_from_the_table_continues_as_the_old_one(before: list[Bat
         "partition": 0,
         "state_epoch": 1,
         "initializing": False,
-        "log": list(LogOffsets(window.log_start_offset, window.log_end_offset)),
+        "log": list(PartitionLog(window.log_start_offset, window.log_end_offset)),
         "start_offset": 0,
     }
     config = GroupConfig.from_json(values | LIMITS).to_json()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sharegroup.core.operators.output import Output
-from sharegroup.job.clock.hand_over import HandOverChange
+from sharegroup.job.clock.handover import HandoverChange
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps
 from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.commit.repeated_batch import RepeatedBatchError
@@ -76,7 +76,7 @@ def test_another_query_with_the_same_batch_id_is_not_compared(tmp_path: Path) ->
 
 
 class _NoHandOver:
-    def write(self, change: HandOverChange) -> None:
+    def write(self, change: HandoverChange) -> None:
         """Discard the change."""
 
 
@@ -85,17 +85,17 @@ def _run(tables: MemoryTables, leader_epoch: int, dropped: list[str]) -> QueryRu
     steps = CommitSteps(writers, RecordingProducer())
     drop = functools.partial(dropped.append, "q")
     run = QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock(), drop_checkpoint=drop)
-    run.lead(leader_epoch, None, lambda query_id: 0)
+    run.become_leader(leader_epoch, None, lambda query_id: 0)
     steps.query_id = "query-1"
     return run
 
 
 def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     tables, dropped = MemoryTables(), list[str]()
-    _run(tables, 1, dropped).finish(0, [Output("k", T0, positions={0: 5}).encode()])
+    _run(tables, 1, dropped).finish_batch(0, [Output("k", T0, positions={0: 5}).encode()])
     again = _run(tables, 2, dropped)
     with caplog.at_level(logging.WARNING), pytest.raises(RepeatedBatchError):
-        again.finish(0, [Output("k", T0, positions={0: 4}).encode()])
+        again.finish_batch(0, [Output("k", T0, positions={0: 4}).encode()])
     assert dropped == ["q"]
     assert [record.getMessage() for record in caplog.records] == [
         "query q: batch 0 ran again with other effects than those in the tables: position of request partition 0 "
@@ -105,8 +105,8 @@ def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFi
 
 def test_dying_before_the_drop_leaves_the_next_start_to_find_it() -> None:
     tables, dropped = MemoryTables(), list[str]()
-    _run(tables, 1, dropped).finish(0, [Output("k", T0, positions={0: 5}).encode()])
+    _run(tables, 1, dropped).finish_batch(0, [Output("k", T0, positions={0: 5}).encode()])
     for leader_epoch in (2, 3):
         with pytest.raises(RepeatedBatchError):
-            _run(tables, leader_epoch, dropped).finish(0, [])
+            _run(tables, leader_epoch, dropped).finish_batch(0, [])
     assert dropped == ["q", "q"]

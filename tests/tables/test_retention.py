@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.job.commit.table_rows import stamp_rows
 from sharegroup.storage.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
-from sharegroup.storage.upkeep.retention import prunable_delivery_log, prunable_state
+from sharegroup.storage.upkeep.retention import delivery_log_predicate, state_predicate
 from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
 from sharegroup.storage.writing.delta_table import open_or_create
 from sharegroup.storage.writing.versioned_table import Upkeep
@@ -26,7 +26,7 @@ def write(root: Path, spec: TableSpec, days_ago: int, **values: Any) -> None:
     row = {"group_id": "g", "topic": "orders", "topic_id": "orders-1", "partition": 0} | values
     now_ms = int((NOW - timedelta(days=days_ago)).timestamp() * 1000)
     batch_id = open_or_create(str(root), spec).version()
-    stamped = stamped_rows([row], leader_epoch=1, batch_id=batch_id, now_ms=now_ms)
+    stamped = stamp_rows([row], leader_epoch=1, batch_id=batch_id, now_ms=now_ms)
     table = pa.Table.from_pylist(stamped, schema=spec.schema)
     write_deltalake(table_path(str(root), spec), table, mode="append")
 
@@ -40,13 +40,13 @@ def snapshot(root: Path, days_ago: int, partition: int = 0, record_type: str = "
 
 
 def of_log(root: Path, retention_ms: int = WEEK_MS) -> str | None:
-    return prunable_delivery_log(open_or_create(str(root), DELIVERY_LOG), retention_ms, NOW)
+    return delivery_log_predicate(open_or_create(str(root), DELIVERY_LOG), retention_ms, NOW)
 
 
 def of_state(root: Path, least_records: int = 1) -> str | None:
     """Return the predicate after the base was written, if it is due."""
     state = open_or_create(str(root), SHARE_GROUP_STATE)
-    return prunable_state(state, StateBaseUpkeep(str(root), None, least_records).run(state, UPKEEP), NOW)
+    return state_predicate(state, StateBaseUpkeep(str(root), None, least_records).run(state, UPKEEP), NOW)
 
 
 def test_new_tables_have_nothing_to_prune(tmp_path: Path) -> None:

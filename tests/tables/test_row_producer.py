@@ -19,8 +19,8 @@ from sharegroup.protocol.rows.broadcasts import (
     MemberLeftBroadcast,
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
-    broadcast_row,
     decode_broadcast,
+    to_row,
 )
 from sharegroup.protocol.rows.probe import PROBE
 from sharegroup.protocol.rows.response_rows import decode_responses, encode_response
@@ -230,8 +230,8 @@ def test_broadcasts_reach_every_partition_before_the_requests_are_sent(
 ) -> None:
     """A gateway reads one partition; it must learn that a member left before its records are delivered to others."""
     rows, producer = roomy
-    left = broadcast_row(MemberLeftBroadcast("g", "m", 3))
-    deleted = broadcast_row(TopicDeletedBroadcast("g", TOPIC_ID))
+    left = to_row(MemberLeftBroadcast("g", "m", 3))
+    deleted = to_row(TopicDeletedBroadcast("g", TOPIC_ID))
     rows.send([fetched(1), left, deleted], [("g", '"release"')])
     assert producer.sent == [
         *[(RESPONSES, partition, row) for row in (left, deleted) for partition in range(3)],
@@ -246,7 +246,7 @@ def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[KafkaRowProdu
     rows.announce_leader()
     announced = NewLeaderBroadcast()
     assert decode_broadcast(json.dumps(producer.sent[0][2]).encode()) == announced
-    row = broadcast_row(announced)
+    row = to_row(announced)
     assert producer.sent == [(RESPONSES, partition, row) for partition in range(3)] + ["durable"] * 3
 
 
@@ -260,7 +260,7 @@ def test_a_row_for_everybody_that_is_too_large_is_left_out(
     row_producer: tuple[KafkaRowProducer, list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     producer, log = row_producer
-    producer.send([broadcast_row(MemberLeftBroadcast("g" * 2_000, "m", 3)), fetched(1)], [])
+    producer.send([to_row(MemberLeftBroadcast("g" * 2_000, "m", 3)), fetched(1)], [])
     assert [row["id"] for _, _, row in log] == ["f1"]
     assert "is too large for partition 2" in caplog.text
 

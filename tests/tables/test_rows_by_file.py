@@ -40,18 +40,18 @@ def test_only_files_that_were_added_are_read(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(DeltaFiles, "table", counted)
     rows = RowsByFile(SHARE_PARTITIONS)
-    assert numbers(rows.go_to(DeltaFiles(table, SHARE_PARTITIONS)).changed) == [1, 2, 3, 11, 12]
+    assert numbers(rows.update(DeltaFiles(table, SHARE_PARTITIONS)).changed) == [1, 2, 3, 11, 12]
     assert read == ["chunk=0", "chunk=1"]
     write(path, 1, 11, 13, epoch=2)
     write(path, 1, 13, 14, epoch=2)
     table.update_incremental()
-    change = rows.go_to(DeltaFiles(table, SHARE_PARTITIONS))
+    change = rows.update(DeltaFiles(table, SHARE_PARTITIONS))
     assert (numbers(change.changed), numbers(change.removed)) == ([13, 14], [11, 12])
     assert read == ["chunk=0", "chunk=1", "chunk=1"]
     assert not any("chunk" in row for row in rows.rows.values())
-    before = rows.go_to(DeltaFiles(DeltaTable(path, version=table.version() - 1), SHARE_PARTITIONS))
+    before = rows.update(DeltaFiles(DeltaTable(path, version=table.version() - 1), SHARE_PARTITIONS))
     assert (numbers(before.changed), numbers(before.removed)) == ([11], [14])
     write_deltalake(path, SHARE_PARTITIONS.schema.empty_table(), mode="overwrite", predicate="chunk = 1")
     table.update_incremental()
-    assert numbers(rows.go_to(DeltaFiles(table, SHARE_PARTITIONS)).removed) == [11, 13]
+    assert numbers(rows.update(DeltaFiles(table, SHARE_PARTITIONS)).removed) == [11, 13]
     assert numbers(rows.rows) == [1, 2, 3]

@@ -14,8 +14,8 @@ from deltalake import write_deltalake
 from kafka import TopicPartition
 from kafka.errors import KafkaConnectionError
 
-from sharegroup.job.clock.hand_over import HandOverChange
-from sharegroup.job.clock.hand_over_file import HandOverFileWriter
+from sharegroup.job.clock.handover import HandoverChange
+from sharegroup.job.clock.handover_file import HandoverFileWriter
 from sharegroup.kafka_clients.job_clock import ClockReading
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.queries import share_groups_source
@@ -45,7 +45,7 @@ class Source:
     """The reader of one start; `read` returns the new rows after Spark's log has received the offsets."""
 
     def __init__(self, root: Path, knows_time: bool = True) -> None:
-        self._writer = HandOverFileWriter(str(root / "hand_over"))
+        self._writer = HandoverFileWriter(str(root / "hand_over"))
         if knows_time:
             self.tell({})
         self._reader = ShareGroupsReader(
@@ -70,7 +70,7 @@ class Source:
         return [(key, row.partition("\t")[0]) for key, row in found]
 
     def tell(self, deadlines: dict[str, int | None]) -> None:
-        self._writer.write(HandOverChange(deadlines, clock=ClockReading(steady_ms(), T0)))
+        self._writer.write(HandoverChange(deadlines, clock=ClockReading(steady_ms(), T0)))
 
     def close(self) -> None:
         self._reader._handover.close()

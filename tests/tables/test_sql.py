@@ -9,7 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from sharegroup.cli.app import app
-from sharegroup.storage.reading.sql import query
+from sharegroup.storage.reading.sql import run_query
 from sharegroup.storage.schemas import ALL_TABLES
 from sharegroup.testing.samples.sample_history import GROUP_ID, write_sample_history
 
@@ -27,8 +27,8 @@ def run(*arguments: str) -> Result:
 
 def test_a_statement_sees_every_table_at_its_newest_version(tables: str) -> None:
     for spec in ALL_TABLES:
-        assert query(tables, f"SELECT count(*) AS rows FROM {spec.name}").num_rows == 1, spec.name
-    (row,) = query(tables, "SELECT group_id, count(*) AS rows FROM delivery_log GROUP BY 1").to_pylist()
+        assert run_query(tables, f"SELECT count(*) AS rows FROM {spec.name}").num_rows == 1, spec.name
+    (row,) = run_query(tables, "SELECT group_id, count(*) AS rows FROM delivery_log GROUP BY 1").to_pylist()
     assert row["group_id"] == GROUP_ID
     assert row["rows"] > 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, refuse_stale_checkpoint
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, reject_stale_checkpoint
 
 MINE, OTHER = "query-mine", "query-other"
 #: The epoch in which another query wrote last.
@@ -27,13 +27,13 @@ def info(query_id: str) -> dict[str, object]:
 
 
 def test_without_a_checkpoint_nothing_is_rejected() -> None:
-    refuse_stale_checkpoint(None, info(OTHER), -1, pytest.fail)
+    reject_stale_checkpoint(None, info(OTHER), -1, pytest.fail)
 
 
 @pytest.mark.parametrize("newest_batch", [7, 8, 90])
 def test_a_checkpoint_with_all_batches_of_its_query_is_used(newest_batch: int) -> None:
     """It may have more, because a batch without effects commits nothing."""
-    refuse_stale_checkpoint(checkpoint(newest_batch), info(MINE), 7, started(1))
+    reject_stale_checkpoint(checkpoint(newest_batch), info(MINE), 7, started(1))
 
 
 @pytest.mark.parametrize("newest_batch", [6, 0, -1])
@@ -44,12 +44,12 @@ def test_an_older_checkpoint_of_the_same_query_is_rejected(newest_batch: int, la
         match=f"the tables have batch 7 of query {MINE}, but its checkpoint /checkpoints/share_partition ends at batch "
         f"{newest_batch}: remove that checkpoint",
     ):
-        refuse_stale_checkpoint(checkpoint(newest_batch), info(last_writer), 7, started(WRITTEN + 1))
+        reject_stale_checkpoint(checkpoint(newest_batch), info(last_writer), 7, started(WRITTEN + 1))
 
 
 def test_a_query_started_after_the_last_write_continues() -> None:
     """A start reads the tables, so its checkpoint contains what was written before."""
-    refuse_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(WRITTEN + 1))
+    reject_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(WRITTEN + 1))
 
 
 @pytest.mark.parametrize("last_start", [0, WRITTEN - 1, WRITTEN])
@@ -59,16 +59,16 @@ def test_a_checkpoint_is_stale_if_another_query_wrote_after_its_last_start(last_
         match=f"the tables were last written by query {OTHER}, the checkpoint /checkpoints/share_partition belongs to "
         f"query {MINE}: remove that checkpoint",
     ):
-        refuse_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(last_start))
+        reject_stale_checkpoint(checkpoint(3), info(OTHER), -1, started(last_start))
 
 
 def test_tables_without_a_batch_leave_no_checkpoint_behind() -> None:
-    refuse_stale_checkpoint(checkpoint(3), None, -1, started(0))
+    reject_stale_checkpoint(checkpoint(3), None, -1, started(0))
 
 
 def test_a_checkpoint_without_a_batch_holds_nothing_that_could_be_stale() -> None:
     """Its query died before its first batch."""
-    refuse_stale_checkpoint(checkpoint(-1), info(OTHER), -1, started(0))
+    reject_stale_checkpoint(checkpoint(-1), info(OTHER), -1, started(0))
 
 
 @pytest.mark.parametrize(

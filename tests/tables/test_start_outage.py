@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 
 from sharegroup.errors import StopRequested
-from sharegroup.spark.job.start_outage import outlast
+from sharegroup.spark.job.start_outage import retry_during_outage
 from sharegroup.spark.job.supervisor import MAX_DELAY_S
 from sharegroup.storage.writing.versioned_table import TableStoreError
 
@@ -34,7 +34,7 @@ class Start:
         return self.now_s >= self.stop_s
 
     def run(self) -> str:
-        return outlast(self.step, self.wait, lambda: self.now_s)
+        return retry_during_outage(self.step, self.wait, lambda: self.now_s)
 
 
 def test_a_step_that_succeeds_runs_once_without_a_line(caplog: pytest.LogCaptureFixture) -> None:

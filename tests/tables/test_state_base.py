@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from sharegroup.core.share_coordinator.durable_rows import state_row, tombstone_row
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
-from sharegroup.core.share_coordinator.state_batch_combiner import combine
-from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.core.share_coordinator.state_batch_combiner import combine_batches
+from sharegroup.job.commit.table_rows import stamp_rows
 from sharegroup.storage.reading.state_base import StateBases, cut_of
-from sharegroup.storage.reading.state_table import folded_states, read_states
+from sharegroup.storage.reading.state_table import fold_states, read_states
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
 from sharegroup.storage.upkeep import state_base_upkeep
-from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep, rebased
+from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep, make_base
 from sharegroup.storage.writing.delta_table import DeltaVersions
 from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey, StateBatch
@@ -54,7 +54,7 @@ class History:
             kind = RecordKind.SNAPSHOT
         epoch = self._epochs[key] = self._epochs.get(key, -1) + (kind is RecordKind.SNAPSHOT)
         state_epoch = epoch if kind is RecordKind.SNAPSHOT else -1
-        record = ShareGroupStateRecord(kind, key, epoch, state_epoch, 0, start, start, combine(batches))
+        record = ShareGroupStateRecord(kind, key, epoch, state_epoch, 0, start, start, combine_batches(batches))
         return {**key._asdict(), **state_row(record, start + 40)}
 
 
@@ -75,7 +75,7 @@ def histories(draw: st.DrawFn) -> list[pa.Table]:
             )
             for key in draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=3))
         ]
-        stamped = stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=T0 + 7_200_000 * batch_id)
+        stamped = stamp_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=T0 + 7_200_000 * batch_id)
         appended.append(pa.Table.from_pylist(stamped, schema=SCHEMA))
     return appended
 
@@ -86,12 +86,12 @@ def test_a_base_and_the_later_records_equal_all_records(appended: list[pa.Table]
     for low, high in pairwise([0, *sorted(cuts)]):
         rows = pa.concat_tables([SCHEMA.empty_table(), *reversed(appended[low:high])])
         if len(rows):
-            base, at = rebased(base, rows, high), high
+            base, at = make_base(base, rows, high), high
     later = pa.concat_tables([SCHEMA.empty_table(), *reversed(appended[at:])])
     everything = pa.concat_tables(appended)
-    assert folded_states(later, base) == folded_states(everything)
+    assert fold_states(later, base) == fold_states(everything)
     if len(everything) and len(later):
-        assert rebased(base, later, 99).equals(rebased(NO_BASE, everything, 99))
+        assert make_base(base, later, 99).equals(make_base(NO_BASE, everything, 99))
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_many_records_are_folded_in_portions(tables: Path, monkeypatch: pytest.M
     state = state_table(again)
     in_portions = StateBaseUpkeep(str(again)).run(state, UPKEEP)
     assert read_states(state, None, in_portions) == read_states(state)
-    at_once = rebased(NO_BASE, state.to_pyarrow_table(), state.version())
+    at_once = make_base(NO_BASE, state.to_pyarrow_table(), state.version())
     assert in_portions.to_pyarrow_table().equals(at_once)
 
 

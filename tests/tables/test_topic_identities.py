@@ -12,17 +12,17 @@ def test_a_name_without_a_topic_does_not_make_its_brokers_ones_without_ids() -> 
     answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
     topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
     told = [topics.has_id("orders")]
-    topics.look_now(["orders"], 0)
+    topics.poll_now(["orders"], 0)
     told.append(topics.has_id("orders"))
     answers["orders"] = None
-    topics.look_now(["orders"], 1)
+    topics.poll_now(["orders"], 1)
     told.append(topics.has_id("orders"))
     assert told == [True, True, True]
 
 
 def test_a_broker_that_reports_a_topic_without_an_id_has_no_ids() -> None:
     topics = TopicIdentities(lambda names: {name: TopicDescription("", {0: 1}) for name in names}, GRACE_MS)
-    topics.look([("orders", "id-made-of-the-name")], 0)
+    topics.poll([("orders", "id-made-of-the-name")], 0)
     assert not topics.has_id("orders")
 
 
@@ -31,18 +31,18 @@ def test_a_topic_created_after_a_long_absence_is_not_taken_for_deleted() -> None
     old, new = ("orders", "id-1"), ("orders", "id-2")
     answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
     topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
-    topics.look([old], 0)
+    topics.poll([old], 0)
     answers["orders"] = None
     gone = []
     for now_ms in range(10_000, 60_000, 10_000):
-        topics.look([old], now_ms)
+        topics.poll([old], now_ms)
         gone.append(topics.is_gone(*old))
     assert gone == [False, False, False, True, True]
     gone = []
     for now_ms in range(90_000, 140_000, 10_000):
-        topics.look([new], now_ms)
+        topics.poll([new], now_ms)
         gone.append(topics.is_gone(*new))
     assert gone == [False, False, False, True, True]
     answers["orders"] = TopicDescription("id-3", {0: 1})
-    topics.look([("orders", "id-3")], 140_000)
+    topics.poll([("orders", "id-3")], 140_000)
     assert not topics.is_gone("orders", "id-3")

@@ -41,7 +41,7 @@ def test_a_torn_newest_entry_counts_as_never_committed(
     assert f"table {STATE}: version {newest} is lost, probably by a power loss: its log entry is" in caplog.text
     assert DeltaTable(str(tmp_path / STATE)).version() == newest - 1
     steps, _ = start(tmp_path)
-    assert (steps.positions, steps.committed("query-1")) == ({0: 2}, 2)  # delivery_log has batch 2
+    assert (steps.positions, steps.newest_batch("query-1")) == ({0: 2}, 2)  # delivery_log has batch 2
     assert rows(tmp_path, STATE, "batch_id") == [(0,), (1,)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sharegroup.job.clock.unread_requests import MOST_MS, NOBODY, LingerRules, UnreadRequests
+from sharegroup.job.clock.unread_requests import MAX_LINGER_MS, NO_DEMANDS, LingerRules, UnreadRequests
 from sharegroup.protocol.rows.probe import PROBE
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, WaitsFor
@@ -37,39 +37,39 @@ def fetch(linger_ms: int = 0, reply_to: str = "me") -> bytes:
     return FetchRequest(*NAMED, reply_to, max_records=1, linger_ms=linger_ms).encode()
 
 
-def lingers_ms(value: bytes, waiting: Mapping[str, WaitsFor] = NOBODY, rules: LingerRules | None = RULES) -> int:
+def lingers_ms(value: bytes, waiting: Mapping[str, WaitsFor] = NO_DEMANDS, rules: LingerRules | None = RULES) -> int:
     unread = UnreadRequests(rules)
     unread.add([value], waiting, NOW_MS)
     assert unread.due_ms is not None
-    assert not unread.are_due(unread.due_ms - 1)
-    assert unread.are_due(unread.due_ms)
+    assert not unread.is_due(unread.due_ms - 1)
+    assert unread.is_due(unread.due_ms)
     return unread.due_ms - NOW_MS
 
 
 @pytest.mark.parametrize(
     ("value", "waiting", "expected_ms"),
     [
-        (ACKNOWLEDGEMENT, NOBODY, LINGER_MS),
+        (ACKNOWLEDGEMENT, NO_DEMANDS, LINGER_MS),
         (ACKNOWLEDGEMENT, {ANOTHER: ROOM}, LINGER_MS),
         (ACKNOWLEDGEMENT, {ANOTHER: ROOM, THEIR_SHARD: ROOM}, 0),
         (ACKNOWLEDGEMENT, {THEIR_SHARD: RECORDS}, LINGER_MS),
         (acknowledge(AcknowledgeType.GAP, AcknowledgeType.REJECT), {THEIR_SHARD: RECORDS}, LINGER_MS),
         (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), {THEIR_SHARD: RECORDS}, 0),
-        (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), NOBODY, LINGER_MS),
+        (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), NO_DEMANDS, LINGER_MS),
         (acknowledge(AcknowledgeType.RENEW, is_renew_ack=True), {THEIR_SHARD: RECORDS}, 0),
-        (ANSWERED, NOBODY, 0),
-        (LINGERING, NOBODY, 300),
+        (ANSWERED, NO_DEMANDS, 0),
+        (LINGERING, NO_DEMANDS, 300),
         (LINGERING, {THEIR_SHARD: RECORDS, ANOTHER: ROOM}, 300),
         (LINGERING, {THEIR_SHARD: ROOM}, 0),
         (acknowledge(AcknowledgeType.RELEASE, reply_to="me", linger_ms=300), {THEIR_SHARD: RECORDS}, 0),
-        (acknowledge(AcknowledgeType.ACCEPT, reply_to="me", linger_ms=9_000), NOBODY, LINGER_MS),
+        (acknowledge(AcknowledgeType.ACCEPT, reply_to="me", linger_ms=9_000), NO_DEMANDS, LINGER_MS),
         (RELEASED, {THEIR_SHARD: RECORDS}, 0),
-        (RELEASED, NOBODY, LINGER_MS),
-        (fetch(), NOBODY, 0),
-        (fetch(300), NOBODY, 300),
+        (RELEASED, NO_DEMANDS, LINGER_MS),
+        (fetch(), NO_DEMANDS, 0),
+        (fetch(300), NO_DEMANDS, 300),
         (fetch(300), {THEIR_SHARD: ROOM}, 300),
-        (fetch(MOST_MS + 1), NOBODY, MOST_MS),
-        (fetch(9_000, reply_to=""), NOBODY, LINGER_MS),
+        (fetch(MAX_LINGER_MS + 1), NO_DEMANDS, MAX_LINGER_MS),
+        (fetch(9_000, reply_to=""), NO_DEMANDS, LINGER_MS),
         *[(value, {THEIR_SHARD: ROOM}, LINGER_MS) for value in BAD],
     ],
 )
@@ -95,18 +95,18 @@ def test_a_probe_does_not_linger() -> None:
 
 def test_the_first_due_request_makes_the_others_due() -> None:
     unread = UnreadRequests(RULES)
-    assert not unread.are_due(2**60)
+    assert not unread.is_due(2**60)
     for value, at_ms in ((ACKNOWLEDGEMENT, 0), (fetch(200), 100), (fetch(400), 150)):
-        unread.add([value], NOBODY, at_ms)
+        unread.add([value], NO_DEMANDS, at_ms)
     assert unread.due_ms == 300
 
 
 def test_topics_are_returned_once() -> None:
     unread = UnreadRequests(RULES)
     other = FetchRequest("2", "g", "t", "id-2", 0, "m", 1, "me", max_records=1).encode()
-    unread.add([ACKNOWLEDGEMENT, other, *BAD, b'{"topic_id": 7}', b'{"topic_id": ""}'], NOBODY, NOW_MS)
-    assert unread.take_topics() == {"id", "id-2"}
-    assert unread.take_topics() == set()
+    unread.add([ACKNOWLEDGEMENT, other, *BAD, b'{"topic_id": 7}', b'{"topic_id": ""}'], NO_DEMANDS, NOW_MS)
+    assert unread.pop_topics() == {"id", "id-2"}
+    assert unread.pop_topics() == set()
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.job.cells.static_configs import write_static_configs
-from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.handover import Handover
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps
 from sharegroup.job.knowledge.shard_keys import ShardKey
 from sharegroup.job.knowledge.source_offset import SourceOffset
@@ -113,7 +113,7 @@ class TwoQueries:
 
     def _lead(self, specs: Sequence[TableSpec], producer: Sent) -> CommitSteps:
         steps = CommitSteps([DeltaTableWriter(self.root, spec) for spec in specs], producer)
-        steps.lead()
+        steps.become_leader()
         steps.complete_last_batch()
         steps.query_id = f"query-{self._queries}"
         return steps
@@ -128,7 +128,7 @@ class TwoQueries:
         self.from_partitions.requests.clear()
         lines = [self._line(value) for value in values]
         if not self._is_loaded:
-            lines.insert(0, rows.encode(rows.LOAD, json.dumps(self._group_tables(), default=str)))
+            lines.insert(0, rows.encode_row(rows.LOAD, json.dumps(self._group_tables(), default=str)))
             self._is_loaded = True
         group = ShareGroupOperator(GROUP, self._job, self._group_state)
         output = group.run(lines, self._tick())
@@ -140,7 +140,7 @@ class TwoQueries:
     def partitions(self, *requests: SharePartitionRequest) -> list[Mapping[str, Any]]:
         """Run a batch of the share_partition query on its source and all requests; return the responses."""
         lines: dict[str, list[str]] = {}
-        after = self._planner.next(self._offset, HandOver(), (), 0, self.now_ms) or self._offset
+        after = self._planner.next_offset(self._offset, Handover(), (), 0, self.now_ms) or self._offset
         for key, row in rows_between(self._offset, after, self._pinned.states):
             lines.setdefault(key, []).append(row)
         values = [*self.from_groups.requests, *[request.encode().decode() for request in requests]]
@@ -152,7 +152,7 @@ class TwoQueries:
         self._offset = after
         now_ms, outputs = self._tick(), []
         for key, of_key in lines.items():
-            shard = Shard(key, *ShardKey.decode(key)[:2], SnapshotRules(), self._shards.get(key))
+            shard = SharePartitionOperator(key, *ShardKey.decode(key)[:2], SnapshotRules(), self._shards.get(key))
             outputs.append(shard.run(of_key, now_ms))
             self._shards[key] = shard.dump()
         before = len(self.from_partitions.responses)
@@ -173,11 +173,11 @@ class TwoQueries:
 
     def _batch(self, outputs: Iterable[Output]) -> Batch:
         self._batch_id += 1
-        return Batch.of(self._batch_id, [Output.decode(output.encode()) for output in outputs])
+        return Batch.from_outputs(self._batch_id, [Output.decode(output.encode()) for output in outputs])
 
     def _line(self, value: str) -> str:
         self._offset_in_topic += 1
-        return rows.encode(rows.REQUEST, f"0\t{self._offset_in_topic}\t{self.now_ms}\t{value}")
+        return rows.encode_row(rows.REQUEST, f"0\t{self._offset_in_topic}\t{self.now_ms}\t{value}")
 
     def _tick(self) -> int:
         self.now_ms += 1_000

@@ -25,7 +25,7 @@ JobTimeout = Annotated[float, typer.Option(help="Maximum time to wait for the re
 
 def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
     """Return the result of `run` with the loaded file. For an error, print it and exit with code 1."""
-    loaded = config_of(config)
+    loaded = load_or_exit(config)
     try:
         return run(loaded)
     except ShareGroupError as error:
@@ -33,7 +33,7 @@ def run_or_exit(config: Path, run: Callable[[Config], T]) -> T:
         raise typer.Exit(1) from None
 
 
-def config_of(path: Path) -> Config:
+def load_or_exit(path: Path) -> Config:
     """Load the file. If it is invalid, print the problems and exit with code 1."""
     from sharegroup.config import load_config
 

@@ -36,7 +36,9 @@ class CommandError(ShareGroupError):
 
 
 @contextmanager
-def connected(bootstrap_server: str | None, command_config: Path | None, timeout_ms: int) -> Iterator[ShareGroupAdmin]:
+def admin_client(
+    bootstrap_server: str | None, command_config: Path | None, timeout_ms: int
+) -> Iterator[ShareGroupAdmin]:
     """Yield an admin client, and close it. Raise CommandError, InvalidConfigError or KafkaError."""
     settings = client_settings(bootstrap_server, command_config)
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
@@ -82,18 +84,18 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def reported(action: str) -> Iterator[None]:
+def reporting_errors(action: str) -> Iterator[None]:
     """Print an error as one line to standard error, and exit with code 1."""
     from kafka.errors import KafkaError
 
-    from sharegroup.kafka_clients.admin.errors import text_of
+    from sharegroup.kafka_clients.admin.errors import error_text
 
     try:
         yield
     except ShareGroupError as error:
         warn(str(error))
     except KafkaError as error:
-        warn(f"Error: Executing {action} failed due to {text_of(error)}")
+        warn(f"Error: Executing {action} failed due to {error_text(error)}")
     else:
         return
     raise typer.Exit(1)

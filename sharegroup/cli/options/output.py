@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from sharegroup.ui.data.payloads import visible
+from sharegroup.ui.data.payloads import escape
 from sharegroup.ui.words import moment
 
 MIN_WIDTH = 15
@@ -65,20 +65,20 @@ class Output:
 
             typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line of text, only in the table format."""
         if self.kind is OutputFormat.TABLE:
-            say(text)
+            print_line(text)
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line. Control characters are escaped, because names from elsewhere must not control the terminal."""
-    typer.echo(visible(text))
+    typer.echo(escape(text))
 
 
 def warn(text: str) -> None:
     """Print a line to standard error, with control characters escaped."""
-    typer.echo(visible(text), err=True)
+    typer.echo(escape(text), err=True)
 
 
 def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
@@ -97,4 +97,4 @@ def time_text(at: datetime | int | None) -> str | None:
 
 
 def _shown(column: Column, value: Any) -> str:
-    return MISSING if value is None else visible(column.show(value), kept="")
+    return MISSING if value is None else escape(column.show(value), kept="")

@@ -13,7 +13,7 @@ import typer
 _CLEAR = "\x1b[2J\x1b[H"
 
 
-def watching(
+def repeat(
     show: Callable[[], None],
     interval_s: float | None,
     pause: Callable[[float], None] = time.sleep,

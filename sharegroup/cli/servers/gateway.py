@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.options.config_option import config_of
-from sharegroup.cli.servers.page_process import page_beside
-from sharegroup.cli.servers.without_pandas import do_without_pandas
+from sharegroup.cli.options.config_option import load_or_exit
+from sharegroup.cli.servers.page_process import running_page
+from sharegroup.cli.servers.without_pandas import disable_pandas
 
 if TYPE_CHECKING:
     from sharegroup.config import Config
@@ -31,14 +31,14 @@ def gateway(
     ui_port: Annotated[int | None, typer.Option(help="Overrides gateway.ui.port. 0: disabled.")] = None,
 ) -> None:
     """Run a gateway, to which Kafka's share consumers (KIP-932) and other clients connect."""
-    overridden = _overridden(config_of(config), port, bootstrap_servers, metrics_port)
-    with page_beside(config, overridden.gateway.ui_port if ui_port is None else ui_port, bootstrap_servers):
+    overridden = _overridden(load_or_exit(config), port, bootstrap_servers, metrics_port)
+    with running_page(config, overridden.gateway.ui_port if ui_port is None else ui_port, bootstrap_servers):
         code = _run(overridden) if workers == 1 else _run_all(config, overridden, workers, bootstrap_servers)
     raise typer.Exit(code)
 
 
 def _run(config: Config) -> int:
-    do_without_pandas()
+    disable_pandas()
     from sharegroup.cli.servers.gateway_server import run_gateway
 
     return run_gateway(config)

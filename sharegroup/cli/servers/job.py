@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sharegroup.cli.options.config_option import config_of
+from sharegroup.cli.options.config_option import load_or_exit
 
 if TYPE_CHECKING:
     from sharegroup.config import JobConfig
@@ -24,7 +24,7 @@ def job(
     from sharegroup.spark.jars import JarsError
 
     try:
-        _run_job(config, config_of(config).of_cell(cell).job, driver_memory, cell)
+        _run_job(config, load_or_exit(config).for_cell(cell).job, driver_memory, cell)
     except JarsError as error:
         typer.echo(f"job: {error}", err=True)
         raise typer.Exit(1) from None

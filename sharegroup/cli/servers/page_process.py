@@ -12,7 +12,7 @@ _STOP_TIMEOUT_S = 10.0
 
 
 @contextmanager
-def page_beside(config: Path, port: int, bootstrap_servers: str | None) -> Iterator[None]:
+def running_page(config: Path, port: int, bootstrap_servers: str | None) -> Iterator[None]:
     """Run the page at a port, unless the port is 0, and stop it at the end. The page logs its own errors."""
     if not port:
         yield

@@ -17,6 +17,6 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError("pandas is disabled in this process", name=fullname)
 
 
-def do_without_pandas() -> None:
+def disable_pandas() -> None:
     """Make `import pandas` fail from now on, unless it is already imported."""
     sys.meta_path.insert(0, _NoPandas())

@@ -28,7 +28,7 @@ class UsageError(CommandError):
     """An invalid combination of options."""
 
 
-class Kind(StrEnum):
+class DescribeKind(StrEnum):
     """The aspect of a group that `--describe` shows."""
 
     OFFSETS = "offsets"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     @property
     def needs_tables(self) -> bool:
         """Whether it is read from the Delta tables."""
-        return self in (Kind.IN_FLIGHT, Kind.HISTORY)
+        return self in (DescribeKind.IN_FLIGHT, DescribeKind.HISTORY)
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class Arguments:
         return [option for option in options if self.has(option)]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DescribeKind:
         """The aspect that `--describe` shows."""
-        (kind,) = self.given(*KINDS) or [Kind.OFFSETS]
-        return Kind(kind)
+        (kind,) = self.given(*KINDS) or [DescribeKind.OFFSETS]
+        return DescribeKind(kind)
 
     @property
     def watch_s(self) -> float | None:
@@ -203,12 +203,12 @@ def _check_other_options(a: Arguments) -> None:
     if a.describe:
         if a.offset is not None and not a.history:
             raise UsageError("Option [offset] takes the option: [history]")
-        if a.lag is not None and a.kind is not Kind.OFFSETS:
+        if a.lag is not None and a.kind is not DescribeKind.OFFSETS:
             _reject_together(a, a.kind.value, "lag")
         if a.kind.needs_tables and a.config is None:
             raise UsageError(f"Option [{a.kind.value}] takes the option: [config]")
     if a.lag is not None:
-        lag_filter(a.lag)
+        parse_lag_filter(a.lag)
     if a.watch not in (None, NO_VALUE) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", str(a.watch)):
         raise UsageError(f"Option [watch] takes seconds, not '{a.watch}'")
 
@@ -228,7 +228,7 @@ def _names(options: tuple[str, ...]) -> str:
     return ", ".join(f"[{option}]" for option in options)
 
 
-def states(text: str) -> list[str]:
+def parse_states(text: str) -> list[str]:
     """Parse the states of `--list --state S,S`, in any case. Raise UsageError."""
     wanted = [name.strip() for name in text.split(",")] if text else []
     known = {name.lower(): name for name in STATES}
@@ -247,7 +247,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-def lag_filter(text: str) -> Callable[[int | None], bool]:
+def parse_lag_filter(text: str) -> Callable[[int | None], bool]:
     """Return the predicate of `>0`, `>=10`, `<5`, `<=5` or `=0`, which no unknown lag matches. Raise UsageError."""
     match = re.fullmatch(r"\s*(>=|<=|>|<|=|)\s*([0-9]+)\s*", text)
     if match is None:

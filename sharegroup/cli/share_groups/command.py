@@ -12,11 +12,11 @@ from sharegroup.cli.options.connection import (
     BootstrapServer,
     CommandConfig,
     Timeout,
-    connected,
-    reported,
+    admin_client,
+    reporting_errors,
 )
 from sharegroup.cli.options.output import Output, OutputFormat, OutputOption
-from sharegroup.cli.options.watching import watching
+from sharegroup.cli.options.watching import repeat
 from sharegroup.cli.share_groups.arguments import Arguments
 
 
@@ -115,7 +115,7 @@ def share_groups(
         config=None if config is None else str(config),
         watch=watch,
     )
-    with reported("share group command"):
+    with reporting_errors("share group command"):
         arguments.check()
         code = _run(arguments, Output(output), bootstrap_server, command_config, timeout)
     raise typer.Exit(code)
@@ -131,16 +131,16 @@ def _run(
     if arguments.describe and arguments.kind.needs_tables:
         from sharegroup.cli.share_groups.from_tables import describe_from_tables
 
-        return watching(lambda: describe_from_tables(arguments, output), arguments.watch_s)
-    with connected(bootstrap_server, command_config, timeout_ms) as admin:
+        return repeat(lambda: describe_from_tables(arguments, output), arguments.watch_s)
+    with admin_client(bootstrap_server, command_config, timeout_ms) as admin:
         if arguments.list_:
             from sharegroup.cli.share_groups.listing import list_groups
 
-            return watching(lambda: list_groups(admin, arguments, output), arguments.watch_s)
+            return repeat(lambda: list_groups(admin, arguments, output), arguments.watch_s)
         if arguments.describe:
             from sharegroup.cli.share_groups.describing import describe
 
-            return watching(lambda: describe(admin, arguments, output), arguments.watch_s)
+            return repeat(lambda: describe(admin, arguments, output), arguments.watch_s)
         if arguments.reset_offsets:
             from sharegroup.cli.share_groups.resetting import reset_offsets
 

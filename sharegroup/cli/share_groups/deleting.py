@@ -9,7 +9,7 @@ from kafka.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError
 from sharegroup.cli.options.output import Column, Output, OutputFormat, warn
 from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from sharegroup.kafka_clients.admin.errors import text_of
+from sharegroup.kafka_clients.admin.errors import error_text
 
 _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 
@@ -25,7 +25,7 @@ def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) 
     allowed = [group_id for group_id in group_ids if group_id not in results]
     if allowed:
         results |= {
-            key: None if error is None else text_of(error) for key, error in admin.delete_groups(allowed).items()
+            key: None if error is None else error_text(error) for key, error in admin.delete_groups(allowed).items()
         }
     _report_deletions({group_id: results[group_id] for group_id in group_ids}, output)
     return 1 if any(results.values()) else 0
@@ -47,13 +47,13 @@ def _report_deletions(results: Mapping[str, str | None], output: Output) -> None
     deleted = ", ".join(f"'{group_id}'" for group_id, error in results.items() if error is None)
     failed = {group_id: error for group_id, error in results.items() if error is not None}
     if not failed:
-        output.say(f"Deletion of requested share groups ({deleted}) was successful.")
+        output.print_line(f"Deletion of requested share groups ({deleted}) was successful.")
         return
     warn("Error: Deletion of some share groups failed:")
     for group_id, error in failed.items():
         warn(f"* Group '{group_id}' could not be deleted due to: {error}")
     if deleted:
-        output.say(f"\nThese share groups were deleted successfully: {deleted}")
+        output.print_line(f"\nThese share groups were deleted successfully: {deleted}")
 
 
 def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
@@ -64,7 +64,7 @@ def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output)
     try:
         errors = admin.delete_group_offsets(group_id, topics)
     except (NonEmptyGroupError, GroupIdNotFoundError) as error:
-        warn(f"\nError: {text_of(error)}")
+        warn(f"\nError: {error_text(error)}")
         errors = dict.fromkeys(topics, error)
     rows = [{"topic": topic, "status": _status(errors[topic])} for topic in topics]
     output.tables(_STATUS, [rows])
@@ -72,4 +72,4 @@ def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output)
 
 
 def _status(error: KafkaError | None) -> str:
-    return "Successful" if error is None else f"Error: {text_of(error)}"
+    return "Successful" if error is None else f"Error: {error_text(error)}"

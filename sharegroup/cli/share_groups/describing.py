@@ -8,7 +8,7 @@ from itertools import groupby
 from kafka import TopicPartition
 
 from sharegroup.cli.options.output import Column, Output, Row, warn
-from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments, Kind, lag_filter
+from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments, DescribeKind, parse_lag_filter
 from sharegroup.kafka_clients.admin import MemberDescription, ShareGroupAdmin, ShareGroupDescription, ShareGroupOffset
 
 
@@ -50,9 +50,9 @@ def describe(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> No
     group_ids = [group.group_id for group in admin.list_groups()] if arguments.all_groups else arguments.group
     groups = admin.describe_groups(sorted(group_ids), missing_ok=arguments.all_groups)
     columns: Sequence[Column]
-    if arguments.kind is Kind.OFFSETS:
+    if arguments.kind is DescribeKind.OFFSETS:
         columns, tables = _OFFSETS, _offset_rows(admin, groups, arguments.lag)
-    elif arguments.kind is Kind.MEMBERS:
+    elif arguments.kind is DescribeKind.MEMBERS:
         columns, tables = _MEMBERS, _member_rows(groups)
     else:
         columns, tables = _STATE, _state_rows(groups)
@@ -63,7 +63,7 @@ def _offset_rows(
     admin: ShareGroupAdmin, groups: Mapping[str, ShareGroupDescription], lag: str | None
 ) -> list[list[Row]]:
     found = admin.list_groups_offsets(list(groups))
-    wanted = lag_filter(lag) if lag is not None else None
+    wanted = parse_lag_filter(lag) if lag is not None else None
     tables = []
     for group_id, group in groups.items():
         if not _warn_if_dead(group) and not found[group_id]:

@@ -8,8 +8,8 @@ from kafka import TopicPartition
 
 from sharegroup.cli.options.connection import CommandError
 from sharegroup.cli.options.output import Column, Output, Row, time_text, warn
-from sharegroup.cli.share_groups.arguments import Arguments, Kind
-from sharegroup.cli.share_groups.reset_plan import topics_of
+from sharegroup.cli.share_groups.arguments import Arguments, DescribeKind
+from sharegroup.cli.share_groups.reset_plan import parse_topics
 from sharegroup.config import NO_CELL, Config, JobConfig, load_config
 from sharegroup.storage import InFlightRange, read_groups, read_in_flight, read_record_history
 
@@ -42,8 +42,8 @@ def describe_from_tables(arguments: Arguments, output: Output) -> None:
     """Print a table for each group, by id. Raise CommandError, InvalidConfigError or TableUnavailableError."""
     config = load_config(Path(arguments.config or ""))
     group_ids = _all_groups(config) if arguments.all_groups else sorted(set(arguments.group))
-    jobs = {group_id: config.job_of(group_id) for group_id in group_ids}
-    if arguments.kind is Kind.IN_FLIGHT:
+    jobs = {group_id: config.job_for(group_id) for group_id in group_ids}
+    if arguments.kind is DescribeKind.IN_FLIGHT:
         output.tables(_IN_FLIGHT, [_in_flight(group_id, job) for group_id, job in jobs.items()])
     else:
         key, offset = _record(arguments)
@@ -51,7 +51,7 @@ def describe_from_tables(arguments: Arguments, output: Output) -> None:
 
 
 def _all_groups(config: Config) -> list[str]:
-    jobs = [config.of_cell(cell).job for cell in config.cells.names or (NO_CELL,)]
+    jobs = [config.for_cell(cell).job for cell in config.cells.names or (NO_CELL,)]
     return sorted({row.group_id for job in jobs for row in read_groups(job.tables_path, job.delta_options)})
 
 
@@ -78,7 +78,7 @@ def _range(found: InFlightRange) -> Row:
 
 def _record(arguments: Arguments) -> tuple[TopicPartition, int]:
     """Return the record of `--topic t:0 --offset N`. Raise CommandError."""
-    topics = topics_of(arguments.topic)
+    topics = parse_topics(arguments.topic)
     partitions = [TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers or ()]
     if len(topics) != 1 or len(partitions) != 1 or arguments.offset is None:
         raise CommandError("Option [history] requires one record: --topic TOPIC:PARTITION --offset OFFSET")

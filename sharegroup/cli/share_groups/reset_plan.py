@@ -16,10 +16,10 @@ from sharegroup.cli.options.output import warn
 from sharegroup.cli.share_groups.arguments import Arguments
 from sharegroup.kafka_clients.admin import LogOffsets, ShareGroupAdmin
 
-Plan = dict[TopicPartition, int]
+ResetPlan = dict[TopicPartition, int]
 
 
-def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> Plan:
+def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
     """Return the plan, by topic and partition, without changing anything. Raise CommandError or KafkaError."""
     (group_id,) = arguments.group
     wanted: Mapping[TopicPartition, int] | None = None
@@ -30,12 +30,12 @@ def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> Plan:
         partitions = sorted(admin.list_group_offsets(group_id))
         _existing(admin, {key.topic: None for key in partitions}, partitions)
     else:
-        partitions = _existing(admin, topics_of(arguments.topic))
+        partitions = _existing(admin, parse_topics(arguments.topic))
     logs = admin.log_offsets(partitions)
     if wanted is not None:
-        return clamped(wanted, logs)
+        return clamp(wanted, logs)
     if arguments.to_offset is not None:
-        return clamped(dict.fromkeys(partitions, arguments.to_offset), logs)
+        return clamp(dict.fromkeys(partitions, arguments.to_offset), logs)
     if arguments.to_datetime is not None:
         return _at(admin, partitions, timestamp_ms(arguments.to_datetime), logs)
     if arguments.to_current:
@@ -66,7 +66,7 @@ def _quoted(partitions: Iterable[TopicPartition]) -> str:
     return '"' + ",".join(f"{key.topic}-{key.partition}" for key in partitions) + '"'
 
 
-def topics_of(arguments: Iterable[str]) -> dict[str, list[int] | None]:
+def parse_topics(arguments: Iterable[str]) -> dict[str, list[int] | None]:
     """Parse `t` and `t:0,1,2` to {topic: partitions, or None for all}. Raise CommandError."""
     topics: dict[str, list[int] | None] = {}
     for argument in arguments:
@@ -99,7 +99,7 @@ def _at(
     partitions: Iterable[TopicPartition],
     moment_ms: int,
     logs: Mapping[TopicPartition, LogOffsets],
-) -> Plan:
+) -> ResetPlan:
     plan = {}
     for key, offset in admin.offsets_at(partitions, moment_ms).items():
         if offset is None:
@@ -110,7 +110,7 @@ def _at(
     return plan
 
 
-def clamped(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogOffsets]) -> Plan:
+def clamp(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogOffsets]) -> ResetPlan:
     """Return the offsets, limited to their logs (KIP-1323). Each one that changes has a warning."""
     plan = {}
     for key, offset in sorted(wanted.items()):
@@ -124,7 +124,7 @@ def clamped(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, 
     return plan
 
 
-def read_plan(path: Path, group_id: str) -> Plan:
+def read_plan(path: Path, group_id: str) -> ResetPlan:
     """Read the rows `topic,partition,offset`, and `group,topic,partition,offset` of this group, of a CSV file.
 
     Raise CommandError.

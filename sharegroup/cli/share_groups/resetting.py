@@ -11,7 +11,7 @@ from sharegroup.cli.options.output import Column, Output, OutputFormat, warn
 from sharegroup.cli.share_groups.arguments import Arguments
 from sharegroup.cli.share_groups.reset_plan import reset_plan, write_plan
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from sharegroup.kafka_clients.admin.errors import text_of
+from sharegroup.kafka_clients.admin.errors import error_text
 
 _COLUMNS = (
     Column("GROUP", "group"),
@@ -36,7 +36,7 @@ def reset_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) 
     done = {key: offset for key, offset in plan.items() if errors.get(key) is None}
     for key, error in errors.items():
         if error is not None:
-            warn(f"Error: {key.topic}-{key.partition}: {text_of(error)}")
+            warn(f"Error: {key.topic}-{key.partition}: {error_text(error)}")
     if arguments.export and output.kind is OutputFormat.TABLE:
         typer.echo(write_plan(done), nl=False)
     else:

@@ -117,7 +117,7 @@ class GroupConfig:
     client_id_as_instance_id: bool = False
 
     @classmethod
-    def of(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:
+    def from_overrides(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:
         """Return the group's own values, completed with those of the job."""
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
@@ -145,4 +145,4 @@ class GroupConfig:
             known["auto_offset_reset"] = AutoOffsetReset.parse(known["auto_offset_reset"])
         if "isolation_level" in known:
             known["isolation_level"] = IsolationLevel(known["isolation_level"])
-        return dataclasses.replace(cls.of(ShareGroupConfig(), GroupOverrides()), **known)
+        return dataclasses.replace(cls.from_overrides(ShareGroupConfig(), GroupOverrides()), **known)

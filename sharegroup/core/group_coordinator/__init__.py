@@ -16,12 +16,12 @@ from sharegroup.core.group_coordinator.records import (
     TargetAssignmentRecord,
     TopicPartitions,
 )
-from sharegroup.core.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
+from sharegroup.core.group_coordinator.results import ConfigureGroup, CoordinatorResult, ReleaseMember
 from sharegroup.core.group_coordinator.share_group import ShareGroup
 
 __all__ = [
     "Assignment",
-    "Configure",
+    "ConfigureGroup",
     "CoordinatorResult",
     "DeletedTopicRecord",
     "GroupState",

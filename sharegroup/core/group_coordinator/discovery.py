@@ -19,7 +19,7 @@ from sharegroup.core.group_coordinator.records import (
 from sharegroup.protocol.rows.share_group_requests import TopicMetadata
 
 
-def discovered_partitions(
+def discover_partitions(
     group: GroupMetadata,
     subscribed: Iterable[str],
     topics: Mapping[str, TopicMetadata],
@@ -38,7 +38,7 @@ def discovered_partitions(
         topic_id, partitions = topics[topic]
         if topic_ids.get(topic, topic_id) != topic_id or group.is_deleted_topic(topic_id, now_ms):
             continue
-        known = group.known(topic_id)
+        known = group.current_partitions(topic_id)
         # If the first n partitions are known, the others were added to the topic later. If others are known, their
         # offsets were altered, and the unknown partitions have always existed.
         are_the_first = bool(known) and max(known) == len(known) - 1

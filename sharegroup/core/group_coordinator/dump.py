@@ -22,7 +22,7 @@ from sharegroup.protocol.range_map import RangeMap
 FORMAT_VERSION = 1
 
 
-def dump(group: GroupMetadata) -> dict[str, Any]:
+def dump_group(group: GroupMetadata) -> dict[str, Any]:
     """Return the group as a JSON-able dict; `restore` returns an equal group."""
     assignments: dict[Assignment, int] = {}
 
@@ -41,7 +41,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
             index(member.assignment),
             index(group.targets[member_id]),
             group.session_deadlines[member_id],
-            *group.told[member_id],
+            *group.deadline_receivers[member_id],
             member.group_instance_id,
             member.incarnation_id,
             member.joined_ms,
@@ -68,7 +68,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
     }
 
 
-def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
+def restore_group(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     """Return the group that `dump` wrote. Raise ValueError for a dump of another format version."""
     if content["version"] != FORMAT_VERSION:  # the supervisor recognises this message
         raise ValueError(
@@ -100,7 +100,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
         )  # fmt: skip
         group.targets[member_id] = assignments[target]
         group.session_deadlines[member_id] = deadline_ms
-        group.told[member_id] = reply_to, others_until_ms
+        group.deadline_receivers[member_id] = reply_to, others_until_ms
     for topic_id, (topic, runs) in content["share_partitions"].items():
         group.share_partitions[topic_id] = {
             partition: SharePartitionRecord(

@@ -51,7 +51,7 @@ class GroupMetadata:
     members: dict[str, ShareGroupMemberRecord] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
     session_deadlines: dict[str, int] = field(default_factory=dict)
-    told: dict[str, tuple[str, int]] = field(default_factory=dict)
+    deadline_receivers: dict[str, tuple[str, int]] = field(default_factory=dict)
     share_partitions: dict[str, dict[int, SharePartitionRecord]] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
     deleted_topics: dict[str, int] = field(default_factory=dict)
@@ -84,17 +84,17 @@ class GroupMetadata:
         """Return whether the topic is known to be deleted."""
         return topic_id in self.deleted_topics and now_ms < self.deleted_topics[topic_id] + DELETED_TOPIC_MS
 
-    def known(self, topic_id: str) -> dict[int, SharePartitionRecord]:
+    def current_partitions(self, topic_id: str) -> dict[int, SharePartitionRecord]:
         """Return the share-partitions of a topic that are not being deleted."""
         records = self.share_partitions.get(topic_id, {})
         return {p: record for p, record in records.items() if record.status is not SharePartitionStatus.DELETING}
 
-    def partitions(self, topic_id: str, status: SharePartitionStatus) -> tuple[int, ...]:
+    def partitions_with_status(self, topic_id: str, status: SharePartitionStatus) -> tuple[int, ...]:
         """Return the partitions of a topic that have this status, ascending."""
         records = self.share_partitions.get(topic_id, {})
         return tuple(sorted(partition for partition, record in records.items() if record.status is status))
 
-    def topics(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
+    def partitions_by_topic(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
         """Return the share-partitions that have one of these statuses (not DELETING), by topic name."""
         found = {}
         for topic, topic_id in sorted(self.topic_ids().items()):
@@ -103,9 +103,9 @@ class GroupMetadata:
                 found[topic] = TopicPartitions(topic, topic_id, tuple(partitions))
         return found
 
-    def assignable(self) -> dict[str, TopicPartitions]:
+    def assignable_topics(self) -> dict[str, TopicPartitions]:
         """Return the initialized share-partitions, by topic name."""
-        return self.topics(SharePartitionStatus.INITIALIZED)
+        return self.partitions_by_topic(SharePartitionStatus.INITIALIZED)
 
     def copy(self) -> GroupMetadata:
         """Return an independent copy; the records themselves are immutable."""
@@ -117,7 +117,7 @@ class GroupMetadata:
             dict(self.members),
             dict(self.targets),
             dict(self.session_deadlines),
-            dict(self.told),
+            dict(self.deadline_receivers),
             {topic_id: dict(partitions) for topic_id, partitions in self.share_partitions.items()},
             dict(self.configs),
             dict(self.deleted_topics),
@@ -132,7 +132,7 @@ class GroupMetadata:
         """Apply one record. A group changes in no other way."""
         if isinstance(record, SessionRecord):
             self.session_deadlines[record.member_id] = record.deadline_ms
-            self.told[record.member_id] = record.reply_to, record.others_until_ms
+            self.deadline_receivers[record.member_id] = record.reply_to, record.others_until_ms
         elif isinstance(record, TargetAssignmentRecord):
             self.targets[record.member_id] = record.assignment
         elif isinstance(record, TargetAssignmentMetadataRecord):
@@ -182,7 +182,7 @@ class GroupMetadata:
         self.departed.add(record.member_id)
         if record.group_instance_id is not None:
             self.static_members.pop(record.group_instance_id, None)
-        for by_member in (self.members, self.targets, self.session_deadlines, self.told):
+        for by_member in (self.members, self.targets, self.session_deadlines, self.deadline_receivers):
             by_member.pop(record.member_id, None)
 
     def _replay_group(self, record: ShareGroupRecord) -> None:
@@ -195,7 +195,7 @@ class GroupMetadata:
         self.assignment_epoch = record.assignment_epoch
         self.group_state = record.group_state
         if record.group_state is GroupState.DEAD:
-            by_member = (self.members, self.targets, self.session_deadlines, self.told, self.departed)
+            by_member = (self.members, self.targets, self.session_deadlines, self.deadline_receivers, self.departed)
             for content in (*by_member, self.static_members):
                 content.clear()
             self.assignor, self.assignment_timestamp_ms, self.initialized_since_ms = "", None, None

@@ -15,7 +15,7 @@ LEAVE_GROUP_EPOCH = -1
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 
-def check_request(request: HeartbeatRequest) -> None:
+def check_heartbeat(request: HeartbeatRequest) -> None:
     """Raise RequestError if the request is invalid in any state of the group.
 
     The code is INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to an illegal topic name.
@@ -49,7 +49,7 @@ def check_capacity(group: GroupMetadata, max_size: int) -> None:
         raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def existing_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
+def get_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRecord:
     """Return the member. Raise RequestError (GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID) if there is none."""
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group.group_id} not found.")
@@ -59,7 +59,7 @@ def existing_member(group: GroupMetadata, member_id: str) -> ShareGroupMemberRec
     return group.members[member_id]
 
 
-def fence(member: ShareGroupMemberRecord, member_epoch: int) -> None:
+def check_member_epoch(member: ShareGroupMemberRecord, member_epoch: int) -> None:
     """Raise RequestError (FENCED_MEMBER_EPOCH) unless the epoch is the member's current or previous one.
 
     The previous epoch is valid because the response with the current one may have been lost.

@@ -17,10 +17,10 @@ from sharegroup.core.group_coordinator.records import (
     TargetAssignmentRecord,
 )
 from sharegroup.core.group_coordinator.static_membership import session_timeout_ms
-from sharegroup.core.group_coordinator.target_assignment import assigned
+from sharegroup.core.group_coordinator.target_assignment import compute_targets
 
 
-def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
+def load_group(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
     """Replay the rows of a group and start a new session for each member.
 
     `rows` hold at least the last row of each key; tombstones are optional.
@@ -41,7 +41,7 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
     received = {member_id: member.assignment for member_id, member in group.members.items()}
     if received:
         group.replay(TargetAssignmentMetadataRecord(config.assignor, None))
-    for member_id, assignment in assigned(group, config, received).items():
+    for member_id, assignment in compute_targets(group, config, received).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
         group.replay(SessionRecord(member_id, now_ms + session_timeout_ms(group.members[member_id], config)))
     newest = _newest_epoch(group)

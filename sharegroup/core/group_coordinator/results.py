@@ -54,7 +54,7 @@ class FenceMember(NamedTuple):
     topics: tuple[TopicPartitions, ...]
 
 
-class Configure(NamedTuple):
+class ConfigureGroup(NamedTuple):
     """Set the group's effective config in every share-partition that is not being deleted.
 
     `id` is the id of the request that altered it.
@@ -73,18 +73,18 @@ class CoordinatorResult(NamedTuple):
     soft_records: tuple[SoftRecord, ...] = ()
     response: ShareGroupResponse | None = None
     releases: tuple[ReleaseMember, ...] = ()
-    configure: Configure | None = None
+    configure: ConfigureGroup | None = None
     fence: FenceMember | None = None
 
 
-def named(request: HeartbeatRequest | AdministratorRequest) -> tuple[str, str, str]:
+def response_header(request: HeartbeatRequest | AdministratorRequest) -> tuple[str, str, str]:
     """Return the first fields of the response to a request."""
     return request.id, request.reply_to, request.group_id
 
 
-def refused(request: HeartbeatRequest | AdministratorRequest, error: RequestError) -> CoordinatorResult:
+def rejection(request: HeartbeatRequest | AdministratorRequest, error: RequestError) -> CoordinatorResult:
     """Return a result that has only an error response."""
-    return CoordinatorResult(response=_refusal(request, (*named(request), int(error.code), error.message)))
+    return CoordinatorResult(response=_refusal(request, (*response_header(request), int(error.code), error.message)))
 
 
 def _refusal(

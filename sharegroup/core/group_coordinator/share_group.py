@@ -51,16 +51,16 @@ from sharegroup.core.group_coordinator.administration.member_administration impo
 )
 from sharegroup.core.group_coordinator.administration.offset_alteration import alter_offsets
 from sharegroup.core.group_coordinator.change import Change
-from sharegroup.core.group_coordinator.discovery import discovered_partitions
+from sharegroup.core.group_coordinator.discovery import discover_partitions
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.heartbeat_rules import (
     JOIN_GROUP_EPOCH,
     LEAVE_GROUP_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     check_capacity,
-    check_request,
-    existing_member,
-    fence,
+    check_heartbeat,
+    check_member_epoch,
+    get_member,
 )
 from sharegroup.core.group_coordinator.records import (
     Assignment,
@@ -73,15 +73,21 @@ from sharegroup.core.group_coordinator.records import (
     TableRecord,
     TargetAssignmentRecord,
 )
-from sharegroup.core.group_coordinator.results import CoordinatorResult, FenceMember, ReleaseMember, named, refused
+from sharegroup.core.group_coordinator.results import (
+    CoordinatorResult,
+    FenceMember,
+    ReleaseMember,
+    rejection,
+    response_header,
+)
 from sharegroup.core.group_coordinator.static_membership import (
-    GONE,
+    NO_INCARNATION,
     check_identity,
     check_incarnation,
-    member_id_of,
+    resolve_member_id,
     session_timeout_ms,
 )
-from sharegroup.core.group_coordinator.target_assignment import is_pending, next_run_ms, update_target_assignment
+from sharegroup.core.group_coordinator.target_assignment import is_run_pending, next_run_ms, update_target_assignment
 from sharegroup.errors import RequestError
 from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
@@ -113,16 +119,16 @@ class ShareGroup:
     @classmethod
     def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> ShareGroup:
         """Return the group of these table rows, with a new session per member; no rows mean an empty group."""
-        return cls(recovery.load(group_id, rows, now_ms, config))
+        return cls(recovery.load_group(group_id, rows, now_ms, config))
 
     @classmethod
     def restore(cls, group_id: str, content: dict[str, Any]) -> ShareGroup:
         """Return the group that `dump` wrote. Raise ValueError for another format version."""
-        return cls(dumps.restore(group_id, content))
+        return cls(dumps.restore_group(group_id, content))
 
     def dump(self) -> dict[str, Any]:
         """Return the whole state as a compact JSON-able dict."""
-        return dumps.dump(self.metadata)
+        return dumps.dump_group(self.metadata)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -131,7 +137,7 @@ class ShareGroup:
 
     def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
         """Return when a deferred `update_assignment` is due, or None if none is deferred."""
-        if is_pending(self.metadata):
+        if is_run_pending(self.metadata):
             return next_run_ms(self.metadata, config)
         since_ms = self.metadata.initialized_since_ms
         return None if since_ms is None else since_ms + INITIALIZING_MS
@@ -145,7 +151,7 @@ class ShareGroup:
         member, group = self.metadata.members.get(member_id), self.metadata
         if member is None:
             return False
-        return _is_initializing(member, group) or (is_pending(group) and not group.targets[member_id])
+        return _is_initializing(member, group) or (is_run_pending(group) and not group.targets[member_id])
 
     def replay(self, record: Record) -> None:
         """Apply one record. The group changes in no other way."""
@@ -166,8 +172,8 @@ class ShareGroup:
         FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
         """
         try:
-            check_request(request)
-            member_id = member_id_of(self.metadata, request, request.member_epoch == JOIN_GROUP_EPOCH)
+            check_heartbeat(request)
+            member_id = resolve_member_id(self.metadata, request, request.member_epoch == JOIN_GROUP_EPOCH)
             resolved = request if request.member_id == member_id else dataclasses.replace(request, member_id=member_id)
             if request.member_epoch == LEAVE_GROUP_EPOCH:
                 return self._leave(resolved, now_ms)
@@ -175,7 +181,7 @@ class ShareGroup:
                 return self._leave_for_restart(resolved, now_ms, config)
             return self._join_or_stay(resolved, now_ms, config, now_ms if append_ms is None else append_ms)
         except RequestError as error:
-            return refused(request, error)
+            return rejection(request, error)
 
     def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
         """Handle an administrator's request: offsets, configs, members, or the deletion of the group.
@@ -195,27 +201,27 @@ class ShareGroup:
                 case DeleteOffsetsRequest():
                     return deletion.delete_offsets(group, request)
                 case InvokeConsumerRebalanceRequest():
-                    config = job.effective(group.group_id, group.configs).config
+                    config = job.effective_group_config(group.group_id, group.configs).config
                     return invoke_consumer_rebalance(group, request, append_ms, now_ms, config)
                 case RemoveMembersRequest():
                     return remove_members(group, request, now_ms)
         except RequestError as error:
-            return refused(request, error)
+            return rejection(request, error)
 
     @property
     def is_deleted(self) -> bool:
         """Whether the group was deleted completely: only its epochs and configs are left."""
         return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
 
-    def deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
+    def handle_deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
         """Handle the notice that the deletion of each (topic id, partition, state_epoch) is durable: see `deletion`."""
-        return deletion.deleted(self.metadata, share_partitions)
+        return deletion.remove_deleted(self.metadata, share_partitions)
 
-    def topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
+    def handle_topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
         """Handle the notice that these topics were deleted: see `deletion`."""
-        return deletion.topic_deleted(self.metadata, topic_ids, now_ms)
+        return deletion.delete_topics(self.metadata, topic_ids, now_ms)
 
-    def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
+    def handle_initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
         """Handle the notice that the initial state of each (topic id, partition, state_epoch) is durable.
 
         The share-partitions can now be assigned. A repeated notice, one of an older state epoch and one for an unknown
@@ -228,9 +234,11 @@ class ShareGroup:
             if known and known.status is SharePartitionStatus.INITIALIZING and known.state_epoch <= state_epoch:
                 change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
                 topic_ids.add(topic_id)
-        if not topic_ids or is_pending(change.after):
+        if not topic_ids or is_run_pending(change.after):
             return CoordinatorResult(*change.records())
-        if not all(change.after.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids):
+        if not all(
+            change.after.partitions_with_status(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids
+        ):
             change.bump_group_epoch()
         elif change.after.initialized_since_ms is None:
             change.add(InitializationRecord(now_ms))
@@ -240,7 +248,7 @@ class ShareGroup:
         """Run the assignor if a run is pending and due, or if the initialization of a topic takes long."""
         change = Change(self.metadata)
         since_ms = self.metadata.initialized_since_ms
-        if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_pending(self.metadata):
+        if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_run_pending(self.metadata):
             change.bump_group_epoch()
         update_target_assignment(change, now_ms, config)
         return CoordinatorResult(*change.records())
@@ -257,7 +265,9 @@ class ShareGroup:
         if others_rely:
             result = result._replace(releases=tuple(release._replace(topics=()) for release in result.releases))
         return result._replace(
-            response=HeartbeatResponse(*named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH)
+            response=HeartbeatResponse(
+                *response_header(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH
+            )
         )
 
     def _leave_for_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
@@ -268,14 +278,14 @@ class ShareGroup:
         member = self._identified(request)
         deadline_ms = self._session_deadline_ms(member, now_ms, config)
         left = HeartbeatResponse(
-            *named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH
+            *response_header(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH
         )
         session = SessionRecord(member.member_id, deadline_ms, request.reply_to, self._others_until_ms(request))
-        return CoordinatorResult((member._replace(incarnation_id=GONE),), (session,), left)
+        return CoordinatorResult((member._replace(incarnation_id=NO_INCARNATION),), (session,), left)
 
     def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
         """Return the member of the request, with any epoch. Raise RequestError if the process may not act as it."""
-        member = existing_member(self.metadata, request.member_id)
+        member = get_member(self.metadata, request.member_id)
         check_identity(member, request)
         check_incarnation(member, request)
         return member
@@ -299,7 +309,7 @@ class ShareGroup:
     def _remove(self, member_ids: list[str]) -> CoordinatorResult:
         if not member_ids:
             return CoordinatorResult()
-        change, assignable = Change(self.metadata), tuple(self.metadata.assignable().values())
+        change, assignable = Change(self.metadata), tuple(self.metadata.assignable_topics().values())
         leaving = [self.metadata.members[member_id] for member_id in member_ids]
         for member in leaving:
             change.add(member._replace(is_tombstone=True))
@@ -316,7 +326,7 @@ class ShareGroup:
         deadline_ms = self._session_deadline_ms(member, now_ms, config)
         records, soft_records = change.records()
         response = HeartbeatResponse(
-            *named(request),
+            *response_header(request),
             member_id=member.member_id,
             member_epoch=member.member_epoch,
             heartbeat_interval_ms=_heartbeat_interval_ms(member, change.after, now_ms, config),
@@ -330,7 +340,7 @@ class ShareGroup:
 
     def _fence(self, member: ShareGroupMemberRecord) -> FenceMember | None:
         """Return the notice that fences the member's previous process, if there was one with an incarnation id."""
-        before, topics = self.metadata.members.get(member.member_id), tuple(self.metadata.assignable().values())
+        before, topics = self.metadata.members.get(member.member_id), tuple(self.metadata.assignable_topics().values())
         if before is None or before.incarnation_id in (None, member.incarnation_id) or not topics:
             return None
         assert member.incarnation_id is not None
@@ -342,7 +352,7 @@ class ShareGroup:
 
         A member that sends its requests itself is no gateway: only the job responds to its acknowledgements.
         """
-        reply_to, others_until_ms = self.metadata.told.get(request.member_id, ("", 0))
+        reply_to, others_until_ms = self.metadata.deadline_receivers.get(request.member_id, ("", 0))
         if reply_to in ("", request.reply_to, request.member_id):
             return others_until_ms
         return max(others_until_ms, self.metadata.session_deadlines[request.member_id])
@@ -369,7 +379,7 @@ class ShareGroup:
             change.add(TargetAssignmentRecord(member.member_id, kept))
         reset = str(config.auto_offset_reset)
         names = member.subscribed_topic_names
-        discovered = list(discovered_partitions(self.metadata, names, request.topics, reset, now_ms))
+        discovered = list(discover_partitions(self.metadata, names, request.topics, reset, now_ms))
         for record in discovered:
             change.add(record)
         if is_new or discovered or member.subscribed_topic_names != before.subscribed_topic_names:
@@ -384,7 +394,7 @@ class ShareGroup:
         group = self.metadata
         if request.member_epoch != JOIN_GROUP_EPOCH:
             member = self._identified(request)
-            fence(member, request.member_epoch)
+            check_member_epoch(member, request.member_epoch)
             return member
         if request.member_id in group.members:
             member = group.members[request.member_id]
@@ -445,14 +455,14 @@ def _needs_assignment(
 def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bool:
     topic_ids = group.topic_ids()
     subscribed = (topic_ids[topic] for topic in member.subscribed_topic_names if topic in topic_ids)
-    return any(group.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in subscribed)
+    return any(group.partitions_with_status(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in subscribed)
 
 
 def _heartbeat_interval_ms(
     member: ShareGroupMemberRecord, group: GroupMetadata, now_ms: int, config: GroupConfig
 ) -> int:
     """Return the interval, which is shorter than configured while a new assignment is expected."""
-    due_ms = next_run_ms(group, config) if is_pending(group) else None
+    due_ms = next_run_ms(group, config) if is_run_pending(group) else None
     if _is_initializing(member, group):
         soon_ms = INITIALIZING_HEARTBEAT_INTERVAL_MS
     elif due_ms is not None:

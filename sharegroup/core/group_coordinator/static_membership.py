@@ -26,10 +26,10 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 
 #: The incarnation id of a member that has left for a restart.
-GONE = ""
+NO_INCARNATION = ""
 
 
-def member_id_of(group: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
+def resolve_member_id(group: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
     """Return the member id of a heartbeat: the one that it sends, or the stored one of its instance id.
 
     The id of a new static member is derived from the request, so that a repeated batch derives the same one. Raises
@@ -63,7 +63,9 @@ def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest)
     """Raise RequestError (FENCED_INSTANCE_ID) if the process is not the current one of the member."""
     if request.incarnation_id in (None, member.incarnation_id) or member.incarnation_id is None:
         return
-    reason = "it has left for a restart" if member.incarnation_id == GONE else "another process has joined as it"
+    reason = (
+        "it has left for a restart" if member.incarnation_id == NO_INCARNATION else "another process has joined as it"
+    )
     message = f"This process is no longer member {member.member_id}: {reason}."
     raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sharegroup.config import GroupConfig
-from sharegroup.core.group_coordinator.assignors import GroupSpec, MemberSpec, SubscribedTopicDescriber, assignor_of
+from sharegroup.core.group_coordinator.assignors import GroupSpec, MemberSpec, SubscribedTopicDescriber, get_assignor
 from sharegroup.core.group_coordinator.change import Change
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.records import (
@@ -26,7 +26,7 @@ from sharegroup.core.group_coordinator.records import (
 )
 
 
-def is_pending(group: GroupMetadata) -> bool:
+def is_run_pending(group: GroupMetadata) -> bool:
     """Return whether the group has changed since the assignor ran."""
     return group.exists and group.assignment_epoch < group.group_epoch
 
@@ -44,7 +44,7 @@ def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -
     A change of the configured assignor makes a run pending, too.
     """
     group = change.after
-    if not is_pending(group):
+    if not is_run_pending(group):
         if not group.members or group.assignor == config.assignor:
             return
         change.bump_group_epoch()
@@ -55,7 +55,7 @@ def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -
 
 
 def _run(change: Change, group: GroupMetadata, now_ms: int, config: GroupConfig) -> None:
-    targets = assigned(group, config, group.targets)
+    targets = compute_targets(group, config, group.targets)
     for member_id, assignment in targets.items():
         if assignment != group.targets.get(member_id):
             change.add(TargetAssignmentRecord(member_id, assignment))
@@ -63,12 +63,14 @@ def _run(change: Change, group: GroupMetadata, now_ms: int, config: GroupConfig)
     change.add(ShareGroupRecord(group.group_id, group.group_epoch, group.group_epoch, group.group_state))
 
 
-def assigned(group: GroupMetadata, config: GroupConfig, current: Mapping[str, Assignment]) -> dict[str, Assignment]:
+def compute_targets(
+    group: GroupMetadata, config: GroupConfig, current: Mapping[str, Assignment]
+) -> dict[str, Assignment]:
     """Return the target of each member, by topic in ascending order, computed from the assignments `current`.
 
     Subscribed topics without an initialized share-partition are left out.
     """
-    assignable = group.assignable()
+    assignable = group.assignable_topics()
     topic_ids = {
         names: tuple(assignable[name].topic_id for name in names if name in assignable)
         for names in {member.subscribed_topic_names for member in group.members.values()}
@@ -83,7 +85,7 @@ def assigned(group: GroupMetadata, config: GroupConfig, current: Mapping[str, As
         for member_id, member in group.members.items()
     }
     topics = SubscribedTopicDescriber({item.topic_id: item.partitions for item in assignable.values()})
-    targets = assignor_of(config.assignor).assign(GroupSpec(members), topics)
+    targets = get_assignor(config.assignor).assign(GroupSpec(members), topics)
     return {
         member_id: tuple(
             TopicPartitions(name, item.topic_id, of_member[item.topic_id])

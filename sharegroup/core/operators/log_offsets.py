@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class LogOffsets(NamedTuple):
+class PartitionLog(NamedTuple):
     """Start offset, end offset (exclusive) and last stable offset, which is None if it was not requested.
 
     `has_topic_id` is whether the broker assigns topic ids. Without them, only a log that ends too early shows that a

@@ -10,7 +10,7 @@ from typing import Any
 
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.json_text import from_json, to_json
-from sharegroup.protocol.rows.broadcasts import Broadcast, broadcast_row
+from sharegroup.protocol.rows.broadcasts import Broadcast, to_row
 from sharegroup.protocol.rows.response_rows import Response, encode_response
 from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
@@ -44,7 +44,7 @@ class Output:
     waiting: WaitsFor = WaitsFor.NOTHING
     windows: list[list[Any]] = field(default_factory=list)
 
-    def append(self, table: str, row: dict[str, Any]) -> None:
+    def append_row(self, table: str, row: dict[str, Any]) -> None:
         """Append a row of `table`."""
         self.tables.setdefault(table, []).append(row)
 
@@ -52,19 +52,19 @@ class Output:
         """Append responses; a request without `reply_to` gets none."""
         self.responses += [encode_response(response) for response in responses if response.reply_to]
 
-    def tell(self, broadcast: Broadcast) -> None:
+    def broadcast(self, broadcast: Broadcast) -> None:
         """Append a broadcast to all gateways and members."""
-        self.responses.append(broadcast_row(broadcast))
+        self.responses.append(to_row(broadcast))
 
-    def send(self, request: ShareGroupRequest | SharePartitionRequest) -> None:
+    def send_request(self, request: ShareGroupRequest | SharePartitionRequest) -> None:
         """Append a request row for the other operator."""
         self.requests.append((request.kafka_key.decode(), request.encode().decode()))
 
-    def reject(self, row: RequestRow, reason: str) -> None:
+    def record_invalid(self, row: RequestRow, reason: str) -> None:
         """Record in the job's tables why a row is invalid."""
         self.rejected.append((row.kafka_partition, row.kafka_offset, reason))
 
-    def read(self, row: RequestRow) -> None:
+    def mark_read(self, row: RequestRow) -> None:
         """Record that the request partition of the row was read up to this row."""
         read_up_to = self.positions.get(row.kafka_partition, 0)
         self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)

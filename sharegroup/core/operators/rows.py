@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 CONFIG = "config"
 FENCES = "fences"
-GONE = "gone"
+TOPIC_DELETED = "gone"
 UNLOAD = "unload"
 DELETE = "delete"
 LOAD = "load"
@@ -33,7 +33,9 @@ TICK = "tick"
 
 #: Part of the value of a request that changes the config (`SharePartitionRequest.encode`).
 _CONFIGURE = '"type":"configure"'
-_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, FENCES, GONE, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
+_ORDER = {
+    kind: rank for rank, kind in enumerate((CONFIG, FENCES, TOPIC_DELETED, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))
+}
 
 
 class RequestRow(NamedTuple):
@@ -53,12 +55,12 @@ class InputRow(NamedTuple):
     request: RequestRow | None = None
 
 
-def encode(kind: str, body: str) -> str:
+def encode_row(kind: str, body: str) -> str:
     """Return the text of a source row."""
     return f"{kind}\t{body}"
 
 
-def decode(row: str) -> InputRow:
+def decode_row(row: str) -> InputRow:
     """Decode one row. Raise ValueError for an unknown kind."""
     kind, body = row.split("\t", 1)
     if kind not in _ORDER:
@@ -74,9 +76,9 @@ def latest_ms(rows: Iterable[InputRow], now_ms: int) -> int:
     return max([now_ms, *(row.request.append_ms for row in rows if row.request is not None)])
 
 
-def in_order(rows: Iterable[str]) -> list[InputRow]:
+def sort_rows(rows: Iterable[str]) -> list[InputRow]:
     """Decode the rows of one key and sort them into processing order; equal inputs give equal orders."""
-    decoded = [decode(row) for row in rows]
+    decoded = [decode_row(row) for row in rows]
     appended = _append_times(row.request for row in decoded if row.request is not None)
 
     def rank(row: InputRow) -> tuple[int, bool, int, int, int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
+from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone_record
 from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch, Transition
 
 _RECORD_TYPES = {
@@ -45,10 +45,10 @@ def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
 
 def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
     """Return the row that deletes the state of a share-partition."""
-    return {**key._asdict(), **state_row(tombstone(key), UNCHANGED)}
+    return {**key._asdict(), **state_row(tombstone_record(key), UNCHANGED)}
 
 
-def log_row(key: SharePartitionKey, transition: Transition) -> dict[str, Any]:
+def delivery_log_row(key: SharePartitionKey, transition: Transition) -> dict[str, Any]:
     """Return the `delivery_log` row of a transition."""
     deadline_ms = transition.lock_deadline_ms
     return {

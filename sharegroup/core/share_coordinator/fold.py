@@ -12,13 +12,13 @@ from types import MappingProxyType
 
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine_batches
 from sharegroup.types import SharePartitionKey, StateBatch
 
 _NO_STATES: Mapping[SharePartitionKey, ShareGroupOffset] = MappingProxyType({})
 
 
-def fold(
+def fold_records(
     records: Iterable[ShareGroupStateRecord],
     now_ms: int = 0,
     precedence: Precedence = Precedence.NEWEST,
@@ -43,10 +43,10 @@ def fold(
             batches.pop(key, None)
         elif header is None:
             if record.kind is RecordKind.SNAPSHOT:
-                headers[key] = ShareGroupOffsetHeader.of(record, now_ms)
+                headers[key] = ShareGroupOffsetHeader.from_snapshot(record, now_ms)
                 batches[key] = list(record.state_batches)
         elif not header.supersedes(record):
-            headers[key] = header.after(record, now_ms)
+            headers[key] = header.apply_record(record, now_ms)
             if record.kind is RecordKind.SNAPSHOT:
                 batches[key] = list(record.state_batches)
             else:
@@ -54,7 +54,7 @@ def fold(
                     batches[key] = list(before[key].state_batches)
                 batches[key].extend(record.state_batches)
     return {
-        key: ShareGroupOffset(header, combine(batches[key], header.start_offset, precedence))
+        key: ShareGroupOffset(header, combine_batches(batches[key], header.start_offset, precedence))
         if key in batches
         else before[key]
         for key, header in headers.items()

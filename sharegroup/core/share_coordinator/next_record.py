@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffsetHeader
-from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine_batches
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch
 
@@ -99,8 +99,8 @@ def next_record(
     start_offset = max(write.start_offset, header.start_offset)
     values = _Values(header.leader_epoch, start_offset, _delivery_complete_count(header, write))
     if header.updates_since_snapshot < updates_per_snapshot:
-        return _update(write.key, header, values, combine(write.state_batches, start_offset, precedence))
-    return _snapshot(write.key, header, values, combine(merged_batches(), start_offset, precedence))
+        return _update(write.key, header, values, combine_batches(write.state_batches, start_offset, precedence))
+    return _snapshot(write.key, header, values, combine_batches(merged_batches(), start_offset, precedence))
 
 
 def _check_not_negative(name: str, epoch: int) -> None:

@@ -42,6 +42,6 @@ class ShareGroupStateRecord(NamedTuple):
     state_batches: tuple[StateBatch, ...] = ()
 
 
-def tombstone(key: SharePartitionKey) -> ShareGroupStateRecord:
+def tombstone_record(key: SharePartitionKey) -> ShareGroupStateRecord:
     """Return the record that deletes a share-partition's state (KIP-932, DeleteShareGroupState)."""
     return ShareGroupStateRecord(RecordKind.TOMBSTONE, key)

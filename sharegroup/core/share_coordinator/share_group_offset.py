@@ -48,7 +48,7 @@ class ShareGroupOffsetHeader(NamedTuple):
     leader_epoch_fence: int
 
     @classmethod
-    def of(cls, snapshot: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
+    def from_snapshot(cls, snapshot: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
         """Return the header after the first record of a share-partition.
 
         Raises IllegalTransitionError if that is not a snapshot, because a state starts with its initialization.
@@ -68,7 +68,7 @@ class ShareGroupOffsetHeader(NamedTuple):
         """Return whether the record belongs to an older snapshot than this state and has no effect."""
         return record.snapshot_epoch < self.snapshot_epoch
 
-    def after(self, record: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
+    def apply_record(self, record: ShareGroupStateRecord, now_ms: int) -> ShareGroupOffsetHeader:
         """Return the header after the record; this header if the record is superseded.
 
         Raises IllegalTransitionError for a tombstone, after which there is no state.

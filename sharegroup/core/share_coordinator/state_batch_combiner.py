@@ -74,7 +74,7 @@ class Precedence(Enum):
     """The later one in the input."""
 
 
-def combine(
+def combine_batches(
     batches: Iterable[StateBatch],
     start_offset: int = UNCHANGED,
     precedence: Precedence = Precedence.NEWEST,

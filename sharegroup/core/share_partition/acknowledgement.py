@@ -10,7 +10,7 @@ from sharegroup.core.share_partition.in_flight import InFlight
 from sharegroup.core.share_partition.in_flight_record import InFlightRecord
 from sharegroup.core.share_partition.outcome import Outcome
 from sharegroup.core.share_partition.record_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
-from sharegroup.core.share_partition.release import end_acquisition, held, not_held
+from sharegroup.core.share_partition.release import end_acquisition, iter_held, not_held_error
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.range_map import RangeMap, append_fused
@@ -26,7 +26,7 @@ REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
 }
 
 
-class AcknowledgementRefused(RequestError):
+class AcknowledgementRejected(RequestError):
     """An acknowledgement request that is rejected as a whole.
 
     The machine has changed nothing. Kafka makes one exception: RENEWs that precede the failing batch stay in force. A
@@ -38,7 +38,7 @@ class AcknowledgementRefused(RequestError):
         super().__init__(cause.code, cause.message)
 
 
-class RenewalsOff(RequestError):
+class RenewalsDisabled(RequestError):
     """The rejection of a RENEW in a group that does not allow renewals; Kafka uses INVALID_RECORD_STATE for it."""
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ def acknowledge_batch(
             continue
         first = max(run_first, start_offset)
         if first <= ended:
-            raise not_held(f"offset {first} is acknowledged twice")
+            raise not_held_error(f"offset {first} is acknowledged twice")
         to_state, cause = REQUESTED[acknowledge_type]
-        for held_first, held_last, record in held(window, member_id, first, last):
+        for held_first, held_last, record in iter_held(window, member_id, first, last):
             _check_granted(granted, held_first, held_last, record)
             if to_state is ACQUIRED:
                 count, deadline = record.delivery_count, now_ms + config.record_lock_duration_ms
@@ -84,7 +84,7 @@ def acknowledge_batch(
     return ended
 
 
-def grants_by_offset(grants: Sequence[AcquiredRange]) -> RangeMap[int] | None:
+def delivery_counts_by_offset(grants: Sequence[AcquiredRange]) -> RangeMap[int] | None:
     """Return the delivery count that each offset was granted with, or None if `grants` is empty."""
     return RangeMap((grant.first_offset, grant.last_offset, grant.delivery_count) for grant in grants) or None
 
@@ -100,12 +100,12 @@ def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record:
     for granted_first, granted_last, delivery_count in granted.items(first, last):
         if granted_first == expected and delivery_count != record.delivery_count:
             message = f"{granted_first}..{granted_last} is in delivery {record.delivery_count}, not {delivery_count}"
-            raise not_held(message)
+            raise not_held_error(message)
         if granted_first != expected:
             break
         expected = granted_last + 1
     if expected <= last:
-        raise not_held(f"{expected}..{last} is not among the acquired ranges of the request")
+        raise not_held_error(f"{expected}..{last} is not among the acquired ranges of the request")
 
 
 def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:

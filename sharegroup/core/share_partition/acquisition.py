@@ -48,7 +48,7 @@ def fetch_budget(
     return Budget(min(max_records, end_offset - fetch_offset), min(log_end_offset, end_offset) - 1)
 
 
-def select(
+def select_portions(
     window: InFlight, fetch_offset: int, end_offset: int, with_holes: bool, budget: Budget, config: SharePartitionConfig
 ) -> Iterator[Portion]:
     """Yield what a fetch acquires, in offset order: AVAILABLE records of the window, then new records of the log.
@@ -60,7 +60,7 @@ def select(
     selected = 0
     candidates = _candidates(window, fetch_offset, budget.last_offset, with_holes)
     for (batch_first, batch_last), ranges in groupby(candidates, key=_fetch_batch):
-        throttled = window.any_delivered(threshold, max(batch_first, fetch_offset), min(batch_last, budget.last_offset))
+        throttled = window.has_delivered(threshold, max(batch_first, fetch_offset), min(batch_last, budget.last_offset))
         if throttled and selected:
             return
         room, batch_length = budget.records - selected, batch_last - batch_first + 1
@@ -87,7 +87,7 @@ def _select_from_batch(
     share: int | None = None
     for first, last, record in ranges:
         count = record.delivery_count
-        alone = travels_alone(count, limit)
+        alone = is_delivered_alone(count, limit)
         if alone and selected:
             return
         if share is None and count >= threshold:
@@ -131,6 +131,6 @@ def batch_share(batch_length: int, delivery_count: int, threshold: int) -> int:
     return max(1, batch_length >> (delivery_count - threshold + 1))
 
 
-def travels_alone(delivery_count: int, delivery_count_limit: int) -> bool:
+def is_delivered_alone(delivery_count: int, delivery_count_limit: int) -> bool:
     """Return whether the next delivery of a record is its last one, in which it is delivered alone."""
     return delivery_count_limit > 2 and delivery_count == delivery_count_limit - 1

@@ -49,7 +49,7 @@ class AcquisitionLocks:
         """Return the earliest deadline, or None if nothing is locked."""
         return self._deadlines[0] if self._deadlines else None
 
-    def due(self, now_ms: int) -> list[tuple[int, int]]:
+    def due_ranges(self, now_ms: int) -> list[tuple[int, int]]:
         """Return the ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
         ranges: list[tuple[int, int]] = []
         for deadline in self._deadlines[: bisect_left(self._deadlines, now_ms)]:
@@ -57,12 +57,12 @@ class AcquisitionLocks:
         ranges.sort()
         return ranges
 
-    def held_by(self, member_id: str) -> list[tuple[int, int]]:
+    def held_ranges(self, member_id: str) -> list[tuple[int, int]]:
         """Return the ranges that `member_id` holds, in offset order."""
         held = self._by_member.get(member_id)
         return [(first, last) for first, last, _ in held] if held is not None else []
 
-    def holds(self, member_id: str) -> bool:
+    def has_member(self, member_id: str) -> bool:
         """Return whether `member_id` holds a record."""
         return member_id in self._by_member
 

@@ -57,7 +57,7 @@ class AvailableRecords(Generic[R]):
         """Return the ranges in offset order, clipped to first..last."""
         return self._ranges.items(first, last)
 
-    def any_delivered(self, times: int, first: int, last: int) -> bool:
+    def has_delivered(self, times: int, first: int, last: int) -> bool:
         """Return whether a record of first..last was delivered at least `times` times; `times` is at least 2."""
         return any(
             count >= times and any(True for _ in ranges.items(first, last)) for count, ranges in self._by_count.items()

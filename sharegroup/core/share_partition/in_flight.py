@@ -64,7 +64,7 @@ class InFlight:
         if record.lock_deadline_ms is not None and record.lock_deadline_ms < self._no_deadline_before_ms:
             self._no_deadline_before_ms = record.lock_deadline_ms
 
-    def check(self, transition: Transition, start_offset: int) -> None:
+    def check_transition(self, transition: Transition, start_offset: int) -> None:
         """Raise IllegalTransitionError unless all records are in `from_state` and the table allows the transition.
 
         Only a FETCH may name offsets that are not in the window: it acquires them from the log. They must not be below
@@ -167,11 +167,11 @@ class InFlight:
             if piece.available_count:
                 yield from piece.available.items(first, last)
 
-    def any_delivered(self, times: int, first: int, last: int) -> bool:
+    def has_delivered(self, times: int, first: int, last: int) -> bool:
         """Return whether an AVAILABLE record of first..last was delivered at least `times` (2 or more) times."""
         low, high = self._between(first, last)
         return any(
-            piece.most_delivered >= times and piece.available.any_delivered(times, first, last)
+            piece.most_delivered >= times and piece.available.has_delivered(times, first, last)
             for piece in self._pieces[low:high]
         )
 
@@ -190,18 +190,20 @@ class InFlight:
         self._no_deadline_before_ms = math.inf if deadline is None else deadline
         return self._no_deadline_before_ms < now_ms
 
-    def due(self, now_ms: int) -> list[tuple[int, int]]:
+    def due_ranges(self, now_ms: int) -> list[tuple[int, int]]:
         """Return the ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
         due = [
             piece for piece in self._pieces if (deadline := piece.next_deadline_ms) is not None and deadline < now_ms
         ]
-        return [locked for piece in due for locked in piece.locks.due(now_ms)]
+        return [locked for piece in due for locked in piece.locks.due_ranges(now_ms)]
 
-    def held_by(self, member_id: str) -> list[tuple[int, int]]:
+    def held_ranges(self, member_id: str) -> list[tuple[int, int]]:
         """Return the ranges that `member_id` holds, in offset order."""
-        return [held for piece in self._pieces if member_id in piece.members for held in piece.locks.held_by(member_id)]
+        return [
+            held for piece in self._pieces if member_id in piece.members for held in piece.locks.held_ranges(member_id)
+        ]
 
-    def holds(self, member_id: str) -> bool:
+    def has_member(self, member_id: str) -> bool:
         """Return whether `member_id` holds a record."""
         return any(member_id in piece.members for piece in self._pieces)
 
@@ -230,7 +232,7 @@ class InFlight:
         """Return the window that `dump(base)` wrote."""
         window, texts = cls(), iter(texts)
         window._pieces = [
-            WindowPiece.closed(PieceSummary.restore(summary, base), next(texts) if content is None else content)
+            WindowPiece.from_closed(PieceSummary.restore(summary, base), next(texts) if content is None else content)
             for *summary, content in pieces
         ]
         window._available_count, window._no_deadline_before_ms = None, -math.inf
@@ -263,7 +265,7 @@ def _resized(pieces: Iterable[WindowPiece]) -> Iterator[WindowPiece]:
         if before is None:
             before = piece
         elif (before.is_changed or piece.is_changed) and before.ranges + piece.ranges <= PIECE_RANGES:
-            before = before.taking_over(piece)
+            before = before.merge_with(piece)
         else:
             yield from _cut(before)
             before = piece

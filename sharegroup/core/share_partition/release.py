@@ -13,13 +13,13 @@ from sharegroup.protocol.range_map import append_fused
 from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Transition
 
 
-def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
+def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
     """Yield the ranges of first..last. Raise RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one."""
     for held_first, held_last, record in window.items(first, last):
         if record.state is not ACQUIRED:
-            raise not_held(f"{held_first}..{held_last} is {record.state.name}")
+            raise not_held_error(f"{held_first}..{held_last} is {record.state.name}")
         if record.member_id != member_id:
-            raise not_held(f"{held_first}..{held_last} is held by another member")
+            raise not_held_error(f"{held_first}..{held_last} is held by another member")
         yield held_first, held_last, record
 
 
@@ -32,7 +32,7 @@ def end_acquisition(
     return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
 
 
-def release(
+def release_ranges(
     window: InFlight, ranges: Iterable[tuple[int, int]], cause: Cause, config: SharePartitionConfig
 ) -> tuple[Transition, ...]:
     """Return the transitions that release `ranges`, which must be ACQUIRED."""
@@ -43,7 +43,7 @@ def release(
     return tuple(transitions)
 
 
-def unacquired(
+def unacquire_ranges(
     window: InFlight, start_offset: int, member_id: str, ranges: Iterable[OffsetRange]
 ) -> tuple[Transition, ...]:
     """Return the transitions that release `ranges` undelivered; offsets below `start_offset` are skipped.
@@ -57,10 +57,10 @@ def unacquired(
             continue
         first = max(range_first, start_offset)
         if first <= done:
-            raise not_held(f"offset {first} is unacquired twice")
+            raise not_held_error(f"offset {first} is unacquired twice")
         if any(True for _ in window.holes(first, last)):
-            raise not_held(f"{first}..{last} is not in flight")
-        for held_first, held_last, record in held(window, member_id, first, last):
+            raise not_held_error(f"{first}..{last} is not in flight")
+        for held_first, held_last, record in iter_held(window, member_id, first, last):
             count = record.delivery_count - 1
             append_fused(
                 transitions,
@@ -70,7 +70,7 @@ def unacquired(
     return tuple(transitions)
 
 
-def undone_deliveries(
+def undo_deliveries(
     window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
 ) -> tuple[Transition, ...]:
     """Return the transitions that take back the deliveries `acquired`, for records whose last delivery it was.
@@ -93,7 +93,7 @@ def undone_deliveries(
     return tuple(transitions)
 
 
-def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
+def subtract_ranges(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return the parts of `held` (ascending, disjoint) that lie outside all ranges of `delivered`."""
     parts: list[OffsetRange] = []
     sent = sorted(delivered)
@@ -112,7 +112,7 @@ def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -
     return parts
 
 
-def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
+def archive_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
     """Return the transitions that archive unfinished records below `below`; records never delivered have none."""
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):
@@ -124,6 +124,6 @@ def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transiti
     return tuple(transitions)
 
 
-def not_held(message: str) -> RequestError:
+def not_held_error(message: str) -> RequestError:
     """Return the rejection of a request for records that its sender does not hold."""
     return RequestError(ErrorCode.INVALID_RECORD_STATE, message)

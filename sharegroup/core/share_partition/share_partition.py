@@ -45,27 +45,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sharegroup.core.share_partition.acknowledgement import (
-    AcknowledgementRefused,
-    RenewalsOff,
+    AcknowledgementRejected,
+    RenewalsDisabled,
     acknowledge_batch,
-    grants_by_offset,
+    delivery_counts_by_offset,
 )
-from sharegroup.core.share_partition.acquisition import fetch_budget, select
+from sharegroup.core.share_partition.acquisition import fetch_budget, select_portions
 from sharegroup.core.share_partition.in_flight import InFlight
 from sharegroup.core.share_partition.in_flight_record import InFlightRecord
 from sharegroup.core.share_partition.outcome import Outcome, acquired_ranges
 from sharegroup.core.share_partition.record_state import ACQUIRED, AVAILABLE
 from sharegroup.core.share_partition.release import (
-    archived_below,
-    not_held,
-    outside,
-    release,
-    unacquired,
-    undone_deliveries,
+    archive_below,
+    not_held_error,
+    release_ranges,
+    subtract_ranges,
+    unacquire_ranges,
+    undo_deliveries,
 )
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.acknowledge_rules import asks_for_renewal, check_batches
+from sharegroup.protocol.acknowledge_rules import check_batches, has_renewals
 from sharegroup.protocol.range_map import append_fused
 from sharegroup.types import (
     AcknowledgementBatch,
@@ -205,9 +205,9 @@ class SharePartition:
             for _, _, record in self._window.items(first, batch.last_offset)
         )
 
-    def holds(self, member_id: str) -> bool:
+    def has_member(self, member_id: str) -> bool:
         """Return whether `member_id` holds a record."""
-        return self._window.holds(member_id)
+        return self._window.has_member(member_id)
 
     def members(self) -> list[str]:
         """Return the members that hold records, sorted."""
@@ -234,7 +234,7 @@ class SharePartition:
             return True
         return self._window_size() < config.max_record_locks
 
-    def finished_in(self, first: int, last: int) -> list[StateBatch]:
+    def terminal_batches_in(self, first: int, last: int) -> list[StateBatch]:
         """Return the finished records of first..last; those below the start offset are reported as ARCHIVED."""
         found: list[StateBatch] = []
         if first < self.start_offset:
@@ -271,7 +271,7 @@ class SharePartition:
         """
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
-            return self.log_start_moved(self.log_start_offset)
+            return self.move_log_start(self.log_start_offset)
         end_offset = self.end_offset
         budget = fetch_budget(
             fetch_offset, end_offset, self._window_size(), self.log_end_offset, max_records, config.max_record_locks
@@ -280,7 +280,7 @@ class SharePartition:
             return Outcome()
         deadline = now_ms + config.record_lock_duration_ms
         transitions: list[Transition] = []
-        for first, last, count in select(
+        for first, last, count in select_portions(
             self._window, fetch_offset, end_offset, self._hole_cursor is not None, budget, config
         ):
             if len(transitions) >= MAX_ACQUIRED_RANGES:
@@ -312,9 +312,9 @@ class SharePartition:
         RENEW if the group does not allow it.
         """
         check_batches(batches, is_renew_ack)
-        if not config.renew_enabled and asks_for_renewal(batches):
-            raise RenewalsOff
-        granted = grants_by_offset(grants)
+        if not config.renew_enabled and has_renewals(batches):
+            raise RenewalsDisabled
+        granted = delivery_counts_by_offset(grants)
         transitions: list[Transition] = []
         ended = self.start_offset - 1  # the last offset whose acquisition this request has ended
         try:
@@ -325,19 +325,19 @@ class SharePartition:
                         self._window, self.start_offset, member_id, batch, ended, granted, now_ms, config, transitions
                     )
         except RequestError as error:
-            raise AcknowledgementRefused(error, Outcome(tuple(_renewals(transitions)))) from error
+            raise AcknowledgementRejected(error, Outcome(tuple(_renewals(transitions)))) from error
         return Outcome(tuple(transitions), acquired_ranges(_renewals(transitions)))
 
     def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
         """Release all records of a member that left or whose session was closed. Delivery counts stay."""
         over = tuple(lock for lock in self._lost_locks if lock[1] == member_id)
-        transitions = release(self._window, self._window.held_by(member_id), Cause.MEMBER_LEFT, config)
+        transitions = release_ranges(self._window, self._window.held_ranges(member_id), Cause.MEMBER_LEFT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
         """Release all records whose lock was over before `now_ms`; a lock with the deadline `now_ms` still holds."""
         over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
-        transitions = release(self._window, self._window.due(now_ms), Cause.LOCK_TIMEOUT, config)
+        transitions = release_ranges(self._window, self._window.due_ranges(now_ms), Cause.LOCK_TIMEOUT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
@@ -346,9 +346,9 @@ class SharePartition:
         Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not
         hold one of the others, or if ranges overlap.
         """
-        return Outcome(unacquired(self._window, self.start_offset, member_id, ranges))
+        return Outcome(unacquire_ranges(self._window, self.start_offset, member_id, ranges))
 
-    def never_delivered(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
+    def undo_deliveries(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
         """Take back the deliveries `acquired`, which were granted to `member_id` but never sent to it.
 
         A record that the member still holds with that delivery count becomes AVAILABLE. One that is AVAILABLE with that
@@ -356,21 +356,21 @@ class SharePartition:
         and do not change. A loaded window does not record previous holders, so its AVAILABLE records do not change
         either.
         """
-        return Outcome(undone_deliveries(self._window, self.start_offset, member_id, acquired))
+        return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
 
-    def undelivered(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
+    def undelivered_ranges(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges that `member_id` holds outside of `delivered`."""
-        return outside(self._window.held_by(member_id), delivered)
+        return subtract_ranges(self._window.held_ranges(member_id), delivered)
 
-    def log_start_moved(self, offset: int) -> Outcome:
+    def move_log_start(self, offset: int) -> Outcome:
         """Set the log start. Records in flight below it are lost, acquired or not, and leave the window.
 
         The outcome has transitions for the records that were delivered at least once and not finished.
         """
-        transitions = archived_below(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
+        transitions = archive_below(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
         return Outcome(transitions, log_start_offset=offset)
 
-    def log_end_moved(self, offset: int) -> Outcome:
+    def move_log_end(self, offset: int) -> Outcome:
         """Set the log end (exclusive)."""
         return Outcome(log_end_offset=offset)
 
@@ -379,7 +379,7 @@ class SharePartition:
 
         The cause is RESET (AlterShareGroupOffsets), or TOPIC_DELETED if the log was replaced or deleted.
         """
-        return Outcome(archived_below(self._window, self.end_offset, cause), start_offset=start_offset)
+        return Outcome(archive_below(self._window, self.end_offset, cause), start_offset=start_offset)
 
     # --- the mutator -----------------------------------------------------------------------------------------------
 
@@ -389,7 +389,7 @@ class SharePartition:
         Raises IllegalTransitionError, with nothing changed, if `outcome` does not fit the state.
         """
         for transition in outcome.transitions:
-            self._window.check(transition, self.start_offset)
+            self._window.check_transition(transition, self.start_offset)
         for transition in outcome.transitions:
             self._apply(transition)
         if any(transition.cause not in _NO_MOVE for transition in outcome.transitions):
@@ -501,7 +501,7 @@ class SharePartition:
         else:
             known_below = first_known <= max(batch.first_offset, self.start_offset)
         if not known_below:
-            raise not_held(f"no record is in flight at offset {batch.first_offset}")
+            raise not_held_error(f"no record is in flight at offset {batch.first_offset}")
         if self._window.record_at(batch.last_offset) is None:
             message = f"{batch.first_offset}..{batch.last_offset} reaches past the records in flight"
             raise RequestError(ErrorCode.INVALID_REQUEST, message)

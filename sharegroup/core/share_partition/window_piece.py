@@ -93,7 +93,7 @@ class WindowPiece:
         self._closed: ClosedPiece | None = None
 
     @classmethod
-    def closed(cls, summary: PieceSummary, content: Content) -> WindowPiece:
+    def from_closed(cls, summary: PieceSummary, content: Content) -> WindowPiece:
         """Return the piece of a closed form. It is opened when its ranges are used."""
         piece = cls.__new__(cls)
         piece._records = piece._available = piece._locks = None
@@ -136,7 +136,7 @@ class WindowPiece:
         self._remove_from_indexes(first, last)
         self._open().discard(first, last)
 
-    def taking_over(self, behind: WindowPiece) -> WindowPiece:
+    def merge_with(self, behind: WindowPiece) -> WindowPiece:
         """Return one piece with the ranges of this one and the next."""
         piece = WindowPiece(*self._open().columns())
         for first, last, record in behind.items():

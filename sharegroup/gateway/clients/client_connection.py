@@ -14,7 +14,7 @@ from typing import cast
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway.clients.accepting.connections import Connections
-from sharegroup.gateway.clients.accepting.keepalive import end_when_vanished
+from sharegroup.gateway.clients.accepting.keepalive import set_keepalive
 from sharegroup.gateway.clients.request_loop import RequestLoop, Service
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
@@ -42,7 +42,7 @@ class ClientConnection(FrameProtocol):
         super().__init__(0)
         self._config, self._connections = service.config, connections
         self._loop = asyncio.get_running_loop()
-        self.connection_id = connections.new_id()
+        self.connection_id = connections.next_id()
         caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
         self._requests = RequestLoop(service, self, caller, self._disconnect)
         self._connected_at = self._last_request = self._loop.time()
@@ -52,11 +52,11 @@ class ClientConnection(FrameProtocol):
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
-    def accepted(self, transport: asyncio.Transport) -> bool:
+    def register(self, transport: asyncio.Transport) -> bool:
         """Register the client before any TLS handshake; if a limit rejects it, close it and return False."""
         self.transport = transport
         if self._connections.add(self, _address_of(transport)):
-            end_when_vanished(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
+            set_keepalive(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
             return True
         self.close()
         return False
@@ -64,7 +64,7 @@ class ClientConnection(FrameProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start serving the client; asyncio calls this after any TLS handshake."""
         transport = cast(asyncio.Transport, transport)
-        if self.transport is None and not self.accepted(transport):
+        if self.transport is None and not self.register(transport):
             return
         super().connection_made(transport)
         try:
@@ -84,16 +84,16 @@ class ClientConnection(FrameProtocol):
     def frame_received(self, frame: memoryview) -> None:
         """Queue a request."""
         self._last_request = self._loop.time()
-        self._requests.received(frame)
+        self._requests.enqueue(frame)
 
-    def refusal(self, size: int, head: memoryview) -> str | None:
+    def frame_problem(self, size: int, head: memoryview) -> str | None:
         """Return why a request with this size and head is too long."""
-        return self._requests.refusal(size, head)
+        return self._requests.size_problem(size, head)
 
-    def frame_begun(self, size: int) -> None:
+    def handle_frame_start(self, size: int) -> None:
         """Note that a request has started to arrive."""
         self._progress = None
-        self._requests.begun(size)
+        self._requests.begin_request(size)
 
     def frame_error(self, problem: str) -> None:
         """Disconnect a client that sent something other than a Kafka request."""

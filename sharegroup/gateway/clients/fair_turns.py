@@ -34,14 +34,14 @@ class FairTurns(Generic[T]):
         if not items:
             del self._waiting[address]
 
-    def heads(self) -> Iterator[tuple[str, T]]:
+    def first_items(self) -> Iterator[tuple[str, T]]:
         """Yield the first item of each address, in the order of their turns."""
         for address, items in self._waiting.items():
             yield address, items[0]
 
-    def take(self, may: Callable[[str, T], bool]) -> T | None:
+    def pop_first(self, may: Callable[[str, T], bool]) -> T | None:
         """Remove and return the first item in turn that `may` accepts; None if there is none."""
-        for address, item in self.heads():
+        for address, item in self.first_items():
             if may(address, item):
                 self.discard(address, item)
                 if address in self._waiting:

@@ -52,11 +52,11 @@ class FrameBudget:
         return self._ordinary_used + self._huge_used
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """The number of requests that wait for a share."""
         return len(self._waiting)
 
-    async def take(self, address: str, size: int) -> None:
+    async def acquire(self, address: str, size: int) -> None:
         """Wait for a share of `size` bytes, which must be given back; a cancelled call holds none."""
         waiter = _Waiter(size, asyncio.get_running_loop().create_future())
         self._waiting.add(address, waiter)
@@ -66,12 +66,12 @@ class FrameBudget:
         except asyncio.CancelledError:
             self._waiting.discard(address, waiter)
             if waiter.granted.done() and not waiter.granted.cancelled():
-                self.give_back(size)
+                self.release(size)
             else:
                 self._assign_shares()  # it may have blocked others
             raise
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Release a share of `size` bytes."""
         if size > ORDINARY_BYTES:
             self._huge_used -= size
@@ -91,8 +91,10 @@ class FrameBudget:
             waiter.granted.set_result(None)
 
     def _pop_next(self) -> _Waiter | None:
-        first_huge = next((waiter for _, waiter in self._waiting.heads() if waiter.is_huge), None)
-        return self._waiting.take(lambda _, waiter: self._fits(waiter) and (not waiter.is_huge or waiter is first_huge))
+        first_huge = next((waiter for _, waiter in self._waiting.first_items() if waiter.is_huge), None)
+        return self._waiting.pop_first(
+            lambda _, waiter: self._fits(waiter) and (not waiter.is_huge or waiter is first_huge)
+        )
 
     def _fits(self, waiter: _Waiter) -> bool:
         if waiter.size > self._for_huge:

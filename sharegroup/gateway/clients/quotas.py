@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
-from sharegroup.gateway.wire.short_names import short
+from sharegroup.gateway.wire.short_names import shorten_name
 from sharegroup.security.entry_file import read_entries
 
 DEFAULT = "<default>"
@@ -78,11 +78,11 @@ class Quotas:
         self._is_off = not self._entries and not any(self._general.values())
         self._buckets: dict[tuple[Rate, _Entity], tuple[TokenBucket, float]] = {}
 
-    def used(self, principal: str, client_id: str, fetched_bytes: int, now_ms: float) -> int:
+    def record_request(self, principal: str, client_id: str, fetched_bytes: int, now_ms: float) -> int:
         """Record a request with `fetched_bytes` of records; return how long to throttle its client, in milliseconds."""
         if self._is_off:
             return 0
-        user, client_id = principal.removeprefix(_USER), short(client_id)
+        user, client_id = principal.removeprefix(_USER), shorten_name(client_id)
         waits = [self._spend("request_rate", user, client_id, 1, now_ms)]
         if fetched_bytes:
             waits.append(self._spend("consumer_byte_rate", user, client_id, fetched_bytes, now_ms))

@@ -18,29 +18,29 @@ from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.logins.login import Logins
 from sharegroup.gateway.clients.logins.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.clients.quotas import Quotas
-from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
+from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, size_problem
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
-from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
-from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version_response
+from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire.request import Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.connections import headers as wire
-from sharegroup.kafka_clients.connections.framing import FrameProtocol, framed
+from sharegroup.kafka_clients.connections.framing import FrameProtocol, frame_message
 from sharegroup.kafka_clients.connections.headers import AnyResponse, EncodedResponse, Piece, RequestHeader
 from sharegroup.monitoring.metrics.client_counts import PASSED_THROUGH, ClientCounts
 from sharegroup.security import audit
 from sharegroup.security.caller import Caller
 
 #: Most responses that may be in progress or waiting to be sent.
-MAX_WAITING_ANSWERS = 16
+MAX_WAITING_RESPONSES = 16
 #: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: their responses may be large.
 MANY_ENTRIES = frozenset({16, 32, 77, 90})
 #: The only request whose response has records, and the requests that are allowed before authentication.
 SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
 #: How long a connection stays open after a failed login, in seconds.
-REFUSED_LOGIN_S = 0.5
+FAILED_LOGIN_S = 0.5
 
 
 class _ForwardedResponse(NamedTuple):
@@ -64,7 +64,7 @@ class Service:
 
     config: GatewayConfig
     routes: Mapping[int, Route]
-    pass_through: PassThrough
+    passthrough: PassthroughRequests
     logins: Logins
     budget: FrameBudget
     quotas: Quotas
@@ -82,9 +82,9 @@ class RequestLoop:
         self, service: Service, link: FrameProtocol, caller: Caller, on_failure: Callable[[Exception], None]
     ) -> None:
         self._service, self._link, self.caller, self._on_failure = service, link, caller, on_failure
-        self._login = service.logins.begin(caller.node_id)
+        self._login = service.logins.new_login(caller.node_id)
         self._frames = WaitingFrames(link, service.budget)
-        self._responses: asyncio.Queue[_Response] = asyncio.Queue(MAX_WAITING_ANSWERS)
+        self._responses: asyncio.Queue[_Response] = asyncio.Queue(MAX_WAITING_RESPONSES)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
@@ -104,9 +104,9 @@ class RequestLoop:
     def start(self, host: str, certificate_principal: str | None) -> None:
         """Serve the connected client; without SASL, its certificate authenticates it."""
         self.caller = replace(self.caller, host=host)
-        if certificate_principal is not None and not self._login.is_asked_for:
+        if certificate_principal is not None and not self._login.is_required:
             self._log_in(certificate_principal)
-            audit.login_accepted(self.caller, "TLS")
+            audit.log_login(self.caller, "TLS")
         self._tasks = [asyncio.ensure_future(self._run(work)) for work in (self._handle_all(), self._send_all())]
 
     @property
@@ -114,15 +114,15 @@ class RequestLoop:
         """Whether the request that is being read or handled has a share of the budget."""
         return self._frames.has_share
 
-    def refusal(self, size: int, head: memoryview) -> str | None:
+    def size_problem(self, size: int, head: memoryview) -> str | None:
         """Return why a request with this size and head is too long; before the login one limit applies to all."""
-        return too_long(size, head) if self.is_authenticated else None
+        return size_problem(size, head) if self.is_authenticated else None
 
-    def begun(self, size: int) -> None:
+    def begin_request(self, size: int) -> None:
         """Note that a request has started to arrive."""
-        self._frames.begun(size)
+        self._frames.begin_request(size)
 
-    def received(self, frame: memoryview) -> None:
+    def enqueue(self, frame: memoryview) -> None:
         """Queue a request that has arrived."""
         self._frames.put(frame)
 
@@ -183,7 +183,7 @@ class RequestLoop:
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
-        if self._login.takes_bare_messages:
+        if self._login.expects_bare_message:
             await self._handle_bare_message(frame)
             return
         header = wire.read_header(frame)
@@ -194,7 +194,7 @@ class RequestLoop:
             await self._forward(header, frame)
             return
         message, _ = route
-        self._service.counts.received(message.name, len(frame))
+        self._service.counts.count_request(message.name, len(frame))
         await self._responses.join()  # one own request at a time, in order with forwarded ones
         await self._responses.put(await self._respond(route, header, frame))
         if self._login.has_failed:
@@ -205,40 +205,42 @@ class RequestLoop:
         route = self._service.share_group_routes.get(header.api_key)
         if route is None:
             return None
-        is_ours = await self._service.pass_through.is_for_share_group(self.caller.node_id, header, frame)
+        is_ours = await self._service.passthrough.is_for_share_group(self.caller.node_id, header, frame)
         return route if is_ours else None
 
     async def _forward(self, header: RequestHeader, frame: memoryview) -> None:
-        self._service.counts.received(PASSED_THROUGH, len(frame))
-        with audit.one_request():
-            decision = await self._service.pass_through.admit(self.caller, header, frame)
-        if decision.answer is not None:
-            await self._responses.put([decision.answer])
+        self._service.counts.count_request(PASSED_THROUGH, len(frame))
+        with audit.collect_denials():
+            decision = await self._service.passthrough.admit(self.caller, header, frame)
+        if decision.response is not None:
+            await self._responses.put([decision.response])
         if decision.frame is None:
             return
         if self._passthrough is None:
-            self._passthrough = self._service.pass_through.link(self.caller.node_id, self._login.upstream_settings)
+            self._passthrough = self._service.passthrough.create_link(
+                self.caller.node_id, self._login.upstream_settings
+            )
         response = await self._passthrough.forward(header, decision.frame)
         if response is not None:
-            await self._responses.put(_ForwardedResponse(response, decision.finish))
+            await self._responses.put(_ForwardedResponse(response, decision.convert_response))
 
     async def _respond(self, route: Route, header: RequestHeader, frame: memoryview) -> list[Piece]:
         message, handler = route
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
-            return wire.encode_pieces(unsupported_version(), 0, header.correlation_id)
+            return wire.encode_pieces(unsupported_version_response(), 0, header.correlation_id)
         begin_s = self._loop.time()
         request = Request(header, decode_request(message, header, frame), self.caller)
         response: AnyResponse
-        if self._login.has_part_in(header.api_key):
-            response = await self._login.answer(request)
+        if self._login.handles_api(header.api_key):
+            response = await self._login.handle_request(request)
             await self._apply_login()
         else:
-            with audit.one_request():
+            with audit.collect_denials():
                 response = await handler(await self._login.with_rights(request))
         encoded = await self._within_quota(header, response)
-        self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
-        self._service.counts.sent(message.name, _size(encoded))
+        self._service.counts.count_handled(message.name, self._loop.time() - begin_s, _error_of(response))
+        self._service.counts.count_response(message.name, _size(encoded))
         return encoded
 
     async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
@@ -248,10 +250,12 @@ class RequestLoop:
             return encoded
         fetched = _size(encoded) if header.api_key == SHARE_FETCH else 0
         now_ms = self._loop.time() * 1000
-        self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
+        self._throttle_ms = self._service.quotas.record_request(
+            self.caller.principal, header.client_id, fetched, now_ms
+        )
         if not self._throttle_ms:
             return encoded
-        self._service.counts.throttled(self._throttle_ms / 1000)
+        self._service.counts.count_throttling(self._throttle_ms / 1000)
         if isinstance(response, EncodedResponse):
             response.throttle(self._throttle_ms)
         else:
@@ -270,12 +274,12 @@ class RequestLoop:
     async def _handle_bare_message(self, message: memoryview) -> None:
         """Handle a SASL message that is not wrapped in a request."""
         await self._responses.join()
-        encoded = await self._login.answer_bare(bytes(message), self.caller)
+        encoded = await self._login.handle_bare_message(bytes(message), self.caller)
         await self._apply_login()
         if self._login.has_failed:
             await self._close_when_answered()
         else:
-            await self._responses.put([framed(encoded)])
+            await self._responses.put([frame_message(encoded)])
 
     async def _apply_login(self) -> None:
         """Apply the result of a login step, which may have completed this login or a reauthentication."""
@@ -301,7 +305,7 @@ class RequestLoop:
         """
         await self._responses.join()
         self._is_over = True
-        await asyncio.sleep(REFUSED_LOGIN_S)
+        await asyncio.sleep(FAILED_LOGIN_S)
         if self._link.transport is not None:
             self._link.transport.close()
 
@@ -320,18 +324,18 @@ class RequestLoop:
         if isinstance(response, _ForwardedResponse):
             frame = await response.frame
             if response.finish is None:
-                self._service.counts.sent(PASSED_THROUGH, len(frame))
+                self._service.counts.count_response(PASSED_THROUGH, len(frame))
                 self._link.write_frame(frame)
             elif self._link.transport is not None:
                 finished = response.finish(frame)
-                self._service.counts.sent(PASSED_THROUGH, len(finished))
+                self._service.counts.count_response(PASSED_THROUGH, len(finished))
                 self._link.transport.write(finished)
-            await self._link.drained()
+            await self._link.wait_drained()
             if self._passthrough is not None:
-                self._passthrough.taken(len(frame))
+                self._passthrough.on_sent(len(frame))
         else:
             self._link.write_pieces(response)
-            await self._link.drained()
+            await self._link.wait_drained()
 
 
 def _size(pieces: list[Piece]) -> int:

@@ -46,7 +46,7 @@ OWN_REQUEST_BYTES = {
 }
 
 
-def too_long(size: int, head: bytes | memoryview) -> str | None:
+def size_problem(size: int, head: bytes | memoryview) -> str | None:
     """Return why a request of `size` bytes that begins with `head` (at least its API key) is rejected, or None."""
     if len(head) < API_KEY.size:
         return None  # not a request; decoding its header reports that

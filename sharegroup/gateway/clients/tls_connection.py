@@ -26,7 +26,7 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the TLS handshake if the client is within the limits."""
-        if self._client.accepted(cast(asyncio.Transport, transport)):
+        if self._client.register(cast(asyncio.Transport, transport)):
             tls = _ServerSide(self._client, self._context, self._handshake_timeout_s)
             transport.set_protocol(tls)
             tls.connection_made(transport)
@@ -57,6 +57,6 @@ class _ServerSide(SSLProtocol):
         if self._client.transport is self._accepted:
             if isinstance(exc, ssl.SSLError):
                 peer = self._client.transport.get_extra_info("peername") if self._client.transport else None
-                audit.login_refused(str(peer[0]) if peer else "", "TLS", "", exc.reason or "")
+                audit.log_rejected_login(str(peer[0]) if peer else "", "TLS", "", exc.reason or "")
             self._client.connection_lost(cast("Exception | None", exc))
         super().connection_lost(exc)

@@ -36,7 +36,7 @@ class WaitingFrames:
         """Whether this client holds a share of the budget."""
         return self._share > 0
 
-    def begun(self, size: int) -> None:
+    def begin_request(self, size: int) -> None:
         """Note that a request has started to arrive; the body of a large one is held until it has a share."""
         if size > SMALL_BYTES:
             self._body_size = size
@@ -68,14 +68,14 @@ class WaitingFrames:
 
     async def _acquire_share(self, address: str) -> None:
         size, self._body_size = self._body_size, 0
-        await self._budget.take(address, size)
+        await self._budget.acquire(address, size)
         self._share = size
         self._link.release_body()
 
     def _release_share(self) -> None:
         if self._share:
             share, self._share = self._share, 0
-            self._budget.give_back(share)
+            self._budget.release(share)
 
     @property
     def _has_room(self) -> bool:

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from sharegroup.gateway.fleet.known_gateways import KnownGateways, after, before
-from sharegroup.gateway.fleet.view import View, standby_at
+from sharegroup.gateway.fleet.client_view import ClientView, standby_for
+from sharegroup.gateway.fleet.known_gateways import KnownGateways, next_gateway, previous_gateway
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
@@ -106,13 +106,13 @@ class Fleet:
         if row.standby == self._listeners.standby or row.listener != self._name:
             return
         now_ms = self._rows.now_ms()
-        if self._known.heard(row, append_ms, now_ms):
+        if self._known.apply_row(row, append_ms, now_ms):
             logger.info("gateway %s:%d %s", *row.standby, "stops" if not row.lives_ms else "is available")
             self._announced_s = float("-inf")  # a new gateway does not know this one yet
 
     # -- addresses for clients -----------------------------------------------------------------------------------------
 
-    async def view_of(self, caller: Caller) -> View:
+    async def view_for(self, caller: Caller) -> ClientView:
         """Return the addresses that this client is to use.
 
         A client that moves to another gateway is sent the standby port that it already knows or came through.
@@ -120,15 +120,15 @@ class Fleet:
         """
         own = self._own()
         if own is None:
-            return View(self._listeners.addresses)
+            return ClientView(self._listeners.addresses)
         if caller.is_standby:
-            gateway = await self._neighbour(before, own) or own
-            return View(gateway.brokers, standby_at(own.standby))
+            gateway = await self._neighbour(previous_gateway, own) or own
+            return ClientView(gateway.brokers, standby_for(own.standby))
         if self._must_stay(caller.connection_id):
-            following = after(self._living(), own.standby)
-            return View(own.brokers, None if following is None else standby_at(following))
-        gateway = await self._neighbour(after, own) or own
-        return View(gateway.brokers, None if gateway is own else standby_at(gateway.standby))
+            following = next_gateway(self._living(), own.standby)
+            return ClientView(own.brokers, None if following is None else standby_for(following))
+        gateway = await self._neighbour(next_gateway, own) or own
+        return ClientView(gateway.brokers, None if gateway is own else standby_for(gateway.standby))
 
     async def _neighbour(
         self, next_to: Callable[[Iterable[GatewayAddress], GatewayAddress], GatewayAddress | None], own: GatewayRow
@@ -137,7 +137,7 @@ class Fleet:
         while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):
                 return living[place]
-            self._known.lost(place, self._rows.now_ms())
+            self._known.mark_lost(place, self._rows.now_ms())
         return None
 
     def _living(self) -> dict[GatewayAddress, GatewayRow]:

@@ -31,7 +31,7 @@ class KnownGateways:
     def __init__(self) -> None:
         self._entries: dict[GatewayAddress, _Entry] = {}
 
-    def heard(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
+    def apply_row(self, row: GatewayRow, append_ms: int, now_ms: int) -> bool:
         """Apply a row that was appended at `append_ms`; return whether the set of living gateways changes."""
         before = self._entries.get(row.standby)
         if before is not None and append_ms < before.append_ms:
@@ -41,7 +41,7 @@ class KnownGateways:
         self._entries = {key: heard for key, heard in self._entries.items() if now_ms < heard.until_ms + _KEPT_MS}
         return was_there != (now_ms < found.until_ms)
 
-    def lost(self, standby: GatewayAddress, now_ms: int) -> None:
+    def mark_lost(self, standby: GatewayAddress, now_ms: int) -> None:
         """Mark a gateway as unreachable; it counts as gone until it announces itself again, later than now."""
         if standby in self._entries:
             heard = self._entries[standby]
@@ -52,13 +52,13 @@ class KnownGateways:
         return {standby: heard.row for standby, heard in self._entries.items() if now_ms < heard.until_ms}
 
 
-def after(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
+def next_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
     """Return the next other gateway after `place`, which need not be a gateway; None if there is no other."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_right(others, place) % len(others)] if others else None
 
 
-def before(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
+def previous_gateway(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
     """Return the previous other gateway before `place`; None if there is no other."""
     others = sorted(gateway for gateway in gateways if gateway != place)
     return others[bisect_left(others, place) - 1] if others else None

@@ -82,16 +82,16 @@ def broker_entries(config: Config, names: Collection[str] | None = None) -> list
         ConfigEntry(name, tuple(_broker_synonyms(name, family)), _type_of(key.default), key.doc)
         for family in (config.group, config.gateway)
         for name, key in family.config_keys().items()
-        if is_the_jobs(name) and (names is None or name in names)
+        if is_job_config(name) and (names is None or name in names)
     ]
 
 
-def is_the_jobs(name: str) -> bool:
+def is_job_config(name: str) -> bool:
     """Return whether only the job's file sets a config of a broker, whatever the upstream has under the name."""
     return name.startswith(JOB_PREFIX)
 
 
-def is_upstreams(name: str) -> bool:
+def is_upstream_config(name: str) -> bool:
     """Return whether a config of a group is set and described by the upstream."""
     return name.startswith(UPSTREAM_PREFIXES)
 

@@ -29,7 +29,7 @@ class GroupConfigs:
         """Return the values in force for a group."""
         found = self._in_force.get(group_id)
         if found is None:
-            found, warnings = self._config.effective(group_id, self._set.get(group_id, {}))
+            found, warnings = self._config.effective_group_config(group_id, self._set.get(group_id, {}))
             for warning in warnings:
                 logger.warning("group %s: %s", group_id, warning)
             if len(self._in_force) >= MAX_KEPT:

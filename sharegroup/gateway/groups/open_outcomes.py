@@ -31,7 +31,7 @@ class OpenOutcomes(Generic[K]):
         if outcomes:
             await asyncio.wait(outcomes)
 
-    def end(self, key: K) -> None:
+    def complete(self, key: K) -> None:
         """Complete the outcomes of a key that nothing else completes."""
         for outcome in self._open.get(key, ()):
             if not outcome.done():

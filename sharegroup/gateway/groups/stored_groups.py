@@ -11,8 +11,8 @@ from typing import TypeVar
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.storage import (
+    CachedTables,
     GroupListing,
-    KeptTables,
     ShareGroupDescription,
     SharePartitionOffset,
     TableMissingError,
@@ -45,7 +45,7 @@ class StoredGroups:
     ) -> None:
         self._leaves = leaves or OpenLeaves()
         self._paths, self._cell_of = paths, cell_of
-        self._tables = {cell: KeptTables(path, storage_options) for cell, path in paths.items()}
+        self._tables = {cell: CachedTables(path, storage_options) for cell, path in paths.items()}
         self._missing: set[str] = set()
 
     async def listings(self) -> tuple[GroupListing, ...]:
@@ -80,7 +80,7 @@ class StoredGroups:
         return [listing for listing in listings if self._cell_of(listing.group_id) == cell]
 
     async def _of_cells(
-        self, group_ids: Iterable[str], read: Callable[[KeptTables, set[str]], dict[str, T]]
+        self, group_ids: Iterable[str], read: Callable[[CachedTables, set[str]], dict[str, T]]
     ) -> dict[str, T]:
         wanted: dict[str, set[str]] = {}
         for group_id in group_ids:

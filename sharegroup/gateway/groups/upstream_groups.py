@@ -19,10 +19,10 @@ from kafka.protocol.api_message import ApiMessage
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.share_group_names import ShareGroupNames
 from sharegroup.gateway.groups.stored_groups import StoredGroups
-from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
-from sharegroup.gateway.wire.short_names import short
+from sharegroup.gateway.upstream.first_available_broker import request_any_broker
+from sharegroup.gateway.wire.short_names import shorten_name
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import read_varint
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
@@ -90,7 +90,7 @@ class UpstreamGroups:
 
         `node_id` is the broker that is queried first for the group's coordinator.
         """
-        until, kind = self._kept.get(short(group_id), (float("-inf"), None))
+        until, kind = self._kept.get(shorten_name(group_id), (float("-inf"), None))
         if asyncio.get_running_loop().time() < until:
             return kind
         task = self._lookups.get(group_id)
@@ -106,8 +106,8 @@ class UpstreamGroups:
             pass
         finally:
             del self._lookups[group_id]
-        self._kept[short(group_id)] = asyncio.get_running_loop().time() + KEPT_S, kind
-        self._kept.move_to_end(short(group_id))
+        self._kept[shorten_name(group_id)] = asyncio.get_running_loop().time() + KEPT_S, kind
+        self._kept.move_to_end(shorten_name(group_id))
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
         return kind
@@ -116,7 +116,7 @@ class UpstreamGroups:
         def find(asked_node_id: int) -> Awaitable[dict[str, Coordinator]]:
             return find_coordinators(self._cluster, asked_node_id, [group_id], GROUP)
 
-        coordinator = (await from_any_broker(self._cluster, node_id, find))[group_id]
+        coordinator = (await request_any_broker(self._cluster, node_id, find))[group_id]
         if coordinator.error_code:
             return None
         is_one = {

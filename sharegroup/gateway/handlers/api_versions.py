@@ -5,9 +5,9 @@ from __future__ import annotations
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.first_available_broker import request_any_broker
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import Features
 
@@ -16,7 +16,7 @@ PRODUCE, FETCH = 0, 1
 SHARE_VERSION = "share.version"
 
 #: The APIs that the gateway handles itself, independent of the broker: {api key: (min, max)}.
-OWN = {
+OWN_VERSIONS = {
     3: (0, 13),  # Metadata: librdkafka aborts its process below 12
     16: (0, 5),  # ListGroups: clients request share groups by type
     17: (0, 1),  # SaslHandshake
@@ -37,14 +37,14 @@ OWN = {
 }
 #: Highest versions of forwarded or rewritten APIs. Newer versions have broker addresses in tagged fields, or are not
 #: supported by the classes that rewrite them.
-CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
+VERSION_CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: Handled here in the versions that the broker has: FindCoordinator and DescribeCluster.
 REWRITTEN = frozenset({10, 60})
 #: Highest feature levels. From transaction.version 2 on, clients omit AddPartitionsToTxn and need a Produce version
 #: above its cap.
 FEATURE_CAPS = {"transaction.version": 1}
 #: The version range of an API that is not offered.
-NONE = (0, -1)
+NO_VERSIONS = (0, -1)
 
 
 class ApiVersions:
@@ -55,14 +55,14 @@ class ApiVersions:
 
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         """Return the offered versions; the connection itself answers an unknown version, in version 0."""
-        offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
-        forwarded = passed_through(offered)
+        offered = await request_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
+        forwarded = forwarded_versions(offered)
         response = ApiVersionsResponse
         return response(
             error_code=0,
             api_keys=[
                 response.ApiVersion(api_key=key, min_version=low, max_version=high)
-                for key, (low, high) in sorted((forwarded | OWN).items())
+                for key, (low, high) in sorted((forwarded | OWN_VERSIONS).items())
             ],
             throttle_time_ms=0,
             supported_features=supported_features(offered.response),
@@ -71,7 +71,7 @@ class ApiVersions:
         )
 
 
-def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
+def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
     """Return the APIs of a broker's offer that clients may use: {api key: (min, max)}."""
     ranges = {key: offered_range(offered, key) for key in offered.ranges}
     return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
@@ -86,10 +86,10 @@ def offered_range(offered: Features, key: int) -> tuple[int, int]:
     """
     rule = RULES.get(key)
     if rule is None and key not in REWRITTEN:
-        return NONE
-    low, high = offered.ranges.get(key, NONE)
+        return NO_VERSIONS
+    low, high = offered.ranges.get(key, NO_VERSIONS)
     _, newest = (rule.versions if rule is not None else None) or (low, high)
-    return low, min(high, newest, CAPS.get(key, high))
+    return low, min(high, newest, VERSION_CAPS.get(key, high))
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:
@@ -127,8 +127,8 @@ def _capped(feature: str, level: int) -> int:
     return min(level, FEATURE_CAPS.get(feature, level))
 
 
-def unsupported_version() -> ApiVersionsResponse:
+def unsupported_version_response() -> ApiVersionsResponse:
     """Return the response, in version 0, to an unknown version (KIP-511); the client then retries."""
-    low, high = OWN[API_VERSIONS]
+    low, high = OWN_VERSIONS[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
     return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

@@ -18,10 +18,10 @@ from kafka.protocol.metadata import (
 )
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.fleet.view import View
-from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.fleet.client_view import ClientView
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
+from sharegroup.gateway.upstream.first_available_broker import request_any_broker
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
@@ -56,7 +56,7 @@ class ClusterApis:
         listeners: Listeners,
         open_ports: Callable[[], Awaitable[None]],
         security: Authorization,
-        view_of: Callable[[Caller], Awaitable[View]] | None = None,
+        view_of: Callable[[Caller], Awaitable[ClientView]] | None = None,
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
@@ -64,17 +64,17 @@ class ClusterApis:
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
         """Return the upstream's metadata, in the client's version."""
         send = partial(self._upstream_metadata, request)
-        response, unknown = await from_any_broker(self._cluster, request.caller.node_id, send)
+        response, unknown = await request_any_broker(self._cluster, request.caller.node_id, send)
         for topic in response.topics:
             if topic.name and not topic.error_code:
                 topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
-        return await self.with_our_brokers(request, response, [*self.visible(request, response.topics), *unknown])
+        return await self.build_metadata(request, response, [*self.visible_topics(request, response.topics), *unknown])
 
-    async def with_our_brokers(
+    async def build_metadata(
         self, request: Request[MetadataRequest], response: MetadataResponse, topics: list[_Topic]
     ) -> MetadataResponse:
         """Return the upstream's response with the gateways' addresses and with `topics`."""
-        if self._listeners.missing(broker.node_id for broker in response.brokers):
+        if self._listeners.without_port(broker.node_id for broker in response.brokers):
             await self._cluster.refresh()
             await self._open_ports()
         view = await self._view_of(request.caller)
@@ -130,17 +130,21 @@ class ClusterApis:
             upstream_body.include_topic_authorized_operations = body.include_topic_authorized_operations
         return upstream_body, unknown
 
-    def visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
+    def visible_topics(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
         """Yield the topics that the caller may see, and an error for each other topic that the request names."""
         may_see = partial(self._security.may_see, request.caller)
         requested = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
             if topic.name is None or may_see(topic.name):
-                if topic.name and topic.authorized_operations is not None and self._security.judges(request.caller):
+                if (
+                    topic.name
+                    and topic.authorized_operations is not None
+                    and self._security.has_own_rights(request.caller)
+                ):
                     topic.authorized_operations = self._security.operations(request.caller, Resource.TOPIC, topic.name)
                 yield topic
             elif topic.name in requested:
-                self._security.denied(request.caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
+                self._security.report_denied(request.caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
                 yield _no_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name, NO_TOPIC_ID)
             elif request.body.topics:  # requested by id: do not reveal the name
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
@@ -181,15 +185,15 @@ class ClusterApis:
         def send(node_id: int) -> Awaitable[dict[str, Coordinator]]:
             return find_coordinators(self._cluster, node_id, allowed, key_type)
 
-        found |= await from_any_broker(self._cluster, request.caller.node_id, send)
-        if self._listeners.missing(each.node_id for each in found.values() if not each.error_code):
+        found |= await request_any_broker(self._cluster, request.caller.node_id, send)
+        if self._listeners.without_port(each.node_id for each in found.values() if not each.error_code):
             await self._open_ports()
         return found
 
     def _authorize_find(self, request: Request[FindCoordinatorRequest], key: str) -> None:
         resource = _RESOURCES.get(request.body.key_type)
         if resource is not None:  # else the brokers reject the type
-            self._security.find_coordinator(request.caller, resource, key)
+            self._security.authorize_find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         """Return the brokers at our ports; controllers (endpoint type 2) have none, and the standby is not listed.
@@ -211,12 +215,12 @@ class ClusterApis:
             authorized_operations=self._operations(request, response.authorized_operations),
         )
 
-    async def _single_view(self, caller: Caller) -> View:
-        return View(self._listeners.addresses)
+    async def _single_view(self, caller: Caller) -> ClientView:
+        return ClientView(self._listeners.addresses)
 
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
         """Return the caller's operations instead of those that the gateway has at the broker, if requested."""
-        if not request.body.include_cluster_authorized_operations or not self._security.judges(request.caller):
+        if not request.body.include_cluster_authorized_operations or not self._security.has_own_rights(request.caller):
             return of_gateway
         is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
         return self._security.operations(request.caller, Resource.CLUSTER) if is_seen else set()
@@ -232,16 +236,16 @@ class ClusterApis:
         def send(node_id: int) -> Awaitable[DescribeClusterResponse]:
             return self._cluster.ask(node_id, upstream_body, DescribeClusterResponse, request.version)
 
-        return await from_any_broker(self._cluster, request.caller.node_id, send)
+        return await request_any_broker(self._cluster, request.caller.node_id, send)
 
 
-def _set_address(broker: _Broker, view: View) -> bool:
+def _set_address(broker: _Broker, view: ClientView) -> bool:
     """Set a broker's address for clients; return False if clients cannot reach it."""
     broker.host, broker.port = view.brokers.get(broker.broker_id, _NOWHERE)
     return broker.broker_id in view.brokers
 
 
-def _coordinator(key: str, found: Coordinator, view: View) -> FindCoordinatorResponse.Coordinator:
+def _coordinator(key: str, found: Coordinator, view: ClientView) -> FindCoordinatorResponse.Coordinator:
     """Return a coordinator with its address for clients; it is not available if they cannot reach it."""
     is_known = not found.error_code and found.node_id in view.brokers
     host, port = view.brokers[found.node_id] if is_known else _NOWHERE

@@ -6,7 +6,7 @@
     authorized operations           requested from the upstream; snapshots do not have them
     brokers older than the client   requested from the upstream and converted; topic ids are added if they have none
 
-Each response has its own brokers part (`ClusterApis.with_our_brokers`).
+Each response has its own brokers part (`ClusterApis.build_metadata`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
-from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, TopicPiece, pieces_of
+from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, TopicPiece, encode_topics
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.headers import AnyResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
@@ -50,8 +50,8 @@ class Metadata:
         found = list(snapshot.topics.values()) if requested is None else _found(snapshot, requested)
         pieces = await self._visible(request, found)
         if requested is not None and (missing := [topic for topic in requested if _piece(snapshot, topic) is None]):
-            pieces += pieces_of(await self._request(request, missing), request.version)
-        response = await self._cluster_apis.with_our_brokers(request, snapshot.without_topics, [])
+            pieces += encode_topics(await self._request(request, missing), request.version)
+        response = await self._cluster_apis.build_metadata(request, snapshot.without_topics, [])
         return JoinedMetadata(response, request.version, [piece.data for piece in pieces])
 
     async def _snapshot(self, request: Request[MetadataRequest]) -> MetadataBytes | None:
@@ -60,10 +60,10 @@ class Metadata:
         if _requests_operations(request) or not (_requests_all(request) or body.topics):
             return None
         if not _requests_all(request) and not self._snapshots.is_fresh(version):
-            newest = self._snapshots.newest(version)
+            newest = self._snapshots.get_newest(version)
             if newest is not None and _size(_found(newest, body.topics or ())) <= LARGE_BYTES:
                 return None
-        snapshot = await self._snapshots.fresh(version)
+        snapshot = await self._snapshots.get_fresh(version)
         is_whole = snapshot.has_ids or version < TOPIC_IDS_VERSION
         return snapshot if snapshot.version == version and is_whole else None
 
@@ -80,7 +80,7 @@ class Metadata:
             return visible
         names = {piece.name for piece in visible}
         hidden = [_name_and_id(piece) for piece in found if piece.name not in names]
-        return visible + pieces_of(self._cluster_apis.visible(request, hidden), request.version)
+        return visible + encode_topics(self._cluster_apis.visible_topics(request, hidden), request.version)
 
     async def _request(
         self, request: Request[MetadataRequest], topics: list[_RequestTopic]

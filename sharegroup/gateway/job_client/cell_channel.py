@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from sharegroup.config import NO_CELL
 from sharegroup.gateway.job_client.job_channel import Request
 from sharegroup.gateway.job_client.response_reader import (
-    HeardGateway,
+    GatewayAnnouncement,
     ResponseReader,
     ResponseRecord,
     Row,
@@ -26,9 +26,9 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
-from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_records import LIST_SUFFIX
 from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast
-from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayRow, encode_gateway
+from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayRow, encode_gateway
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
@@ -58,7 +58,7 @@ class CellChannel:
         appender: RowAppender | None = None,
     ) -> None:
         self._settings, self._topics, self._timeout_s = settings, topics, timeout_s
-        self.reply_to = f"gateway-{uuid.uuid4().hex}{LISTS}"
+        self.reply_to = f"gateway-{uuid.uuid4().hex}{LIST_SUFFIX}"
         self._ids = (f"{number:x}" for number in itertools.count(1))
         self._pending: dict[str, asyncio.Future[Response]] = {}
         self._subscribers: dict[str, Callable[[Response], None]] = {}
@@ -113,11 +113,11 @@ class CellChannel:
     async def _has_request_topics(self) -> bool:
         wanted = self._topics.share_group_requests, self._topics.share_partition_requests
         try:
-            knows = await self._appender.knows(wanted)
+            knows = await self._appender.has_topics(wanted)
         except Exception as error:  # noqa: BLE001 - the channel needs the topics, so it retries after any error
-            self._outage.began(error)
+            self._outage.report_failure(error)
             return False
-        self._outage.ended()
+        self._outage.report_success()
         return knows
 
     @property
@@ -193,11 +193,11 @@ class CellChannel:
             self._pending.pop(request.id, None)
 
     @property
-    def waiting(self) -> int:
+    def pending_count(self) -> int:
         """The number of requests that wait for their response."""
         return len(self._pending)
 
-    def problem(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why requests cannot be served now, or "".
 
         A timeout is cleared by the next response, or after `UNAVAILABLE_S`, because without requests nothing would show
@@ -229,7 +229,7 @@ class CellChannel:
         """Announce this gateway to the others; the futures are those of `append`. Raises JobUnavailableError."""
         if not self._ready.is_set():
             raise JobUnavailableError("the job's topics do not exist: is the job running?")
-        return self._appender.append_everywhere(self._topics.responses, GATEWAYS.encode(), encode_gateway(row))
+        return self._appender.append_everywhere(self._topics.responses, GATEWAY_KEY.encode(), encode_gateway(row))
 
     def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
         """Register a callback for the announcements of gateways, including ours, and the time of their append (ms)."""
@@ -258,7 +258,7 @@ class CellChannel:
 
     def _deliver(self, rows: list[Row]) -> None:
         for response in rows:
-            if isinstance(response, HeardGateway):
+            if isinstance(response, GatewayAnnouncement):
                 for on_gateway in self._on_gateway:
                     on_gateway(*response)
                 continue

@@ -17,14 +17,14 @@ from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.response_partitions import ResponsePartitions, responses_consumer
-from sharegroup.protocol.rows.broadcasts import EVERYBODY, Broadcast, decode_broadcast
-from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, Broadcast, decode_broadcast
+from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayRow, decode_gateway
 from sharegroup.protocol.rows.response_rows import Response, decode_responses
 
 logger = logging.getLogger(__name__)
 
 _POLL_MS = 500
-_EVERYBODY, _GATEWAYS = EVERYBODY.encode(), GATEWAYS.encode()
+_EVERYBODY, _GATEWAYS = BROADCAST_KEY.encode(), GATEWAY_KEY.encode()
 
 
 class ResponseRecord(Protocol):
@@ -40,7 +40,7 @@ class ResponseRecord(Protocol):
     def timestamp(self) -> int: ...
 
 
-class HeardGateway(NamedTuple):
+class GatewayAnnouncement(NamedTuple):
     """The announcement of a gateway, and when it was appended (milliseconds since the epoch)."""
 
     row: GatewayRow
@@ -48,7 +48,7 @@ class HeardGateway(NamedTuple):
 
 
 #: The rows of the response topic that a gateway uses.
-Row = Response | Broadcast | HeardGateway
+Row = Response | Broadcast | GatewayAnnouncement
 
 
 class ResponseReader:
@@ -92,16 +92,16 @@ class ResponseReader:
             try:
                 if consumer is None:
                     consumer = self._open()
-                self._partitions.follow(consumer)
+                self._partitions.follow_partition_count(consumer)
                 polled = consumer.poll(timeout_ms=_POLL_MS)
-                self._outage.ended()
+                self._outage.report_success()
                 for partition, messages in polled.items():
-                    self._partitions.took(partition, messages)
+                    self._partitions.record_positions(partition, messages)
                     self._receive(messages)
             except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
                 if self._stopping.is_set():
                     break
-                self._outage.began(error)
+                self._outage.report_failure(error)
                 if consumer is not None and not isinstance(error, KafkaError):
                     consumer.close()
                     consumer = None
@@ -113,10 +113,10 @@ class ResponseReader:
         """Read the partition of our responses, from its end or our last position. Raises KafkaError."""
         consumer = responses_consumer(self._settings)
         try:
-            if not self._partitions.open(consumer):
+            if not self._partitions.start_reading(consumer):
                 logger.info("waiting for the job to create its topics")
                 self._pause(0.5)
-                while not self._partitions.open(consumer):
+                while not self._partitions.start_reading(consumer):
                     self._pause(0.5)
         except BaseException:
             consumer.close()
@@ -146,7 +146,7 @@ def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Row]:
     if record.key == key:
         return decode_responses(record.value)
     if record.key == _GATEWAYS:
-        return [HeardGateway(decode_gateway(record.value), record.timestamp)]
+        return [GatewayAnnouncement(decode_gateway(record.value), record.timestamp)]
     if record.key != _EVERYBODY:
         return ()
     return [decode_broadcast(record.value)]

@@ -55,8 +55,8 @@ from sharegroup.kafka_clients.broker_clock import BrokerClock
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import Response
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
-from sharegroup.kafka_clients.response_partitions import partition_of
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
+from sharegroup.kafka_clients.response_partitions import choose_partition
 from sharegroup.kafka_clients.steady_time import steady_ms
 
 _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
@@ -125,7 +125,7 @@ class RowAppender:
         """Return the brokers' time, in milliseconds since the epoch."""
         return self._clock.now_ms(local_ms())
 
-    async def knows(self, topics: Iterable[str]) -> bool:
+    async def has_topics(self, topics: Iterable[str]) -> bool:
         """Return whether all of these topics exist. Raises UpstreamUnavailableError."""
         wanted = set(topics)
         return (await self._cluster.topics(wanted)).keys() == wanted
@@ -138,7 +138,7 @@ class RowAppender:
         or too many bytes are pending. The future raises it on a timeout, or if the broker rejects the row. After an
         error the row may be in the log, or may still be appended.
         """
-        return self._append(topic, partition_of(key, self._partitions(topic)), key, value)
+        return self._append(topic, choose_partition(key, self._partitions(topic)), key, value)
 
     def append_everywhere(self, topic: str, key: bytes, value: bytes) -> Sequence[asyncio.Future[int]]:
         """Append a row to each partition of a topic; the futures are those of `append`. Raises JobUnavailableError."""
@@ -392,7 +392,7 @@ class _PartitionQueue:
         response = await self._leaders.while_it_leads(self._topic, self._partition, attempt)
         produced = response.responses[0].partition_responses[0]
         if produced.error_code == NoError.errno:
-            self._clock.appended(batch.sent_ms, produced.log_append_time_ms, local_ms())
+            self._clock.record_append(batch.sent_ms, produced.log_append_time_ms, local_ms())
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:
@@ -416,16 +416,16 @@ class _Leaders:
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
-    def connection(self, topic: str, partition: int) -> KeptConnection:
+    def connection(self, topic: str, partition: int) -> ReconnectingConnection:
         """Return the connection to the leader of a partition. Raises UpstreamUnavailableError if there is none."""
         leader = self._leader(topic, partition)
         if leader is None or leader.node_id < 0:
             raise UpstreamUnavailableError(f"partition {topic}-{partition} has no leader")
-        return self._connections.to(leader.node_id)
+        return self._connections.get(leader.node_id)
 
     async def while_it_leads(self, topic: str, partition: int, attempt: Coroutine[Any, Any, Response]) -> Response:
         """Return the leader's response. Raises UpstreamUnavailableError, also if another broker leads meanwhile."""
-        return await self._cluster.while_it_leads(partial(self._leader, topic, partition), attempt)
+        return await self._cluster.while_leading(partial(self._leader, topic, partition), attempt)
 
     def _leader(self, topic: str, partition: int) -> Leader | None:
         known = self._cluster.topic(topic)

@@ -108,7 +108,7 @@ class BatchCache:
         chunks = self._partitions.get(key)
         return chunks[-1].last_offset if chunks else -1
 
-    def forget(self, key: CacheKey) -> None:
+    def discard(self, key: CacheKey) -> None:
         """Remove a topic partition, because its log was truncated or the topic is deleted."""
         for chunk in self._partitions.pop(key, ()):
             self._discard(key, chunk)

@@ -28,7 +28,7 @@ from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, list_offsets_request, listed_offsets
+from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, list_offsets_request, read_offsets
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -85,9 +85,9 @@ class LogReader:
         self._cluster, self._cache = cluster, cache
         self._reading: dict[tuple[CacheKey, int], asyncio.Task[Chunk]] = {}
         self._paused: OrderedDict[tuple[CacheKey, int], _Pause] = OrderedDict()
-        cluster.watch(self._discard)
+        cluster.on_log_change(self._discard)
 
-    def cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
+    def get_cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
         """Return the chunks that cover the log from `offset` without a hole, up to `max_bytes`; empty if it was not
         read.
         """
@@ -105,7 +105,7 @@ class LogReader:
         """Read the part of the log that begins at `offset` into the cache."""
         await asyncio.shield(self._task(position, offset))
 
-    def read_soon(self, position: LogPosition, offset: int) -> None:
+    def prefetch(self, position: LogPosition, offset: int) -> None:
         """Start reading a part that is not cached; an error is raised to a later caller that waits for it."""
         if not self._cache.lookup(position.key, offset, 1) and not self.pause_s(position, offset):
             self._task(position, offset)
@@ -131,7 +131,7 @@ class LogReader:
 
     def _discard(self, topic_id: UUID, partition: int) -> None:
         for read_committed in (False, True):
-            self._cache.forget(CacheKey(topic_id, partition, read_committed))
+            self._cache.discard(CacheKey(topic_id, partition, read_committed))
         for key in [key for key in self._paused if key[0][:2] == (topic_id, partition)]:
             del self._paused[key]
 
@@ -140,7 +140,7 @@ class LogReader:
         found = await self._fetch(position, leader, offset)
         if self._cache.last_offset(position.key) >= found.high_watermark:
             self._discard(position.topic.topic_id, position.partition)  # the cached log was replaced
-        chunk = chunk_of(found, offset, position.read_committed)
+        chunk = chunk_from(found, offset, position.read_committed)
         if chunk is None:
             raise LogReadError(int(ErrorCode.NONE), found.log_start_offset)
         if self._leader(position) == leader:  # else the leader changed during the read, so the result may be outdated
@@ -177,17 +177,17 @@ class LogReader:
         self, position: LogPosition, leader: Leader, request: FetchRequest, newest: int
     ) -> FetchResponse:
         fetch = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
-        return await self._cluster.while_it_leads(partial(self._leader, position), fetch)
+        return await self._cluster.while_leading(partial(self._leader, position), fetch)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
         """Return the log start offset, which Kafka's brokers do not send with OFFSET_OUT_OF_RANGE; -1 if unknown."""
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
         response = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)
-        return listed_offsets(response).get(partition, -1)
+        return read_offsets(response).get(partition, -1)
 
 
-def chunk_of(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:
+def chunk_from(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:
     """Return the chunk of one partition of a Fetch response from `offset`; None if it has no batches."""
     aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
     records = found.records or b""

@@ -57,7 +57,7 @@ class Slice(NamedTuple):
     rest_of_batch: int = 0
 
 
-def alike_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
+def leading_equal_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
     """Return the leading part of `ranges`, which are not empty, that may be delivered in one response."""
     together = attempts_together(ranges, delivery_count_limit)
     if together == len(ranges):

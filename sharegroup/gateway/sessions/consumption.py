@@ -19,12 +19,12 @@ class Consumption:
         self._handed_out = 0
         self._since_ms: int | None = None
 
-    def handed_out(self, records: int, now_ms: int) -> None:
+    def record_delivery(self, records: int, now_ms: int) -> None:
         """Record that `records` were delivered; the member is busy with them from now on."""
-        self.asked(now_ms)
+        self.record_delivery_end(now_ms)
         self._handed_out, self._since_ms = records, now_ms
 
-    def asked(self, now_ms: int) -> None:
+    def record_delivery_end(self, now_ms: int) -> None:
         """Record that the member has finished its last delivery.
 
         It has sent a fetch, or has acknowledged all records that it holds.

@@ -27,14 +27,14 @@ observed behaviour of the member:
 from __future__ import annotations
 
 from sharegroup.gateway.sessions.consumption import Consumption
-from sharegroup.gateway.sessions.demands import Demand
+from sharegroup.gateway.sessions.demands import FetchDemand
 
 #: The part of the lock duration within which the member should fetch the records that are buffered for it.
 PART_OF_LOCK = 0.4
 #: The first delivery of a member is at most this part of the records that it may hold, within a lower and an upper
 #: bound. At 200 ms a record, the upper bound takes 25 s.
-_FIRST_PART, _LEAST_FIRST, _MOST_FIRST = 16, 50, 125
-_LEAST_GROWTH, _MOST_GROWTH = 2, 32
+_FIRST_DELIVERY_PART, _MIN_FIRST_DELIVERY, _MAX_FIRST_DELIVERY = 16, 50, 125
+_MIN_GROWTH, _MAX_GROWTH = 2, 32
 #: Round trips that the target should last for. Half of it is left when a demand is sent and must outlast the response.
 _ROUND_TRIPS = 3
 #: Round trips for which records must be left after a demand has lingered, because the next one may be slower.
@@ -67,21 +67,21 @@ class Credit:
 
     # -- what the client does ------------------------------------------------------------------------------------------
 
-    def wants(self, records: int, now_ms: int) -> None:
+    def set_fetch_size(self, records: int, now_ms: int) -> None:
         """Set the number of records to request from the MaxRecords of a fetch."""
-        self._wanted = min(max(self._most(records, now_ms), self._min_records), self._limit)
+        self._wanted = min(max(self._max_delivery(records, now_ms), self._min_records), self._limit)
 
-    def at_once(self, wanted: int, now_ms: int) -> int:
+    def max_records_now(self, wanted: int, now_ms: int) -> int:
         """Return how many of the `wanted` records of a fetch that has just arrived may be sent to the member now."""
-        self._consumption.asked(now_ms)
-        return self._most(wanted, now_ms)
+        self._consumption.record_delivery_end(now_ms)
+        return self._max_delivery(wanted, now_ms)
 
-    def may_send(self, records: int, now_ms: int) -> bool:
+    def can_send(self, records: int, now_ms: int) -> bool:
         """Return whether `records` may be sent to the member at once."""
-        return self._most(records, now_ms) >= records
+        return self._max_delivery(records, now_ms) >= records
 
     @property
-    def last_was_full(self) -> bool:
+    def is_last_response_full(self) -> bool:
         """Whether the last response of the job held all records that the demand requested."""
         return self._last_was_full
 
@@ -91,29 +91,29 @@ class Credit:
         self._wanted = min(self._wanted, self._limit)
         self._is_alone = members <= 1
 
-    def waits(self, now_ms: int, is_asked_ahead: bool) -> None:
+    def record_empty_buffer(self, now_ms: int, is_asked_ahead: bool) -> None:
         """Record that a fetch found the buffer empty; `is_asked_ahead`: though a read-ahead demand was sent in time."""
-        self._consumption.asked(now_ms)
+        self._consumption.record_delivery_end(now_ms)
         self._is_idle = False
         self._ran_empty = self._ran_empty or is_asked_ahead
 
-    def handed_out(self, records: int, now_ms: int) -> None:
+    def record_delivery(self, records: int, now_ms: int) -> None:
         """Record that `records` were sent to the member."""
         self._is_idle = self._is_new = False
-        self._consumption.handed_out(records, now_ms)
+        self._consumption.record_delivery(records, now_ms)
 
-    def finished(self, now_ms: int) -> None:
+    def record_all_acknowledged(self, now_ms: int) -> None:
         """Record that the member has acknowledged all its records; it may do other work before it fetches again."""
-        self._consumption.asked(now_ms)
+        self._consumption.record_delivery_end(now_ms)
 
-    def idle(self) -> None:
+    def reset(self) -> None:
         """Reset the target, because the member no longer fetches."""
         self._is_idle, self._last_was_full = True, False
         self._target = self._wanted
 
     # -- what the job does ---------------------------------------------------------------------------------------------
 
-    def missing(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
+    def records_to_request(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
         """Return how many records to request now, or None; `is_waiting`: a fetch of the client waits for records."""
         if not is_waiting and not self._may_read_ahead(now_ms):
             return None
@@ -128,11 +128,11 @@ class Credit:
             return 0
         return max(0, min(self._linger_ms, int(buffered / rate - _MARGIN_TRIPS * self._round_trip_ms)))
 
-    def sent(self) -> None:
+    def record_demand(self) -> None:
         """Record that a demand was sent."""
         self._ran_empty = False
 
-    def answered(self, demand: Demand, records: int, now_ms: int) -> None:
+    def record_response(self, demand: FetchDemand, records: int, now_ms: int) -> None:
         """Record the response to a demand, with its number of records."""
         self._last_was_full = records >= demand.records
         if self._last_was_full:
@@ -149,7 +149,7 @@ class Credit:
         self._target = max(self._wanted, self._target // 2)
         self._last_was_full = False
 
-    def lasting(self, now_ms: int, for_ms: float) -> int:
+    def records_consumed_in(self, now_ms: int, for_ms: float) -> int:
         """Return how many records the member consumes in `for_ms`."""
         return int((self._consumption.rate(now_ms) or 0.0) * for_ms)
 
@@ -159,30 +159,32 @@ class Credit:
         self._last_was_full = False
         self._not_ahead_before_ms = until_ms
 
-    def _round_trip_of(self, demand: Demand, now_ms: int) -> float:
+    def _round_trip_of(self, demand: FetchDemand, now_ms: int) -> float:
         """Return the round trip of a demand, as far as possible without the time that it lingered."""
         took_ms = max(1.0, now_ms - demand.sent_ms)
         if not (demand.linger_ms and self._round_trip_ms):
             return took_ms
         return min(max(self._round_trip_ms, took_ms - demand.linger_ms), took_ms)
 
-    def _most(self, wanted: int, now_ms: int) -> int:
+    def _max_delivery(self, wanted: int, now_ms: int) -> int:
         if self._is_new:
-            return min(wanted, max(_LEAST_FIRST, min(self._max_records // _FIRST_PART, _MOST_FIRST)))
+            return min(
+                wanted, max(_MIN_FIRST_DELIVERY, min(self._max_records // _FIRST_DELIVERY_PART, _MAX_FIRST_DELIVERY))
+            )
         most = wanted if self._is_alone else min(wanted, self._limit // 2)
-        return max(1, most if self._consumption.rate(now_ms) is None else min(most, self._lasting_here(now_ms)))
+        return max(1, most if self._consumption.rate(now_ms) is None else min(most, self._max_buffered(now_ms)))
 
     def _may_read_ahead(self, now_ms: int) -> bool:
         if self._is_idle or now_ms < self._not_ahead_before_ms:
             return False
-        return self._lasting_here(now_ms) >= self._wanted
+        return self._max_buffered(now_ms) >= self._wanted
 
-    def _lasting_here(self, now_ms: int) -> int:
+    def _max_buffered(self, now_ms: int) -> int:
         """Return what the member consumes in the part of the lock duration for which records may be buffered."""
         return int((self._consumption.rate(now_ms) or 0.0) * PART_OF_LOCK * self._lock_duration_ms)
 
     def _bound(self, now_ms: int) -> int:
-        return min(self._limit, max(self._wanted, self._lasting_here(now_ms)))
+        return min(self._limit, max(self._wanted, self._max_buffered(now_ms)))
 
     def _grow(self, now_ms: int) -> None:
         """Raise the target, once per full response."""
@@ -194,6 +196,6 @@ class Credit:
             least_ms, lasting_ms = (2 * (self._linger_ms + n * self._round_trip_ms) for n in (1, _MARGIN_TRIPS))
         if not self._ran_empty and rate * least_ms <= self._target:
             return
-        growth = min(max(rate * lasting_ms, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
+        growth = min(max(rate * lasting_ms, _MIN_GROWTH * self._target), _MAX_GROWTH * self._target)
         self._target = min(int(growth), self._bound(now_ms))
         self._last_was_full = self._ran_empty = False

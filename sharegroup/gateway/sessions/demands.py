@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 #: Lost demands whose response is still accepted. The locks of an older demand have expired by then.
-_MOST_UNANSWERED = 100
+_MAX_UNANSWERED = 100
 
 
-class Demand(NamedTuple):
+class FetchDemand(NamedTuple):
     """A fetch request that was sent to the job.
 
     `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms`: how long it may wait at the job for
@@ -23,7 +23,7 @@ class Demand(NamedTuple):
     is_round: bool = False
 
 
-class Demands:
+class FetchDemands:
     """Allows one standing demand at a time.
 
     A demand without a response for `lost_after_ms`, or `round_lost_after_ms` if it is for one round, counts as lost.
@@ -32,11 +32,11 @@ class Demands:
 
     def __init__(self, lost_after_ms: int, round_lost_after_ms: int) -> None:
         self._lost_after_ms, self._round_lost_after_ms = lost_after_ms, round_lost_after_ms
-        self._unanswered: dict[str, Demand] = {}
-        self._standing: Demand | None = None
+        self._unanswered: dict[str, FetchDemand] = {}
+        self._standing: FetchDemand | None = None
         self._not_before_ms = 0
 
-    def may_send(self, now_ms: int, is_round: bool = False) -> bool:
+    def can_send(self, now_ms: int, is_round: bool = False) -> bool:
         """Return whether no demand stands and the pause after a rejected demand is over.
 
         A demand for one round may replace one that stands until there are records.
@@ -57,13 +57,13 @@ class Demands:
         """Whether the standing demand was sent while no fetch of the client waited."""
         return self._standing is not None and self._standing.is_ahead
 
-    def sent(self, demand: Demand) -> None:
+    def add(self, demand: FetchDemand) -> None:
         """Add a demand that was sent to the job; it becomes the standing one."""
         self._standing = self._unanswered[demand.id] = demand
-        if len(self._unanswered) > _MOST_UNANSWERED:
+        if len(self._unanswered) > _MAX_UNANSWERED:
             del self._unanswered[next(iter(self._unanswered))]
 
-    def answered(self, demand_id: str) -> Demand | None:
+    def remove(self, demand_id: str) -> FetchDemand | None:
         """Remove and return the demand of a response. None for a repeated or unexpected response."""
         demand = self._unanswered.pop(demand_id, None)
         if demand is not None and demand is self._standing:
@@ -74,7 +74,7 @@ class Demands:
         """Send no demand before that time."""
         self._not_before_ms = ms
 
-    def lost(self) -> None:
+    def mark_lost(self) -> None:
         """Treat the standing demand as lost, because the job may not have it; its response is still accepted."""
         self._standing = None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from sharegroup.gateway.sessions.read_ahead_buffer import Grant
+from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange
 from sharegroup.protocol.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
@@ -19,7 +19,7 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 _MIN_PRUNE_AT = 64
 
 
-class HandedOut(NamedTuple):
+class Delivery(NamedTuple):
     """The delivery of a range: the end of its lock (milliseconds since the epoch) and its delivery count.
 
     `asked` is the id of the newest request about the range whose outcome is not known, "" if there is none.
@@ -27,16 +27,16 @@ class HandedOut(NamedTuple):
 
     lock_deadline_ms: int
     delivery_count: int
-    asked: str = ""
+    open_request_id: str = ""
 
 
-class Held(NamedTuple):
+class AcknowledgedRanges(NamedTuple):
     """The acquired ranges that an acknowledgement is for, merged, and when the first of their locks ends.
 
     `is_settled`: no earlier request about them is open.
     """
 
-    grants: list[AcquiredRange]
+    ranges: list[AcquiredRange]
     deadline_ms: int
     is_settled: bool
 
@@ -50,7 +50,7 @@ class Holdings:
     __slots__ = ("_highest", "_prune_at", "_ranges")
 
     def __init__(self) -> None:
-        self._ranges: RangeMap[HandedOut] = RangeMap()
+        self._ranges: RangeMap[Delivery] = RangeMap()
         #: The highest offset that was sent, -1 before the first.
         self._highest = -1
         self._prune_at = _MIN_PRUNE_AT
@@ -59,20 +59,20 @@ class Holdings:
         """Return the number of ranges (not of records)."""
         return len(self._ranges)
 
-    def __iter__(self) -> Iterator[tuple[int, int, HandedOut]]:
+    def __iter__(self) -> Iterator[tuple[int, int, Delivery]]:
         """Iterate over (first offset, last offset, delivery), in order."""
         return iter(self._ranges)
 
-    def handed_out(self, grants: Iterable[Grant], now_ms: int) -> None:
+    def add(self, grants: Iterable[LockedRange], now_ms: int) -> None:
         """Add the ranges of the response that is being sent; ranges whose locks have expired may be removed."""
         for first, last, delivery_count, lock_deadline_ms in grants:
-            self._ranges.assign(first, last, HandedOut(lock_deadline_ms, delivery_count))
+            self._ranges.assign(first, last, Delivery(lock_deadline_ms, delivery_count))
             self._highest = max(self._highest, last)
         if len(self._ranges) >= self._prune_at:  # a member that never acknowledges must not fill the memory
             self._ranges = RangeMap(item for item in self._ranges if item[2].lock_deadline_ms > now_ms)
             self._prune_at = max(_MIN_PRUNE_AT, 2 * len(self._ranges))
 
-    def held(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Held | None:
+    def find_acknowledged(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AcknowledgedRanges | None:
         """Return the ranges that `batches` acknowledge; None unless all their offsets are held with valid locks.
 
         The batches have passed `check_batches`, which lets one begin at the offset where another ends. Such an offset
@@ -89,28 +89,28 @@ class Holdings:
                     return None
                 append_fused(grants, AcquiredRange(held_first, held_last, held.delivery_count))
                 deadlines.append(held.lock_deadline_ms)
-                is_settled = is_settled and not held.asked
+                is_settled = is_settled and not held.open_request_id
                 next_offset = held_last + 1
             if next_offset <= last:
                 return None
-        return Held(grants, min(deadlines), is_settled)
+        return AcknowledgedRanges(grants, min(deadlines), is_settled)
 
-    def are_past(self, batches: Iterable[AcknowledgementBatch]) -> bool:
+    def is_past_delivered(self, batches: Iterable[AcknowledgementBatch]) -> bool:
         """Return whether the member holds records and `batches` reach past all records that it was sent."""
         return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
-    def asked(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
+    def record_request(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
         """Record the open request for `batches`. Until it is done, nothing about their offsets is answered early."""
         for first, last, _ in batches:
             for held_first, held_last, held in list(self._ranges.items(first, last)):
-                self._ranges.assign(held_first, held_last, held._replace(asked=request_id))
+                self._ranges.assign(held_first, held_last, held._replace(open_request_id=request_id))
 
     @property
-    def are_asked(self) -> bool:
+    def are_all_acknowledged(self) -> bool:
         """Whether the member has acknowledged all records that it was sent."""
-        return all(held.asked for _, _, held in self._ranges)
+        return all(held.open_request_id for _, _, held in self._ranges)
 
-    def accepted(
+    def apply_accepted(
         self, batches: Iterable[AcknowledgementBatch], request_id: str, renewed_deadline_ms: int | None = None
     ) -> None:
         """Remove the offsets of an accepted request, except those that it renews.
@@ -121,13 +121,13 @@ class Holdings:
         for batch in batches:
             for first, last, is_renewal in _runs(batch):
                 for held_first, held_last, held in list(self._ranges.items(first, last)):
-                    if held.asked != request_id:
+                    if held.open_request_id != request_id:
                         continue
                     if not is_renewal:
                         self._ranges.discard(held_first, held_last)
                         continue
                     deadline_ms = held.lock_deadline_ms if renewed_deadline_ms is None else renewed_deadline_ms
-                    self._ranges.assign(held_first, held_last, HandedOut(deadline_ms, held.delivery_count))
+                    self._ranges.assign(held_first, held_last, Delivery(deadline_ms, held.delivery_count))
 
     def discard(self, ranges: Iterable[AcquiredRange]) -> None:
         """Remove ranges that were taken for a response but are not sent."""

@@ -17,7 +17,7 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.sessions.share_session import SessionKey
 
 #: Incarnations kept in memory. An evicted one waits for its next heartbeat.
-MAX_REMEMBERED = 100_000
+MAX_KEPT = 100_000
 
 
 class Identity(NamedTuple):
@@ -40,31 +40,31 @@ class MemberIdentities:
         self._stored: OrderedDict[SessionKey, str] = OrderedDict()
         self._news = asyncio.Event()
 
-    def name_of(self, group_id: str, client_id: str) -> str | None:
+    def instance_id_for(self, group_id: str, client_id: str) -> str | None:
         """Return the group instance id of a client. None for a dynamic member, or a client without a client id."""
         if not client_id.strip() or not self._group_configs.group_config(group_id).client_id_as_instance_id:
             return None
         return client_id
 
-    def joined(self, process: SessionKey, member_id: str) -> None:
+    def add(self, process: SessionKey, member_id: str) -> None:
         """Store the member id that the coordinator returned for an incarnation of a static member."""
         self._stored[process.shortened] = member_id
         self._stored.move_to_end(process.shortened)
-        if len(self._stored) > MAX_REMEMBERED:
+        if len(self._stored) > MAX_KEPT:
             self._stored.popitem(last=False)
         self._news.set()
         self._news = asyncio.Event()
 
-    def left(self, process: SessionKey) -> None:
+    def remove(self, process: SessionKey) -> None:
         """Remove an incarnation that has left or was replaced by another one."""
         self._stored.pop(process.shortened, None)
 
-    def of(self, process: SessionKey) -> Identity:
+    def get(self, process: SessionKey) -> Identity:
         """Return the identity of an incarnation. Without a stored id, it is a dynamic member with its own id."""
         stored = self._stored.get(process.shortened)
         return Identity(process.member_id) if stored is None else Identity(stored, process.member_id)
 
-    async def known(self, process: SessionKey, client_id: str, timeout_s: float) -> None:
+    async def wait_until_known(self, process: SessionKey, client_id: str, timeout_s: float) -> None:
         """Wait until the identity of a client is known.
 
         Raises RequestError (SHARE_SESSION_NOT_FOUND, after which the client opens another session) if it is not known
@@ -72,7 +72,10 @@ class MemberIdentities:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while self.name_of(process.group_id, client_id) is not None and process.shortened not in self._stored:
+                while (
+                    self.instance_id_for(process.group_id, client_id) is not None
+                    and process.shortened not in self._stored
+                ):
                     await self._news.wait()
         except TimeoutError:
             problem = f"static member {client_id} has sent no heartbeat as {process.member_id} to this gateway"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from sharegroup.gateway.wire.short_names import short
+from sharegroup.gateway.wire.short_names import shorten_name
 
 #: Members kept in memory. Acknowledgements of an evicted member are answered by the job.
-MAX_REMEMBERED = 100_000
+MAX_KEPT = 100_000
 
 
 class Lease:
@@ -32,7 +32,7 @@ class Lease:
         """End the lease, because the member has left or timed out."""
         self._is_over = True
 
-    def lasts(self, until_ms: int) -> bool:
+    def is_valid_at(self, until_ms: int) -> bool:
         """Return whether the member is certainly in its group at that time."""
         return not self._is_over and until_ms < self._deadline_ms
 
@@ -43,11 +43,11 @@ class MemberLeases:
     def __init__(self) -> None:
         self._leases: OrderedDict[tuple[str, str], Lease] = OrderedDict()
 
-    def of(self, group_id: str, member_id: str) -> Lease:
+    def get(self, group_id: str, member_id: str) -> Lease:
         """Return the lease of the member, or an expired one if none is known."""
         return self._leases.get(_key(group_id, member_id)) or Lease()
 
-    def begin(self, group_id: str, member_id: str) -> Lease:
+    def get_or_create(self, group_id: str, member_id: str) -> Lease:
         """Return the lease that a heartbeat response will extend. Call it before the heartbeat is sent.
 
         If the member's end overtakes the response, the response extends a lease that has already ended and has no
@@ -56,7 +56,7 @@ class MemberLeases:
         key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())
         self._leases.move_to_end(key)
-        if len(self._leases) > MAX_REMEMBERED:
+        if len(self._leases) > MAX_KEPT:
             self._leases.popitem(last=False)[1].end()
         return lease
 
@@ -68,4 +68,4 @@ class MemberLeases:
 
 
 def _key(group_id: str, member_id: str) -> tuple[str, str]:
-    return short(group_id), short(member_id)
+    return shorten_name(group_id), shorten_name(member_id)

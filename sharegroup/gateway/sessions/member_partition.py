@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.records.slicing import Slice
-from sharegroup.gateway.sessions.holdings import Held, Holdings
+from sharegroup.gateway.sessions.holdings import AcknowledgedRanges, Holdings
 from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.protocol.acknowledge_rules import check_batches
-from sharegroup.protocol.rows.acknowledgement_rows import acknowledgement_rows
+from sharegroup.protocol.rows.acknowledgement_rows import split_acknowledgement
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_partition_requests import (
     MAX_RANGES_PER_ROW,
@@ -27,7 +27,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     FetchRequest,
     ReleaseMemberRequest,
     UnacquireRequest,
-    in_rows,
+    split_into_rows,
 )
 from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import (
@@ -47,7 +47,7 @@ RETRY_MS = 1_000
 ROUND_MS = 500
 #: A range is not sent if its lock ends within this time, or within this part (1/n) of a short lock.
 MIN_LOCK_LEFT_MS = 2_000
-_PART_OF_LOCK = 4
+_LOCK_DIVISOR = 4
 
 AckResult = tuple[int, str | None]
 
@@ -78,9 +78,9 @@ class MemberPartition:
         self.read_ahead = read_ahead
         self.holdings = Holdings()
         self._job = job
-        self.arrived = arrived
+        self.on_change = arrived
         self._demand_wait_ms = demand_wait_ms
-        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
+        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
         self._is_closed = self._is_released = False
         #: The last demand that was sent, and how many such were answered.
         self._last_id, self.rounds = "", 0
@@ -92,24 +92,24 @@ class MemberPartition:
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def ask(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
+    def request_records(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
         """Send a demand for `wanted` records and for read-ahead, unless one stands or nothing is missing.
 
         `is_round`: the job answers after one round, also without records; `rounds` is higher then.
         """
         if not self._is_closed:
-            self._demand(self.read_ahead.demand(now_ms, wanted, is_round), now_ms, is_round)
+            self._send_demand(self.read_ahead.records_to_request(now_ms, wanted, is_round), now_ms, is_round)
 
     @property
     def is_in_use(self) -> bool:
         """Whether the member holds or waits for records."""
         return bool(self.read_ahead.is_waiting or self.read_ahead.buffered or self.holdings)
 
-    def _demand(self, records: int | None, now_ms: int, is_round: bool = False) -> None:
+    def _send_demand(self, records: int | None, now_ms: int, is_round: bool = False) -> None:
         if records is None:
             return
         request = FetchRequest(
-            *self._named(self._job.reply_to),
+            *self._row_header(self._job.reply_to),
             max_records=records,
             max_wait_ms=ROUND_MS if is_round else self._demand_wait_ms,
             is_static=self.is_static,
@@ -118,63 +118,69 @@ class MemberPartition:
         )
         self._opening_id = self._opening_id or request.id
         self._last_id = request.id
-        self.read_ahead.sent(request.id, records, now_ms, request.linger_ms, is_round)
+        self.read_ahead.record_demand(request.id, records, now_ms, request.linger_ms, is_round)
         self._job.subscribe(request.id, self._receive)
-        self._job.append_soon(request, lambda: self._refused(request.id))
+        self._job.append_soon(request, lambda: self._demand_failed(request.id))
 
-    def _refused(self, demand_id: str) -> None:
+    def _demand_failed(self, demand_id: str) -> None:
         self._job.unsubscribe(demand_id)
         if demand_id == self._opening_id:
             self._opening_id = ""
-        self.read_ahead.refused(demand_id, self._job.now_ms(), RETRY_MS)
+        self.read_ahead.record_failed_demand(demand_id, self._job.now_ms(), RETRY_MS)
 
     def _receive(self, response: Response) -> None:
         """Handle the job's response to a demand, on the event loop."""
         assert isinstance(response, FetchResponse)
         if self._is_closed:
             if not self._is_released:  # else the release row has returned these records already, as not delivered
-                self.give_back(response.acquired)
+                self.unacquire(response.acquired)
             return
         if response.error_code:
             logger.warning(
                 "%s: fetch for member %s failed, retrying: %s", self.key, self.member_id, response.error_message
             )
-            self._refused(response.id)
-            self.arrived()
+            self._demand_failed(response.id)
+            self.on_change()
             return
         self.rounds += response.id == self._last_id  # one that another took the place of is answered with nothing
         now_ms = self._job.now_ms()
-        if not self.read_ahead.arrived(
+        if not self.read_ahead.add_response(
             response.id,
             response.acquired,
             response.lock_deadline_ms,
             now_ms,
             response.read_committed,
         ):
-            self.give_back(response.acquired)
+            self.unacquire(response.acquired)
         elif response.acquired:
-            self._demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to start
-        self.arrived()
+            self._send_demand(
+                self.read_ahead.records_to_request(now_ms), now_ms
+            )  # the job's next micro-batch is about to start
+        self.on_change()
 
-    def take(self, taken: Slice, now_ms: int) -> int | None:
+    def deliver(self, taken: Slice, now_ms: int) -> int | None:
         """Move the result of `slice_response` out of the buffer: records for the member, and gaps.
 
         The gateway itself acknowledges offsets that have no record. Returns when the first lock of the records for the
         member ends, or None if there are none.
         """
         self._acknowledge_gaps(taken.gaps)
-        sent = self.read_ahead.grants(taken.acquired)
-        shortest_ms = self.read_ahead.take(taken.acquired, taken.gaps, now_ms)
-        self.holdings.handed_out(sent, now_ms)
+        sent = self.read_ahead.locked_ranges(taken.acquired)
+        shortest_ms = self.read_ahead.remove(taken.acquired, taken.gaps, now_ms)
+        self.holdings.add(sent, now_ms)
         return shortest_ms
 
-    def awaits_rest(self, taken: Slice, now_ms: int) -> bool:
+    def must_wait_for_rest(self, taken: Slice, now_ms: int) -> bool:
         """Return whether to wait for the rest of the record batch in which the slice ends; requests it if needed."""
-        records = self.read_ahead.rest_of_batch(taken.acquired, taken.rest_of_batch, now_ms) if taken.acquired else None
-        self._demand(records or None, now_ms)
+        records = (
+            self.read_ahead.records_to_complete_batch(taken.acquired, taken.rest_of_batch, now_ms)
+            if taken.acquired
+            else None
+        )
+        self._send_demand(records or None, now_ms)
         return records is not None
 
-    def withdraw(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
+    def withdraw_if_expiring(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
         """Return the records of a response to the job if their locks nearly expired while it was made.
 
         Returns False and changes nothing if enough time is left.
@@ -186,42 +192,42 @@ class MemberPartition:
         )
         self.holdings.discard(taken.acquired)
         if not self._is_closed:
-            self.give_back(taken.acquired)
+            self.unacquire(taken.acquired)
         return True
 
     def _acknowledge_gaps(self, gaps: Sequence[OffsetRange]) -> None:
         batches = [AcknowledgementBatch(*gap, (int(AcknowledgeType.GAP),)) for gap in gaps]
-        grants = [AcquiredRange(*grant[:3]) for grant in self.read_ahead.grants(gaps)]
+        grants = [AcquiredRange(*grant[:3]) for grant in self.read_ahead.locked_ranges(gaps)]
         if batches:
             for row in self._acknowledgements(batches, grants):
                 self._job.append_soon(row)
 
-    def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
+    def unacquire(self, ranges: Sequence[AcquiredRange]) -> None:
         """Unacquire ranges that never left the gateway: available again, and the delivery does not count."""
-        for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
-            self._job.append_soon(UnacquireRequest(*self._named(), acquired=acquired))
+        for acquired in split_into_rows(ranges, MAX_RANGES_PER_ROW):
+            self._job.append_soon(UnacquireRequest(*self._row_header(), acquired=acquired))
 
-    def expire(self, now_ms: int) -> None:
+    def unacquire_expiring(self, now_ms: int) -> None:
         """Unacquire buffered records whose locks have nearly expired, because the member could not use them."""
-        expired = self.read_ahead.expire(now_ms, self._min_lock_left_ms)
+        expired = self.read_ahead.remove_expiring(now_ms, self._min_lock_left_ms)
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
             logger.info(
                 "%s: %d records for member %s nearly expired; records released", self.key, records, self.member_id
             )
-            self.give_back(expired)
+            self.unacquire(expired)
 
-    def give_back_uncommitted(self) -> None:
+    def unacquire_uncommitted(self) -> None:
         """Unacquire records that were acquired before the group was altered to read committed records only."""
-        self.give_back(self.read_ahead.take_uncommitted())
+        self.unacquire(self.read_ahead.remove_uncommitted())
 
-    def idle(self) -> None:
+    def unacquire_read_ahead(self) -> None:
         """Unacquire all read-ahead, because the member does not fetch it."""
-        self.give_back(self.read_ahead.idle())
+        self.unacquire(self.read_ahead.remove_all())
 
     def drain(self) -> None:
         """Unacquire all read-ahead, and whatever the standing demand still brings."""
-        self.give_back(self.read_ahead.close())
+        self.unacquire(self.read_ahead.close())
 
     # -- the session -------------------------------------------------------------------------------------------------
 
@@ -234,7 +240,7 @@ class MemberPartition:
         if self.is_static:
             self._opened_ms, self._opening_id = self._job.now_ms(), ""
             return
-        self._job.append_soon(ReleaseMemberRequest(*self._named(), opened_ms=self._job.now_ms()))
+        self._job.append_soon(ReleaseMemberRequest(*self._row_header(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
         """End the session: release what the member was sent, and unacquire the read-ahead."""
@@ -244,42 +250,44 @@ class MemberPartition:
         ahead = self.read_ahead.close()
         delivered = [OffsetRange(first, last) for first, last, _ in self.holdings]
         if len(delivered) > MAX_RANGES_PER_ROW:
-            self.give_back(ahead)  # then wider ranges may describe what was delivered
+            self.unacquire(ahead)  # then wider ranges may describe what was delivered
             delivered = _widened(delivered, MAX_RANGES_PER_ROW)
         requester = self._job.reply_to
-        self._job.append_soon(ReleaseMemberRequest(*self._named(), delivered=tuple(delivered), requester=requester))
+        self._job.append_soon(
+            ReleaseMemberRequest(*self._row_header(), delivered=tuple(delivered), requester=requester)
+        )
 
-    def leave(self) -> None:
+    def stop_fetching(self) -> None:
         """Stop fetching this share-partition; the member keeps what it was sent."""
         if self._is_closed:
             return
         self._is_closed = True
-        self.give_back(self.read_ahead.close())
+        self.unacquire(self.read_ahead.close())
 
-    def member_left(self) -> None:
+    def on_member_left(self) -> None:
         """Discard all state of a member that left its group; the job takes back everything that it held.
 
         Later requests are appended after that row.
         """
         self.holdings.clear()
-        self.give_back(self.read_ahead.close())
-        self.arrived()
+        self.unacquire(self.read_ahead.close())
+        self.on_change()
 
-    def topic_deleted(self) -> None:
+    def on_topic_deleted(self) -> None:
         """Discard everything without returning it, because the topic is deleted."""
         self._is_closed = self._is_released = True
         self.holdings.clear()
         self.read_ahead.close()
-        self.arrived()
+        self.on_change()
 
-    def drop_before(self, log_start_offset: int) -> bool:
+    def discard_before(self, log_start_offset: int) -> bool:
         """Discard buffered offsets below the new log start offset, which the job detects by itself.
 
         Returns whether there were any.
         """
         lost = [r for r in self.read_ahead.ranges() if r.first_offset < log_start_offset]
         gone = [OffsetRange(first, min(last, log_start_offset - 1)) for first, last, _ in lost]
-        self.read_ahead.take((), gone, self._job.now_ms())
+        self.read_ahead.remove((), gone, self._job.now_ms())
         return bool(gone)
 
     # -- acknowledgements --------------------------------------------------------------------------------------------
@@ -299,31 +307,33 @@ class MemberPartition:
         try:
             check_batches(batches, is_renew_ack)
         except RequestError as error:
-            return settled(error.code, error.message)
-        held = self.holdings.held(batches, now_ms)
+            return completed_result(error.code, error.message)
+        held = self.holdings.find_acknowledged(batches, now_ms)
         if held is None:
-            if self.holdings.are_past(batches):
+            if self.holdings.is_past_delivered(batches):
                 problem = "the acknowledgement reaches past the records that were delivered"
-                return settled(ErrorCode.INVALID_REQUEST, problem)
-            return settled(
+                return completed_result(ErrorCode.INVALID_REQUEST, problem)
+            return completed_result(
                 ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records, or their locks have expired"
             )
         latest_ms = now_ms + margin_ms
-        is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
+        is_early = (
+            not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.is_valid_at(latest_ms)
+        )
         outcomes: list[Awaitable[AckResult]] = []
         reply_to = "" if is_early else self._job.reply_to
-        for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack, reply_to):
+        for row in self._acknowledgements(batches, held.ranges, held.deadline_ms, is_renew_ack, reply_to):
             if not is_early:
-                outcomes.append(self._by_the_job(row, self._job.ask(row)))
+                outcomes.append(self._answer_by_job(row, self._job.ask(row)))
             else:
                 try:
-                    outcomes.append(self._early(row, self._job.append(row), held, lease))
+                    outcomes.append(self._answer_early(row, self._job.append(row), held, lease))
                 except JobUnavailableError as error:
-                    outcomes.append(settled(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+                    outcomes.append(completed_result(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                     break  # the client can send the rest again as well
-            self.holdings.asked(row.batches, row.id)
-        if not is_renew_ack and self.holdings.are_asked:
-            self.read_ahead.credit.finished(now_ms)
+            self.holdings.record_request(row.batches, row.id)
+        if not is_renew_ack and self.holdings.are_all_acknowledged:
+            self.read_ahead.credit.record_all_acknowledged(now_ms)
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
 
     def _acknowledgements(
@@ -336,17 +346,19 @@ class MemberPartition:
     ) -> list[AcknowledgeRequest]:
         return [
             AcknowledgeRequest(
-                *self._named(reply_to),
+                *self._row_header(reply_to),
                 batches=part,
                 acquired=granted,
                 lock_deadline_ms=lock_deadline_ms,
                 is_renew_ack=is_renew_ack,
                 is_static=is_renew_ack and self.is_static,
             )
-            for part, granted in acknowledgement_rows(batches, grants)
+            for part, granted in split_acknowledgement(batches, grants)
         ]
 
-    async def _early(self, row: AcknowledgeRequest, appended: Awaitable[int], held: Held, lease: Lease) -> AckResult:
+    async def _answer_early(
+        self, row: AcknowledgeRequest, appended: Awaitable[int], held: AcknowledgedRanges, lease: Lease
+    ) -> AckResult:
         try:
             append_ms = await appended
         except JobUnavailableError as error:
@@ -355,12 +367,12 @@ class MemberPartition:
             append_ms = self._job.now_ms()
         if append_ms > held.deadline_ms:
             return int(ErrorCode.INVALID_RECORD_STATE), "the lock ended before the acknowledgement was in the log"
-        if not lease.lasts(append_ms):  # the job may have accepted it or not
+        if not lease.is_valid_at(append_ms):  # the job may have accepted it or not
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the member may have left its group before that"
-        self.holdings.accepted(row.batches, row.id)
+        self.holdings.apply_accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
 
-    async def _by_the_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
+    async def _answer_by_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
         try:
             answer = await answered
         except JobUnavailableError as error:
@@ -368,15 +380,15 @@ class MemberPartition:
         assert isinstance(answer, AcknowledgeResponse)
         if not answer.error_code:
             renewed_ms = answer.lock_deadline_ms if answer.lock_deadline_ms >= 0 else None
-            self.holdings.accepted(row.batches, row.id, renewed_ms)
+            self.holdings.apply_accepted(row.batches, row.id, renewed_ms)
         return answer.error_code, answer.error_message
 
-    def _named(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
+    def _row_header(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
         """Return the first fields of each row about the member."""
         return self._job.new_id(), *self.key, self.member_id, -1, reply_to, self._incarnation_id
 
 
-def settled(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:
+def completed_result(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:
     """Return a result that is already known."""
     outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
     outcome.set_result((int(code), message))

@@ -16,7 +16,7 @@ from sharegroup.config import GroupConfig, IsolationLevel
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import batches_from
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
-from sharegroup.gateway.records.slicing import Limits, Slice, alike_attempts, slice_response
+from sharegroup.gateway.records.slicing import Limits, Slice, leading_equal_attempts, slice_response
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
@@ -27,10 +27,10 @@ from sharegroup.types import AcquiredRange
 logger = logging.getLogger(__name__)
 
 #: Limit of one partition in one response, because batches beyond MaxRecords cost time on the event loop.
-MAX_PART_BYTES = 1_048_576
+MAX_PARTITION_BYTES = 1_048_576
 
 
-class PartRecords(NamedTuple):
+class PartitionRecords(NamedTuple):
     """The records of one partition in a response, and when the first of their locks ends."""
 
     slice: Slice
@@ -71,7 +71,7 @@ class MemberSession:
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
-    def partition(self, key: TopicIdPartition) -> MemberPartition:
+    def get_partition(self, key: TopicIdPartition) -> MemberPartition:
         """Return the MemberPartition of a share-partition; creates it if needed."""
         found = self._partitions.get(key)
         if found is None:
@@ -81,7 +81,7 @@ class MemberSession:
     def open(self, partitions: Sequence[TopicIdPartition]) -> None:
         """Start a new session: the job takes back what the member held in these partitions."""
         for key in partitions:
-            self.partition(key).open()
+            self.get_partition(key).open()
 
     def close(self, owned: Container[TopicIdPartition], is_final: bool = False) -> None:
         """End the session; `owned` are the partitions that the member has fetched through no other session since.
@@ -92,32 +92,32 @@ class MemberSession:
             if key in owned and (is_final or not partition.is_static):
                 partition.close()
             else:
-                partition.leave()
+                partition.stop_fetching()
 
-    def hand_over(self, key: TopicIdPartition) -> MemberPartition:
+    def remove_partition(self, key: TopicIdPartition) -> MemberPartition:
         """Remove and return a partition that the member now fetches through another session."""
         self._news.set()
         return self._partitions.pop(key)
 
-    def take_over(self, key: TopicIdPartition, partition: MemberPartition) -> None:
+    def add_partition(self, key: TopicIdPartition, partition: MemberPartition) -> None:
         """Add a partition that another session of the member has removed."""
-        partition.arrived = self._news.set
+        partition.on_change = self._news.set
         self._partitions[key] = partition
 
-    def topic_deleted(self, topic_id: UUID) -> None:
+    def on_topic_deleted(self, topic_id: UUID) -> None:
         """Remove the partitions of a topic that the job has reported as deleted."""
         for key in [key for key in self._partitions if key.topic_id == topic_id]:
-            self._partitions.pop(key).topic_deleted()
+            self._partitions.pop(key).on_topic_deleted()
 
-    def look_again(self, key: TopicIdPartition) -> None:
+    def on_leader_change(self, key: TopicIdPartition) -> None:
         """Wake a waiting fetch, because the partition has a new leader or the topic is gone."""
         if key in self._partitions:
             self._news.set()
 
-    def new_leader(self) -> None:
+    def on_new_leader(self) -> None:
         """Send all standing demands again, because a restarted job may not have them."""
         for partition in self._partitions.values():
-            partition.read_ahead.lost()
+            partition.read_ahead.mark_demand_lost()
         self._news.set()
 
     def drain(self) -> None:
@@ -131,20 +131,20 @@ class MemberSession:
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)
         for key, partition in self._partitions.items():
             if partition.read_ahead.buffered:
-                partition.expire(now_ms)
+                partition.unacquire_expiring(now_ms)
                 if is_idle or key not in self.session.partitions:
-                    partition.idle()
+                    partition.unacquire_read_ahead()
 
-    def stopped_waiting(self) -> None:
+    def end_wait(self) -> None:
         """Record that the response is complete, so no fetch of the member waits."""
         for partition in self._partitions.values():
-            partition.read_ahead.stopped_waiting()
+            partition.read_ahead.end_wait()
 
-    def forget(self, partitions: Sequence[TopicIdPartition]) -> None:
+    def unacquire_forgotten(self, partitions: Sequence[TopicIdPartition]) -> None:
         """Unacquire the read-ahead of partitions that the member no longer fetches."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
-                self._partitions[key].idle()
+                self._partitions[key].unacquire_read_ahead()
 
     @property
     def partitions(self) -> Iterable[TopicIdPartition]:
@@ -152,13 +152,13 @@ class MemberSession:
         return self._partitions.keys()
 
     @property
-    def parts(self) -> Iterable[MemberPartition]:
+    def member_partitions(self) -> Iterable[MemberPartition]:
         """The member's state in each share-partition."""
         return self._partitions.values()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
-    def clear_news(self) -> None:
+    def clear_changes(self) -> None:
         """Reset the event, so that only later changes end the next `wait`."""
         self._news.clear()
         self._look_again_s = None
@@ -171,28 +171,30 @@ class MemberSession:
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
         """Return whether the buffer of a partition is empty; the fetch then counts as waiting for it."""
-        buffer = self.partition(key).read_ahead
+        buffer = self.get_partition(key).read_ahead
         if buffer.buffered:
             return False
-        buffer.client_waits(now_ms)
+        buffer.begin_wait(now_ms)
         return True
 
     def unanswered(
         self, partitions: Sequence[TopicIdPartition], rounds: dict[TopicIdPartition, int]
     ) -> list[TopicIdPartition]:
         """Return the partitions without a response since they were put into `rounds`; new ones are put there."""
-        answered = {key: self.partition(key).rounds for key in partitions}
+        answered = {key: self.get_partition(key).rounds for key in partitions}
         return [key for key in partitions if rounds.setdefault(key, answered[key]) == answered[key]]
 
-    def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int, is_round: bool = False) -> None:
+    def request_records(
+        self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int, is_round: bool = False
+    ) -> None:
         """Send demands for these partitions to the job, as far as needed.
 
         `is_round`: the job answers them after one round, also without records.
         """
         for key in partitions:
-            self.partition(key).ask(now_ms, wanted, is_round)
+            self.get_partition(key).request_records(now_ms, wanted, is_round)
 
-    async def take(
+    async def take_records(
         self,
         key: TopicIdPartition,
         topic: Topic,
@@ -200,50 +202,50 @@ class MemberSession:
         is_first: bool,
         now_ms: Callable[[], int],
         may_wait: bool = False,
-    ) -> PartRecords | None:
+    ) -> PartitionRecords | None:
         """Take records of a partition from its buffer, within the limits; None if nothing can be sent now.
 
         `is_first`: the response is still empty, so a batch may exceed MaxBytes. `now_ms` returns the brokers' time; it
         is read again because reading records takes time. `may_wait`: the fetch may wait until a record batch is
         complete of which the member has acquired a part.
         """
-        partition = self.partition(key)
+        partition = self.get_partition(key)
         buffer = partition.read_ahead
-        most = min(limits.max_bytes, MAX_PART_BYTES)
+        most = min(limits.max_bytes, MAX_PARTITION_BYTES)
         while True:
-            partition.expire(now_ms())
-            ranges, read_committed = buffer.part()
+            partition.unacquire_expiring(now_ms())
+            ranges, read_committed = buffer.readable_ranges()
             config = self._group_config()
             if ranges and not read_committed and config.isolation_level is IsolationLevel.READ_COMMITTED:
-                partition.give_back_uncommitted()
+                partition.unacquire_uncommitted()
                 continue
             if not ranges:
-                buffer.client_waits(now_ms())
+                buffer.begin_wait(now_ms())
                 return None
             first = ranges[0].first_offset
             position = LogPosition(topic, key.partition, read_committed)
-            chunks = self._reader.cached(position, first, most)
+            chunks = self._reader.get_cached(position, first, most)
             part = batches_from(chunks, first, most)
             if part is None:
                 if not await self._read(partition, position, first):
                     return None
                 continue
-            limits = limits._replace(max_records=buffer.credit.at_once(limits.max_records, now_ms()))
-            ranges = alike_attempts(ranges, config.delivery_count_limit)
+            limits = limits._replace(max_records=buffer.credit.max_records_now(limits.max_records, now_ms()))
+            ranges = leading_equal_attempts(ranges, config.delivery_count_limit)
             taken = slice_response(ranges, part.batches, part.covered, Limits(*limits, must_progress=is_first))
-            if may_wait and not limits.is_record_limit and partition.awaits_rest(taken, now_ms()):
+            if may_wait and not limits.is_record_limit and partition.must_wait_for_rest(taken, now_ms()):
                 return None
-            deadline_ms = partition.take(taken, now_ms())
+            deadline_ms = partition.deliver(taken, now_ms())
             if deadline_ms is not None:
                 self._read_on(taken.left, position, chunks[-1].last_offset)
-                return PartRecords(taken, deadline_ms)
+                return PartitionRecords(taken, deadline_ms)
             if not taken.gaps:
                 return None  # no room left in this response
 
-    def withdraw(self, key: TopicIdPartition, found: PartRecords, now_ms: int) -> bool:
+    def withdraw_if_expiring(self, key: TopicIdPartition, found: PartitionRecords, now_ms: int) -> bool:
         """Return whether records were unacquired instead of sent, because their locks nearly expired."""
         partition = self._partitions.get(key)
-        return partition is not None and partition.withdraw(found.slice, found.lock_deadline_ms, now_ms)
+        return partition is not None and partition.withdraw_if_expiring(found.slice, found.lock_deadline_ms, now_ms)
 
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
         """Read the log from `offset`; return False if that is impossible now. The buffer may change meanwhile."""
@@ -253,7 +255,7 @@ class MemberSession:
                 return True
             except LogReadError as error:
                 logger.warning("%s at offset %d: %s", partition.key, offset, error)
-                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition.drop_before(error.log_start_offset):
+                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition.discard_before(error.log_start_offset):
                     return True
             except UpstreamUnavailableError as error:
                 logger.warning("%s at offset %d: %s", partition.key, offset, error)
@@ -265,5 +267,5 @@ class MemberSession:
         """Read what the next response will need, before it is requested."""
         for first, last, _ in ranges:
             if last > covered_to:
-                self._reader.read_soon(position, max(first, covered_to + 1))
+                self._reader.prefetch(position, max(first, covered_to + 1))
                 return

@@ -40,7 +40,7 @@ from sharegroup.protocol.rows.broadcasts import (
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
 )
-from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
+from sharegroup.protocol.topic_ids import parse_topic_id, topic_id_text
 from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)
@@ -81,11 +81,11 @@ class MemberSessions:
         self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Whether this gateway delivers no more records.
         self.is_draining = False
-        job.on_broadcast(self._heard)
+        job.on_broadcast(self._on_broadcast)
         job.on_wanted(self._wanted_elsewhere)
-        cluster.watch(self._leader_changed)
+        cluster.on_log_change(self._on_leader_change)
 
-    def node(self, node_id: int) -> ShareSessionCache:
+    def sessions_at(self, node_id: int) -> ShareSessionCache:
         """Return the sessions at one node."""
         if node_id not in self._nodes:
             self._nodes[node_id] = ShareSessionCache(self._config.gateway.max_share_sessions)
@@ -94,11 +94,11 @@ class MemberSessions:
     def check_open(self, node_id: int, context: FetchContext | AcknowledgeContext) -> None:
         """Raise RequestError (SHARE_SESSION_NOT_FOUND) if the session has ended since the request arrived."""
         session = context.session
-        if context.kind is not ContextKind.FINAL and self.node(node_id).get(*session.key) is not session:
+        if context.kind is not ContextKind.FINAL and self.sessions_at(node_id).get(*session.key) is not session:
             problem = f"the share session of member {session.key.member_id} ended during the request"
             raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
 
-    def serve(self, session: ShareSession) -> MemberSession:
+    def get_served(self, session: ShareSession) -> MemberSession:
         """Return the served session; creates it if needed."""
         if session not in self._served:
             self._served[session] = MemberSession(
@@ -109,7 +109,7 @@ class MemberSessions:
             )
         return self._served[session]
 
-    def move_to(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
+    def move_partitions(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
         """Assign the partitions to this session, which is served.
 
         Returns the partitions that moved from another session of the member, with the records that it holds.
@@ -119,22 +119,22 @@ class MemberSessions:
             last = self._owners.get((session.key, key))
             if last is not session:
                 if last is not None:
-                    self._served[session].take_over(key, self._served[last].hand_over(key))
+                    self._served[session].add_partition(key, self._served[last].remove_partition(key))
                     moved.add(key)
-                self._served[session].partition(key)
+                self._served[session].get_partition(key)
                 self._owners[session.key, key] = session
         return moved
 
-    def owns(self, session: ShareSession, key: TopicIdPartition) -> bool:
+    def is_owner(self, session: ShareSession, key: TopicIdPartition) -> bool:
         """Return whether the member last fetched the partition through this session."""
         return self._owners.get((session.key, key)) is session
 
-    def holder(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
+    def get_member_partition(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
         """Return the member's state in a share-partition, from whichever of its sessions has it."""
         owner = self._owners.get((session.key, key), session)
-        return self.serve(owner).partition(key)
+        return self.get_served(owner).get_partition(key)
 
-    def end(self, session: ShareSession, is_final: bool = False) -> None:
+    def end_session(self, session: ShareSession, is_final: bool = False) -> None:
         """End a session and release what the member holds through it, as Kafka's leaders do.
 
         A partition that the member has forgotten, or now fetches at another node, keeps its locks. A static member
@@ -149,11 +149,11 @@ class MemberSessions:
         served.close(session.partitions.keys() & ending, is_final)
         self.on_end(session.key)
 
-    def disconnected(self, connection_id: int) -> None:
+    def on_disconnect(self, connection_id: int) -> None:
         """End the sessions of a closed connection."""
         for sessions in self._nodes.values():
             for session in sessions.evict_connection(connection_id):
-                self.end(session)
+                self.end_session(session)
 
     def drain(self) -> None:
         """Deliver no more records and unacquire the read-ahead, because the gateway stops."""
@@ -161,24 +161,26 @@ class MemberSessions:
         for served in self._served.values():
             served.drain()
 
-    def holds(self, connection_id: int) -> bool:
+    def connection_holds_records(self, connection_id: int) -> bool:
         """Return whether members of this connection have records that they may still acknowledge."""
-        return self._hold(served for served in self._served.values() if served.session.connection_id == connection_id)
+        return self._any_held(
+            served for served in self._served.values() if served.session.connection_id == connection_id
+        )
 
-    def has_records(self, process: SessionKey) -> bool:
+    def member_holds_records(self, process: SessionKey) -> bool:
         """Return whether a member has records that it may still acknowledge."""
         sessions = (cache.get(*process) for cache in self._nodes.values())
-        return self._hold(self._served[found] for found in sessions if found is not None and found in self._served)
+        return self._any_held(self._served[found] for found in sessions if found is not None and found in self._served)
 
-    def _hold(self, members: Iterable[MemberSession]) -> bool:
+    def _any_held(self, members: Iterable[MemberSession]) -> bool:
         now_ms = self._job.now_ms()
-        held = (held for served in members for part in served.parts for _, _, held in part.holdings)
+        held = (held for served in members for part in served.member_partitions for _, _, held in part.holdings)
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
         """End all sessions and return what their members hold."""
         for session in list(self._served):
-            self.end(session)
+            self.end_session(session)
 
     def upkeep(self) -> None:
         """Unacquire read-ahead that members do not use."""
@@ -187,14 +189,14 @@ class MemberSessions:
         for served in self._served.values():
             lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
             served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
-        parts = [part for served in self._served.values() for part in served.parts]
+        parts = [part for served in self._served.values() for part in served.member_partitions]
         if now_ms >= self._share_again_ms:
             self._share_again_ms = now_ms + SHARE_INTERVAL_MS
             self._share_locks(parts)
         waiting = {part.key for part in parts if part.read_ahead.has_waited(now_ms, KEEP_MS)}
         for part in parts:
             if part.read_ahead.buffered and part.key in waiting:
-                part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+                part.unacquire(part.read_ahead.remove_spare(now_ms, KEEP_MS))
 
     def _share_locks(self, parts: Sequence[MemberPartition]) -> None:
         in_use = [part for part in parts if part.is_in_use]
@@ -206,7 +208,7 @@ class MemberSessions:
     # -- metrics -------------------------------------------------------------------------------------------------------
 
     @property
-    def nodes(self) -> dict[int, ShareSessionCache]:
+    def sessions_by_node(self) -> dict[int, ShareSessionCache]:
         """The sessions of each node that has had some."""
         return dict(self._nodes)
 
@@ -214,7 +216,7 @@ class MemberSessions:
     def records_ahead(self) -> int:
         """The number of records that were acquired for members but not sent to them yet."""
         served = list(self._served.values())
-        return sum(part.read_ahead.buffered for member in served for part in list(member.parts))
+        return sum(part.read_ahead.buffered for member in served for part in list(member.member_partitions))
 
     @property
     def cached_bytes(self) -> int:
@@ -223,44 +225,44 @@ class MemberSessions:
 
     # -- broadcasts of the job -----------------------------------------------------------------------------------------
 
-    def _heard(self, row: Broadcast) -> None:
+    def _on_broadcast(self, row: Broadcast) -> None:
         match row:
             case NewLeaderBroadcast():
                 for served in self._served.values():
-                    served.new_leader()
+                    served.on_new_leader()
             case MemberLeftBroadcast():
-                self._member_left(row.group_id, row.member_id)
+                self._on_member_left(row.group_id, row.member_id)
             case TopicDeletedBroadcast():
                 try:
-                    self._topic_deleted(topic_id_of(row.topic_id))
+                    self._on_topic_deleted(parse_topic_id(row.topic_id))
                 except ValueError:
                     logger.warning("ignored a topic deletion by the job: invalid topic id %r", row.topic_id)
 
-    def _member_left(self, group_id: str, member_id: str) -> None:
+    def _on_member_left(self, group_id: str, member_id: str) -> None:
         self._leases.end(group_id, member_id)
         for served in self._served.values():
-            for part in served.parts:
+            for part in served.member_partitions:
                 if (part.key.group_id, part.member_id) == (group_id, member_id):
-                    part.member_left()
+                    part.on_member_left()
 
-    def _topic_deleted(self, topic_id: UUID) -> None:
-        self._cluster.deleted(topic_id)
+    def _on_topic_deleted(self, topic_id: UUID) -> None:
+        self._cluster.mark_deleted(topic_id)
         for served in self._served.values():
-            served.topic_deleted(topic_id)
+            served.on_topic_deleted(topic_id)
         for owner in [owner for owner in self._owners if owner[1].topic_id == topic_id]:
             del self._owners[owner]
 
-    def _leader_changed(self, topic_id: UUID, partition: int) -> None:
+    def _on_leader_change(self, topic_id: UUID, partition: int) -> None:
         for served in self._served.values():
-            served.look_again(TopicIdPartition(topic_id, partition))
+            served.on_leader_change(TopicIdPartition(topic_id, partition))
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
         """Unacquire what our members do not consume soon, because members of another gateway wait."""
         now_ms = self._job.now_ms()
         for served in self._served.values():
-            for part in served.parts:
+            for part in served.member_partitions:
                 if part.key == key:
-                    part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+                    part.unacquire(part.read_ahead.remove_spare(now_ms, KEEP_MS))
 
     def _member_partition(
         self, session: ShareSession, key: TopicIdPartition, arrived: Callable[[], None]
@@ -270,7 +272,7 @@ class MemberSessions:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {topic_id_text(key.topic_id)} does not exist")
         group = self._group_configs.group_config(session.key.group_id)
         settings = self._config.gateway
-        identity = self._identities.of(session.key)
+        identity = self._identities.get(session.key)
         limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
         return MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, topic_id_text(key.topic_id), key.partition),

@@ -35,11 +35,11 @@ class OpenAcknowledgements:
         """Keep these outcomes until each is done."""
         for outcome in outcomes:
             self._open.add(process, outcome)
-        self.changed(process)
+        self.notify_change(process)
 
-    def changed(self, process: SessionKey) -> None:
+    def notify_change(self, process: SessionKey) -> None:
         """Wake a waiting leave, because the member has acknowledged or has closed a share session."""
-        self._changes.end(process)
+        self._changes.complete(process)
 
     async def wait(self, process: SessionKey) -> None:
         """Wait until the outcomes are known. Each is done by its timeout at the latest.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: A member that has been away for this number of its usual intervals is idle.
-SEVERAL = 4
+IDLE_INTERVALS = 4
 
 
 class PollRhythm:
@@ -20,18 +20,18 @@ class PollRhythm:
         self._usual_ms: float | None = None
         self._ms_a_record = 0.0
 
-    def came(self, now_ms: int) -> None:
+    def begin_fetch(self, now_ms: int) -> None:
         """Record the start of a fetch."""
         self._here += 1
         if self._left_ms is None:
             return
         if self._handed_out:
             away_ms = float(max(0, now_ms - self._left_ms))
-            self._usual_ms = _usual(self._usual_ms or 0.0, away_ms)
-            self._ms_a_record = _usual(self._ms_a_record, away_ms / self._handed_out)
+            self._usual_ms = _smoothed(self._usual_ms or 0.0, away_ms)
+            self._ms_a_record = _smoothed(self._ms_a_record, away_ms / self._handed_out)
         self._left_ms = None
 
-    def went(self, records: int, now_ms: int) -> None:
+    def end_fetch(self, records: int, now_ms: int) -> None:
         """Record the end of a fetch, with its number of records."""
         self._here -= 1
         if not self._here:
@@ -48,9 +48,9 @@ class PollRhythm:
         limit_ms = float(most_ms)
         if self._usual_ms is not None:
             own_ms = max(self._usual_ms, self._handed_out * self._ms_a_record)
-            limit_ms = min(limit_ms, max(least_ms, SEVERAL * own_ms))
+            limit_ms = min(limit_ms, max(least_ms, IDLE_INTERVALS * own_ms))
         return now_ms - self._left_ms >= limit_ms
 
 
-def _usual(before: float, newest: float) -> float:
+def _smoothed(before: float, newest: float) -> float:
     return max(newest, (before + newest) / 2)

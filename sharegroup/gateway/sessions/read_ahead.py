@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sharegroup.gateway.sessions.credit import Credit
-from sharegroup.gateway.sessions.demands import Demand, Demands
-from sharegroup.gateway.sessions.read_ahead_buffer import BufferPart, Grant, ReadAheadBuffer
+from sharegroup.gateway.sessions.demands import FetchDemand, FetchDemands
+from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange, ReadableRanges, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
 #: Ranges offered to one response. It bounds the cost of encoding when redelivered records are scattered.
@@ -28,7 +28,7 @@ class ReadAhead:
         self, max_records: int, lock_duration_ms: int, lost_after_ms: int, min_records: int = 0, linger_ms: int = 0
     ) -> None:
         self.credit = Credit(max_records, lock_duration_ms, min_records, linger_ms)
-        self._demands = Demands(lost_after_ms, ROUND_LOST_AFTER_MS)
+        self._demands = FetchDemands(lost_after_ms, ROUND_LOST_AFTER_MS)
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
@@ -50,7 +50,7 @@ class ReadAhead:
         return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
-    def _is_in_need(self) -> bool:
+    def _is_starved(self) -> bool:
         return self._is_waiting and not self.buffered
 
     # -- the client's side -----------------------------------------------------------------------------------------
@@ -59,53 +59,53 @@ class ReadAhead:
         """Return the first ranges of the buffer, ascending."""
         return self._buffer.ranges(most)
 
-    def part(self) -> BufferPart:
+    def readable_ranges(self) -> ReadableRanges:
         """Return the first ranges with the same isolation level, for `slice_response`; call `expire` before."""
-        return self._buffer.part(MAX_RANGES)
+        return self._buffer.readable_ranges(MAX_RANGES)
 
-    def grants(self, ranges: Sequence[Sequence[int]]) -> list[Grant]:
+    def locked_ranges(self, ranges: Sequence[Sequence[int]]) -> list[LockedRange]:
         """Return the buffered parts of `ranges`, (first offset, last offset, ...), with their locks."""
-        return self._buffer.grants(ranges)
+        return self._buffer.locked_ranges(ranges)
 
-    def take(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
+    def remove(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
         """Remove the result of `slice_response` from the buffer: records sent to the client, and gaps.
 
         Returns the deadline of the shortest lock among the records sent, which the response must contain; None if there
         are none.
         """
-        self._buffer.take(gaps)
-        shortest = self._buffer.take(acquired)
+        self._buffer.remove(gaps)
+        shortest = self._buffer.remove(acquired)
         if acquired:
             self._is_waiting, self._without_since_ms = False, None
-            self.credit.handed_out(sum(last - first + 1 for first, last, _ in acquired), now_ms)
+            self.credit.record_delivery(sum(last - first + 1 for first, last, _ in acquired), now_ms)
         return shortest
 
-    def client_waits(self, now_ms: int) -> None:
+    def begin_wait(self, now_ms: int) -> None:
         """Record that a fetch of the client waits, because the buffer is empty."""
         self._is_waiting = True
         if self._without_since_ms is None:
             self._without_since_ms = now_ms
-        self.credit.waits(now_ms, self._demands.is_ahead)
+        self.credit.record_empty_buffer(now_ms, self._demands.is_ahead)
 
-    def stopped_waiting(self) -> None:
+    def end_wait(self) -> None:
         """Record that a fetch ended without records of this share-partition (MaxWaitMs expired, or others had some)."""
         self._is_waiting = False
 
     # -- the job's side -----------------------------------------------------------------------------------------
 
-    def demand(self, now_ms: int, wanted: int | None = None, is_round: bool = False) -> int | None:
+    def records_to_request(self, now_ms: int, wanted: int | None = None, is_round: bool = False) -> int | None:
         """Return how many records to request from the job now, or None; call `sent` afterwards.
 
         `wanted` is MaxRecords of a fetch. None: the call follows a response of the job instead. `is_round`: the fetch
         waits for one answer of the job only.
         """
         if wanted is not None:
-            self.credit.wants(wanted, now_ms)
-        if not self._demands.may_send(now_ms, is_round):
+            self.credit.set_fetch_size(wanted, now_ms)
+        if not self._demands.can_send(now_ms, is_round):
             return None
-        return self.credit.missing(self.buffered, self._is_in_need, now_ms)
+        return self.credit.records_to_request(self.buffered, self._is_starved, now_ms)
 
-    def rest_of_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
+    def records_to_complete_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
         """Return how many records to request to complete the record batch in which `part` ends; `rest` are missing.
 
         None: send `part` as it is. 0: wait, because the response to a demand may bring the rest. A rest that other
@@ -114,29 +114,31 @@ class ReadAhead:
         last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
         if self._rest_behind == last_offset:
             return 0 if self._demands.is_standing else None
-        may_send = self.credit.last_was_full and self.credit.may_send(records + rest, now_ms)
+        may_send = self.credit.is_last_response_full and self.credit.can_send(records + rest, now_ms)
         if not rest or records < self.buffered or not may_send:
             return None
         self._rest_behind = last_offset
-        if self._demands.may_send(now_ms):
+        if self._demands.can_send(now_ms):
             return rest
         return 0 if self._demands.is_standing else None
 
     def linger_ms(self, now_ms: int) -> int:
         """Return how long the demand may wait at the job for others."""
-        return 0 if self._is_in_need else self.credit.linger_ms(self.buffered, now_ms)
+        return 0 if self._is_starved else self.credit.linger_ms(self.buffered, now_ms)
 
-    def sent(self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False) -> None:
+    def record_demand(
+        self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False
+    ) -> None:
         """Record a demand that was sent to the job; one stands at a time."""
-        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need, linger_ms, is_round))
-        self.credit.sent()
+        self._demands.add(FetchDemand(demand_id, now_ms, records, not self._is_starved, linger_ms, is_round))
+        self.credit.record_demand()
 
-    def refused(self, demand_id: str, now_ms: int, retry_ms: int) -> None:
+    def record_failed_demand(self, demand_id: str, now_ms: int, retry_ms: int) -> None:
         """Delay the next demand by `retry_ms`, because this one got an error or could not be sent."""
-        if self._demands.answered(demand_id) is not None:
+        if self._demands.remove(demand_id) is not None:
             self._demands.pause_until(now_ms + retry_ms)
 
-    def arrived(
+    def add_response(
         self,
         demand_id: str,
         ranges: Sequence[AcquiredRange],
@@ -148,49 +150,49 @@ class ReadAhead:
 
         Returns False and changes nothing for a repeated response, or one that is no longer expected.
         """
-        demand = self._demands.answered(demand_id)
+        demand = self._demands.remove(demand_id)
         if demand is None:
             return False
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
-        self.credit.answered(demand, sum(last - first + 1 for first, last, _ in ranges), now_ms)
+        self.credit.record_response(demand, sum(last - first + 1 for first, last, _ in ranges), now_ms)
         return True
 
-    def lost(self) -> None:
+    def mark_demand_lost(self) -> None:
         """Treat the demand as lost, because the job has restarted; its response is still accepted."""
-        self._demands.lost()
+        self._demands.mark_lost()
 
     # -- giving back -----------------------------------------------------------------------------------------------
 
-    def expire(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
+    def remove_expiring(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
         """Remove the ranges whose lock ends within `min_left_ms`, to be unacquired.
 
         They include ranges whose lock has ended. The job has taken those back, but has counted a delivery that did not
         happen.
         """
-        due = self._buffer.take_due(now_ms + min_left_ms)
+        due = self._buffer.remove_expiring(now_ms + min_left_ms)
         if due:
             self.credit.shrink()
         return due
 
-    def take_uncommitted(self) -> list[AcquiredRange]:
+    def remove_uncommitted(self) -> list[AcquiredRange]:
         """Remove all ranges acquired before the group was altered to read committed records only, to be unacquired."""
-        return self._buffer.take_uncommitted()
+        return self._buffer.remove_uncommitted()
 
-    def idle(self) -> list[AcquiredRange]:
+    def remove_all(self) -> list[AcquiredRange]:
         """Remove all ranges of a member that no longer fetches, to be unacquired."""
-        self.credit.idle()
-        return self._buffer.take_last(self.buffered)
+        self.credit.reset()
+        return self._buffer.remove_last(self.buffered)
 
-    def spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
+    def remove_spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
         """Remove what the member does not consume within `keep_ms`, to be unacquired; the highest offsets.
 
         Called when other members wait. For `keep_ms` there is no read-ahead beyond the kept records.
         """
-        keep = self.credit.lasting(now_ms, keep_ms)
+        keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
             return []
         self.credit.restrict(keep, now_ms + keep_ms)
-        return self._buffer.take_last(self.buffered - keep)
+        return self._buffer.remove_last(self.buffered - keep)
 
     def close(self) -> list[AcquiredRange]:
         """Remove all ranges, to be unacquired, and accept no response to earlier demands.
@@ -198,4 +200,4 @@ class ReadAhead:
         The member's session has ended, or the job has taken back all that the member held.
         """
         self._demands.clear()
-        return self._buffer.take_last(self.buffered)
+        return self._buffer.remove_last(self.buffered)

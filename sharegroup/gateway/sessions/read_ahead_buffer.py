@@ -11,7 +11,7 @@ from sharegroup.protocol.range_map import RangeMap
 from sharegroup.types import AcquiredRange
 
 
-class Grant(NamedTuple):
+class LockedRange(NamedTuple):
     """An acquired range, and when its lock ends."""
 
     first_offset: int
@@ -20,7 +20,7 @@ class Grant(NamedTuple):
     lock_deadline_ms: int
 
 
-class BufferPart(NamedTuple):
+class ReadableRanges(NamedTuple):
     """The first ranges of a buffer. Either all or none of them must be read as committed records only."""
 
     ranges: list[AcquiredRange]
@@ -55,7 +55,7 @@ class ReadAheadBuffer:
         """Return the first `most` ranges, ascending; they stay until `take`."""
         return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
 
-    def part(self, most: int) -> BufferPart:
+    def readable_ranges(self, most: int) -> ReadableRanges:
         """Return the first ranges with the same isolation level, at max_ranges `most`; they stay until `take`."""
         ranges: list[AcquiredRange] = []
         read_committed = False
@@ -65,17 +65,17 @@ class ReadAheadBuffer:
             elif delivery.read_committed != read_committed:
                 break
             ranges.append(AcquiredRange(first, last, delivery.delivery_count))
-        return BufferPart(ranges, read_committed)
+        return ReadableRanges(ranges, read_committed)
 
-    def grants(self, ranges: Iterable[Sequence[int]]) -> list[Grant]:
+    def locked_ranges(self, ranges: Iterable[Sequence[int]]) -> list[LockedRange]:
         """Return the buffered parts of `ranges`, (first offset, last offset, ...), with their locks."""
         return [
-            Grant(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
+            LockedRange(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
             for entry in ranges
             for first, last, delivery in self._ranges.items(entry[0], entry[1])
         ]
 
-    def take(self, ranges: Iterable[Sequence[int]]) -> int | None:
+    def remove(self, ranges: Iterable[Sequence[int]]) -> int | None:
         """Remove ranges, (first offset, last offset, ...); return when the shortest of their locks ends, if any."""
         shortest: int | None = None
         for entry in ranges:
@@ -83,7 +83,7 @@ class ReadAheadBuffer:
             shortest = removed if shortest is None or (removed is not None and removed < shortest) else shortest
         return shortest
 
-    def take_last(self, records: int) -> list[AcquiredRange]:
+    def remove_last(self, records: int) -> list[AcquiredRange]:
         """Remove and return the `records` highest offsets; ascending."""
         cut: list[AcquiredRange] = []
         for first, last, delivery in reversed(list(self._ranges)):
@@ -92,10 +92,10 @@ class ReadAheadBuffer:
             first = max(first, last - records + 1)
             records -= last - first + 1
             cut.append(AcquiredRange(first, last, delivery.delivery_count))
-        self.take(cut)
+        self.remove(cut)
         return cut[::-1]
 
-    def take_due(self, deadline_ms: int) -> list[AcquiredRange]:
+    def remove_expiring(self, deadline_ms: int) -> list[AcquiredRange]:
         """Remove and return the ranges whose lock ends by `deadline_ms`; ascending."""
         shortest = self.shortest_deadline_ms()
         if shortest is None or shortest > deadline_ms:
@@ -109,14 +109,14 @@ class ReadAheadBuffer:
             self._remove(first, last)
         return due
 
-    def take_uncommitted(self) -> list[AcquiredRange]:
+    def remove_uncommitted(self) -> list[AcquiredRange]:
         """Remove and return the ranges acquired for a group that read uncommitted records; ascending."""
         found = [
             AcquiredRange(first, last, delivery.delivery_count)
             for first, last, delivery in self._ranges
             if not delivery.read_committed
         ]
-        self.take(found)
+        self.remove(found)
         return found
 
     def shortest_deadline_ms(self) -> int | None:

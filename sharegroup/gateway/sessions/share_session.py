@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.wire.short_names import LONGEST, short
+from sharegroup.gateway.wire.short_names import LONGEST, shorten_name
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -51,7 +51,7 @@ class SessionKey(NamedTuple):
         """The key for state that is kept after the requests of a member."""
         if len(self.group_id) + len(self.member_id) <= LONGEST:
             return self
-        return SessionKey(short(self.group_id), short(self.member_id))
+        return SessionKey(shorten_name(self.group_id), shorten_name(self.member_id))
 
 
 class ContextKind(Enum):
@@ -76,13 +76,13 @@ class ShareSession:
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
     unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
 
-    def answer(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
+    def pop_unanswered(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
         """Return the unanswered partitions for a response, in which the partitions `failed` have an error."""
         answered = list(self.unanswered)
         self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
         return answered
 
-    def in_turn(self, epoch: int) -> list[TopicIdPartition]:
+    def rotated_partitions(self, epoch: int) -> list[TopicIdPartition]:
         """Return the partitions rotated left by the request's epoch, so that each is first in turn."""
         partitions = list(self.partitions)
         if epoch < 1 or len(partitions) < 2:
@@ -133,7 +133,7 @@ class ShareSessionCache:
         """Return the member's session, if there is one."""
         return self._sessions.get(SessionKey(group_id, member_id))
 
-    def fetch(
+    def fetch_context(
         self,
         group_id: str | None,
         member_id: str | None,
@@ -157,9 +157,9 @@ class ShareSessionCache:
         if kind is ContextKind.FINAL:
             return FetchContext(session, kind, [])
         _update(session, add, forget)
-        return FetchContext(session, kind, session.in_turn(epoch))
+        return FetchContext(session, kind, session.rotated_partitions(epoch))
 
-    def acknowledge(
+    def acknowledge_context(
         self, group_id: str | None, member_id: str | None, epoch: int, connection_id: int
     ) -> AcknowledgeContext:
         """Return the context of a ShareAcknowledge.
@@ -200,7 +200,7 @@ class ShareSessionCache:
         session = self._sessions[key] = ShareSession(key, connection_id)
         self._by_connection.setdefault(connection_id, set()).add(key)
         _update(session, add, forget)
-        return FetchContext(session, ContextKind.NEW, session.in_turn(INITIAL_EPOCH), dropped)
+        return FetchContext(session, ContextKind.NEW, session.rotated_partitions(INITIAL_EPOCH), dropped)
 
     def _continue(self, key: SessionKey, epoch: int, connection_id: int) -> tuple[ShareSession, ContextKind]:
         session = self._sessions.get(key)

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.gateway.wire.metadata_bytes import MetadataBytes, TopicPiece, decoded_topics
-from sharegroup.kafka_clients.connections.broker_connections import BrokerConnections, check_knows_brokers
+from sharegroup.gateway.wire.metadata_bytes import MetadataBytes, TopicPiece, decode_topics
+from sharegroup.kafka_clients.connections.broker_connections import BrokerConnections, check_has_brokers
 from sharegroup.kafka_clients.connections.connection import LARGE_BYTES, UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class DecodedMetadata:
         changed = [
             piece for name, piece in metadata.topics.items() if name not in known or known[name][0].data != piece.data
         ]
-        new = zip(changed, decoded_topics(changed, metadata.version), strict=True)
+        new = zip(changed, decode_topics(changed, metadata.version), strict=True)
         found = known | {piece.name: (piece, topic) for piece, topic in new}
         self._topics = {name: found[name] for name in metadata.topics}
         head = metadata.without_topics
@@ -57,20 +57,20 @@ class AllMetadata:
         self._connections = connections
         self._decoded = DecodedMetadata()
 
-    async def decoded(self) -> MetadataResponse:
+    async def fetch_decoded(self) -> MetadataResponse:
         """Return the metadata of all topics. Unchanged topics are the same objects as before."""
-        metadata = await self.as_bytes()
+        metadata = await self.fetch_bytes()
         return await read_response(len(metadata.body), partial(self._decoded.decode, metadata))
 
-    async def as_bytes(self, max_version: int | None = None) -> MetadataBytes:
+    async def fetch_bytes(self, max_version: int | None = None) -> MetadataBytes:
         """Return the metadata of all topics, not decoded, in a version of at most `max_version`."""
-        return await self._connections.from_any(partial(_ask, max_version))
+        return await self._connections.query_any(partial(_ask, max_version))
 
 
-async def _ask(max_version: int | None, connection: KeptConnection) -> MetadataBytes:
+async def _ask(max_version: int | None, connection: ReconnectingConnection) -> MetadataBytes:
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     metadata = await connection.ask(request, MetadataBytes, max_version)
-    check_knows_brokers(await read_response(0, lambda: metadata.without_topics))
+    check_has_brokers(await read_response(0, lambda: metadata.without_topics))
     return metadata
 
 

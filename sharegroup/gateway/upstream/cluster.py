@@ -30,7 +30,7 @@ REFRESH_PAUSE_S = 0.2
 #: How long a topic that was seen is assumed to exist, and the timeout of checking it again.
 SEEN_FOR_S, CHECK_TIMEOUT_S = 1.0, 1.0
 #: Time without a response from a partition's leader after which the metadata is refreshed.
-SLOW_ANSWER_S = 2.0
+SLOW_RESPONSE_S = 2.0
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class UpstreamCluster:
         self._all_metadata = AllMetadata(self._connections)
         self._known = KnownTopics()
         #: The metadata that clients are sent.
-        self.snapshots = MetadataSnapshots(self._all_metadata.as_bytes)
+        self.snapshots = MetadataSnapshots(self._all_metadata.fetch_bytes)
         self._refreshed = float("-inf")
         #: Whether the last request for all metadata succeeded.
         self.is_reachable = False
@@ -87,14 +87,14 @@ class UpstreamCluster:
 
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
         """Return the broker's topic id, or one made from the name if the broker has none."""
-        return self._known.id_of(name, from_broker)
+        return self._known.get_id(name, from_broker)
 
-    def watch(self, changed: Callable[[uuid.UUID, int], None]) -> None:
+    def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
         """Register a callback for each topic partition (id, index) whose log may have changed.
 
         The partition has another leader or leader epoch, so its end may have been truncated, or it was deleted.
         """
-        self._known.watch(changed)
+        self._known.on_log_change(changed)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -107,9 +107,9 @@ class UpstreamCluster:
         timeout_s: float = 30.0,
     ) -> Response:
         """Send a request to one broker, in the newest version that both sides support."""
-        return await self._connections.to(node_id).ask(request, response, max_version, timeout_s)
+        return await self._connections.connection_to(node_id).ask(request, response, max_version, timeout_s)
 
-    async def while_it_leads(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
+    async def while_leading(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
         """Return the result of `asked`, a request to a partition's leader; stop waiting once another broker leads.
 
         `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError, also if another broker
@@ -118,7 +118,7 @@ class UpstreamCluster:
         task = quiet_task(asked)
         try:
             begun_with = leader()
-            while not (await asyncio.wait([task], timeout=SLOW_ANSWER_S))[0]:
+            while not (await asyncio.wait([task], timeout=SLOW_RESPONSE_S))[0]:
                 await self.try_refresh()
                 if begun_with is not None and leader() != begun_with:
                     raise UpstreamUnavailableError(f"broker {begun_with.node_id} does not respond and no longer leads")
@@ -128,7 +128,7 @@ class UpstreamCluster:
 
     async def features(self, node_id: int) -> Features:
         """Return the APIs of a broker and their versions."""
-        return await self._connections.to(node_id).features()
+        return await self._connections.connection_to(node_id).features()
 
     async def refresh(self) -> None:
         """Request all metadata, unless another call has just done so."""
@@ -142,7 +142,7 @@ class UpstreamCluster:
                 await asyncio.sleep(pause)
             sent = loop.time()
             try:
-                self.learn(await self._metadata())
+                self.apply_metadata(await self._metadata())
             except UpstreamUnavailableError:
                 self.is_reachable = False
                 raise
@@ -155,9 +155,9 @@ class UpstreamCluster:
         try:
             await self.refresh()
         except UpstreamUnavailableError as error:
-            self._outage.began(error)
+            self._outage.report_failure(error)
             return False
-        self._outage.ended()
+        self._outage.report_success()
         return True
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -184,19 +184,19 @@ class UpstreamCluster:
             await self._check(topic.name)
         return self.topic_by_id(topic_id) is not None
 
-    def doubt(self) -> None:
+    def expire_seen_topics(self) -> None:
         """Check topics again on each use for a second, because topics are being deleted."""
         self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
         self._checks.clear()
 
-    def deleted(self, topic_id: uuid.UUID) -> None:
+    def mark_deleted(self, topic_id: uuid.UUID) -> None:
         """Mark a topic as deleted by the job, whatever brokers report; a new topic of the same name has another id."""
-        self._known.deleted(topic_id)
+        self._known.mark_deleted(topic_id)
 
-    def learn(self, metadata: MetadataResponse) -> None:
+    def apply_metadata(self, metadata: MetadataResponse) -> None:
         """Apply a Metadata response about all topics."""
-        self._connections.learn(metadata)
-        self._known.learn(metadata)
+        self._connections.update_brokers(metadata)
+        self._known.apply_metadata(metadata)
 
     def close(self) -> None:
         """Close all connections."""
@@ -220,11 +220,11 @@ class UpstreamCluster:
         names, self._next_names, self._next_check = self._next_names, set(), None
         asked, this_check = asyncio.get_running_loop().time(), asyncio.current_task()
         try:
-            self._known.learn_of(names, await asyncio.wait_for(self._metadata(names), CHECK_TIMEOUT_S))
+            self._known.apply_metadata_of(names, await asyncio.wait_for(self._metadata(names), CHECK_TIMEOUT_S))
         except (TimeoutError, UpstreamUnavailableError) as error:
-            self._check_outage.began(error or "no response")
+            self._check_outage.report_failure(error or "no response")
         else:
-            self._check_outage.ended()
+            self._check_outage.report_success()
         finally:
             self._seen |= dict.fromkeys(names, asked)
             for name in names:
@@ -233,5 +233,5 @@ class UpstreamCluster:
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
         if names is None:
-            return await self._all_metadata.decoded()
-        return await self._connections.metadata_of(names)
+            return await self._all_metadata.fetch_decoded()
+        return await self._connections.fetch_metadata(names)

@@ -29,7 +29,7 @@ Altering = IncrementalAlterConfigsRequest | AlterConfigsRequest
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 
 
-class Named(Protocol):
+class NamedResource(Protocol):
     """The part of a request or response that identifies a resource."""
 
     resource_type: int
@@ -53,7 +53,7 @@ class UpstreamConfigs:
         if not resources:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):
-            return {resource_of(item): described(resource_of(item), [], *_unsupported()) for item in resources}
+            return {resource_of(item): config_result(resource_of(item), [], *_unsupported()) for item in resources}
         message = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
         if version >= 3:
             message.include_documentation = request.include_documentation
@@ -105,7 +105,7 @@ class UpstreamConfigs:
         return request.API_KEY in (await self._cluster.features(node_id)).ranges
 
 
-def described(
+def config_result(
     resource: Resource, entries: list[_Result.DescribeConfigsResourceResult], code: int = 0, message: str | None = None
 ) -> _Result:
     """Return the configs of a resource as in a DescribeConfigs response."""
@@ -113,7 +113,7 @@ def described(
     return _Result(error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries)
 
 
-def resource_of(item: Named) -> Resource:
+def resource_of(item: NamedResource) -> Resource:
     """Return the (type, name) of an item of a request or response."""
     return item.resource_type, item.resource_name
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream.any_broker import Brokers
+from sharegroup.gateway.upstream.first_available_broker import Brokers
 
 #: The first version whose request has many keys (KIP-699).
 MANY_KEYS_VERSION = 4

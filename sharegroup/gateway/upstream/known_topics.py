@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafka.protocol.metadata import MetadataResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id
 
 #: Ids of deleted topics that are kept, so that outdated metadata of a broker does not bring them back.
 MAX_DELETED = 10_000
@@ -52,22 +52,22 @@ class KnownTopics:
         name = self._names.get(topic_id)
         return None if name is None else self._by_name.get(name)
 
-    def id_of(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
+    def get_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
         """Return the broker's topic id, or one made from the name if the broker has none."""
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
-        return made_topic_id(self._cluster_id, name)
+        return derive_topic_id(self._cluster_id, name)
 
-    def watch(self, changed: Callable[[uuid.UUID, int], None]) -> None:
+    def on_log_change(self, changed: Callable[[uuid.UUID, int], None]) -> None:
         """Register a callback for (topic id, partition index) of changed logs."""
         self._watchers.append(changed)
 
-    def learn(self, metadata: MetadataResponse) -> None:
+    def apply_metadata(self, metadata: MetadataResponse) -> None:
         """Apply a Metadata response about all topics."""
         self._cluster_id = metadata.cluster_id or self._cluster_id
         self._replace(self._by_name, self._topics_of(metadata))
 
-    def learn_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
+    def apply_metadata_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
         """Apply a Metadata response about these topics; those with other errors than being unknown stay."""
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -75,7 +75,7 @@ class KnownTopics:
         before = {name: self._by_name[name] for name in names if name in self._by_name and name in reported}
         self._replace(before, {name: topic for name, topic in found.items() if name in names})
 
-    def deleted(self, topic_id: uuid.UUID) -> None:
+    def mark_deleted(self, topic_id: uuid.UUID) -> None:
         """Mark a topic as deleted, whatever brokers report; a new topic of the same name has another id."""
         topic = self.by_id(topic_id)
         self._deleted[topic_id] = None
@@ -89,7 +89,7 @@ class KnownTopics:
         for found in metadata.topics:
             if found.error_code or not found.name:
                 continue
-            topic_id = self.id_of(found.name, found.topic_id)
+            topic_id = self.get_id(found.name, found.topic_id)
             has_made_id = topic_id != found.topic_id
             # A new topic of the same name gets the same made id, so a made id is never treated as deleted.
             if topic_id in self._deleted and not has_made_id:

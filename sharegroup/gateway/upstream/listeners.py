@@ -25,7 +25,7 @@ class Listeners:
         """{upstream broker: address} for the brokers that have a port."""
         return self._addresses
 
-    def missing(self, node_ids: Iterable[int]) -> list[int]:
+    def without_port(self, node_ids: Iterable[int]) -> list[int]:
         """Return those of the brokers that have no port yet, sorted."""
         return sorted(node_id for node_id in node_ids if node_id not in self._addresses)
 
@@ -37,14 +37,14 @@ class Listeners:
         """Add the open port for clients of other gateways."""
         self.standby = self._advertised_address(STANDBY, port)
 
-    def address(self, node_id: int) -> Address:
+    def get_address(self, node_id: int) -> Address:
         """Return (host, port) of a broker. Raises UpstreamUnavailableError if it has no port."""
         try:
             return self._addresses[node_id]
         except KeyError:
             raise UpstreamUnavailableError(f"no port is open for the upstream broker {node_id}") from None
 
-    def has(self, node_id: int) -> bool:
+    def has_port(self, node_id: int) -> bool:
         """Return whether a broker has a port."""
         return node_id in self._addresses
 

@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsResponse
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.connections.list_offsets import LATEST, list_offsets_request, listed_offsets
+from sharegroup.kafka_clients.connections.list_offsets import LATEST, list_offsets_request, read_offsets
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ async def log_end_offsets(cluster: UpstreamCluster, wanted: Collection[TopicPart
     return found
 
 
-def by_leader(cluster: UpstreamCluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+def group_by_leader(cluster: UpstreamCluster, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
     """Return {leader: partitions}, without partitions that have no leader."""
     leaders: dict[int, list[TopicPartition]] = {}
     for partition in wanted:
@@ -37,7 +37,7 @@ def by_leader(cluster: UpstreamCluster, wanted: Iterable[TopicPartition]) -> dic
 
 
 async def _request_leaders(cluster: UpstreamCluster, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    partitions_by_leader = by_leader(cluster, wanted)
+    partitions_by_leader = group_by_leader(cluster, wanted)
     responses = await asyncio.gather(
         *(_list_offsets(cluster, node_id, partitions) for node_id, partitions in partitions_by_leader.items())
     )
@@ -49,7 +49,7 @@ async def _list_offsets(
 ) -> dict[TopicPartition, int]:
     try:
         request = list_offsets_request(dict.fromkeys(partitions, LATEST))
-        return listed_offsets(await cluster.ask(node_id, request, ListOffsetsResponse))
+        return read_offsets(await cluster.ask(node_id, request, ListOffsetsResponse))
     except UpstreamUnavailableError as error:
         logger.warning("failed to list log end offsets of broker %d: %s", node_id, error)
         return {}

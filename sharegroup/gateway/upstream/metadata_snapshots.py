@@ -36,7 +36,7 @@ class MetadataSnapshots:
         self._fetching: dict[int, asyncio.Task[MetadataBytes]] = {}
         self._invalidated = float("-inf")
 
-    def newest(self, version: int) -> MetadataBytes | None:
+    def get_newest(self, version: int) -> MetadataBytes | None:
         """Return the last snapshot, however old it is, or None."""
         found = self._newest.get(version)
         return None if found is None else found.metadata
@@ -47,12 +47,12 @@ class MetadataSnapshots:
         now = asyncio.get_running_loop().time()
         return found is not None and found.requested_s > self._invalidated and now - found.requested_s < FRESH_S
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate all snapshots requested before now, because topics are being changed."""
         self._invalidated = asyncio.get_running_loop().time()
         self._fetching.clear()
 
-    async def fresh(self, version: int) -> MetadataBytes:
+    async def get_fresh(self, version: int) -> MetadataBytes:
         """Return a snapshot that may be sent. Raises UpstreamUnavailableError."""
         if self.is_fresh(version):
             return self._newest[version].metadata
@@ -65,11 +65,11 @@ class MetadataSnapshots:
     async def _update(self, version: int) -> MetadataBytes:
         requested_s = asyncio.get_running_loop().time()
         metadata = await self._fetch(version)
-        known = self.newest(version)
+        known = self.get_newest(version)
         if known is not None and known == metadata:
             metadata = known
         else:
-            await read_response(len(metadata.body), metadata.cut)
+            await read_response(len(metadata.body), metadata.parse)
         self._newest[version] = _Snapshot(metadata, requested_s)
         return metadata
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.broker_connections import Address
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 
 
 class NodeConnections:
@@ -13,16 +13,16 @@ class NodeConnections:
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings
-        self._connections: dict[int, tuple[Address, KeptConnection]] = {}
+        self._connections: dict[int, tuple[Address, ReconnectingConnection]] = {}
 
-    def to(self, node_id: int) -> KeptConnection:
+    def get(self, node_id: int) -> ReconnectingConnection:
         """Return the connection to a broker. Raises UpstreamUnavailableError."""
         address = self._cluster.address(node_id)
         kept = self._connections.get(node_id)
         if kept is None or kept[0] != address:
             if kept is not None:
                 kept[1].close()
-            kept = self._connections[node_id] = address, KeptConnection(*address, self._settings)
+            kept = self._connections[node_id] = address, ReconnectingConnection(*address, self._settings)
         return kept[1]
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from sharegroup.kafka_clients.connections.headers import (
     read_varint,
     skip_tagged_fields,
 )
-from sharegroup.kafka_clients.connections.kept_connection import ConnectBackoff
+from sharegroup.kafka_clients.connections.reconnecting_connection import ConnectBackoff
 
 PRODUCE, DELETE_TOPICS = 0, 20
 #: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
@@ -24,7 +24,7 @@ _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
 #: Bytes of responses that the client has not received yet, above which no more are read from the broker. A response is
 #: always read to its end, however long it is.
-MAX_UNTAKEN_BYTES = 1_048_576
+MAX_UNSENT_BYTES = 1_048_576
 
 
 class Passthrough:
@@ -61,21 +61,21 @@ class Passthrough:
                 response.add_done_callback(lambda _: self._topics_changed(header.api_key))
         else:
             connection.send(frame)
-        await connection.drained()  # until then the frame uses memory of the gateway
+        await connection.wait_drained()  # until then the frame uses memory of the gateway
         return response
 
     async def log_in(self, settings: ClientSettings) -> None:
         """Authenticate again with new settings, because the client did. Raises UpstreamUnavailableError."""
         self._settings = settings
         if self._connection is not None:
-            untaken_before = self._connection.untaken
+            untaken_before = self._connection.unsent_bytes
             await self._connection.log_in(self._address[0], settings)
-            self._connection.untaken = untaken_before
+            self._connection.unsent_bytes = untaken_before
 
-    def taken(self, size: int) -> None:
+    def on_sent(self, size: int) -> None:
         """Record that a response of `size` bytes was sent to the client."""
         if self._connection is not None:
-            self._connection.taken(size)
+            self._connection.on_sent(size)
 
     def close(self) -> None:
         """Close the connection; one that is being opened is closed when it is open."""
@@ -92,15 +92,15 @@ class Passthrough:
         try:
             connection = await _Link.connect(*self._address, self._settings)
         except UpstreamUnavailableError:
-            self._backoff.failed(loop.time())
+            self._backoff.record_failure(loop.time())
             raise
-        self._backoff.succeeded()
+        self._backoff.record_success()
         if (
             self._is_closed
         ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
             raise UpstreamUnavailableError("the client is gone")
-        connection.untaken = 0  # excludes the login
+        connection.unsent_bytes = 0  # excludes the login
         self._connection = connection
         return connection
 
@@ -110,20 +110,20 @@ class _Link(UpstreamConnection):
 
     def __init__(self) -> None:
         super().__init__()
-        self.untaken = 0
+        self.unsent_bytes = 0
 
     def frame_received(self, frame: memoryview) -> None:
         """Deliver a response; stop reading while the client is behind."""
         super().frame_received(frame)
-        self.untaken += len(frame)
-        if self.untaken > MAX_UNTAKEN_BYTES:
+        self.unsent_bytes += len(frame)
+        if self.unsent_bytes > MAX_UNSENT_BYTES:
             self.hold_frames()
 
-    def taken(self, size: int) -> None:
+    def on_sent(self, size: int) -> None:
         """Record that `size` bytes were sent; resume reading when the client has caught up."""
-        was_held = self.untaken > MAX_UNTAKEN_BYTES
-        self.untaken -= size
-        if was_held and self.untaken <= MAX_UNTAKEN_BYTES:
+        was_held = self.unsent_bytes > MAX_UNSENT_BYTES
+        self.unsent_bytes -= size
+        if was_held and self.unsent_bytes <= MAX_UNSENT_BYTES:
             self.release_frames()
 
 

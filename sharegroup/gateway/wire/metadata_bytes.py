@@ -25,7 +25,7 @@ from sharegroup.kafka_clients.connections.headers import (
     Piece,
     decode_response,
     encode_response,
-    encoded_varint,
+    encode_varint,
     read_varint,
     skip_tagged_fields,
 )
@@ -80,7 +80,7 @@ class MetadataBytes:
             raise MalformedRequestError(f"malformed Metadata response of version {version}: {error}") from None
         return begin, len(data) - _tail_bytes(version)
 
-    def cut(self) -> None:
+    def parse(self) -> None:
         """Parse the response now instead of at its first use; this takes milliseconds for 10,000 partitions."""
         _ = self.without_topics, self.by_id, self.has_ids
 
@@ -124,14 +124,14 @@ class MetadataBytes:
             raise MalformedRequestError(f"malformed Metadata response of version {version}: topics end at {position}")
 
 
-def pieces_of(topics: Iterable[MetadataResponse.MetadataResponseTopic], version: int) -> list[TopicPiece]:
+def encode_topics(topics: Iterable[MetadataResponse.MetadataResponseTopic], version: int) -> list[TopicPiece]:
     """Return the encoded pieces of decoded topics."""
     response = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=list(topics))
     encoded = encode_response(response, version, 0)
     return list(MetadataBytes(version, bytes(encoded[8 + (version >= _FLEXIBLE) :]))._cut())
 
 
-def decoded_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataResponse.MetadataResponseTopic]:
+def decode_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataResponse.MetadataResponseTopic]:
     """Return the decoded topics of encoded pieces."""
     head = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=[])
     joined = JoinedMetadata(head, version, [piece.data for piece in pieces]).encode(0)
@@ -242,7 +242,7 @@ def _count(data: memoryview, position: int, version: int) -> tuple[int, int]:
 def _encoded_count(count: int, version: int) -> bytes:
     if version < _FLEXIBLE:
         return _INT32.pack(count)
-    return encoded_varint(count + 1)
+    return encode_varint(count + 1)
 
 
 def _string(data: memoryview, position: int, version: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kafka.protocol.data_container import DataContainer
 
-from sharegroup.kafka_clients.connections.headers import EncodedResponse, Piece, encoded_varint
+from sharegroup.kafka_clients.connections.headers import EncodedResponse, Piece, encode_varint
 from sharegroup.protocol.messages import ShareFetchResponse
 
 #: From this size on, a piece is sent by itself; copying a smaller one costs less than a system call.
@@ -45,13 +45,13 @@ class ShareFetchBytes(EncodedResponse):
         message, out = self.response, _Pieces()
         out.add(_HEAD.pack(correlation_id, 0, message.throttle_time_ms, message.error_code))
         out.add(_string(message.error_message), _INT32.pack(message.acquisition_lock_timeout_ms))
-        out.add(encoded_varint(len(message.responses) + 1))
+        out.add(encode_varint(len(message.responses) + 1))
         for topic in message.responses:
-            out.add(topic.topic_id.bytes, encoded_varint(len(topic.partitions) + 1))
+            out.add(topic.topic_id.bytes, encode_varint(len(topic.partitions) + 1))
             for partition in topic.partitions:
                 _add_partition(out, partition, self.records.get((topic.topic_id, partition.partition_index), ()))
             out.add(_NO_TAGS)
-        out.add(encoded_varint(len(message.node_endpoints) + 1))
+        out.add(encode_varint(len(message.node_endpoints) + 1))
         for node in message.node_endpoints:
             out.add(_INT32.pack(node.node_id), _string(node.host), _INT32.pack(node.port), _string(node.rack), _NO_TAGS)
         out.add(_NO_TAGS)
@@ -98,9 +98,9 @@ def _add_partition(out: _Pieces, partition: DataContainer, records: Sequence[mem
         _INT16.pack(partition.acknowledge_error_code),
         _string(partition.acknowledge_error_message),
         _LEADER.pack(leader.leader_id, leader.leader_epoch, 0),
-        encoded_varint(sum(map(len, records)) + 1),
+        encode_varint(sum(map(len, records)) + 1),
         *records,
-        encoded_varint(len(partition.acquired_records) + 1),
+        encode_varint(len(partition.acquired_records) + 1),
         *(
             _ACQUIRED.pack(acquired.first_offset, acquired.last_offset, acquired.delivery_count, 0)
             for acquired in partition.acquired_records
@@ -114,4 +114,4 @@ def _string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     encoded = text.encode()
-    return encoded_varint(len(encoded) + 1) + encoded
+    return encode_varint(len(encoded) + 1) + encoded

@@ -8,7 +8,7 @@ import hashlib
 LONGEST = 256
 
 
-def short(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return the name, or a digest of a long one. No client can send a digest: UTF-8 has no lone surrogates."""
     if len(name) <= LONGEST:
         return name

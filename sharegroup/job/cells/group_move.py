@@ -33,7 +33,7 @@ from sharegroup.job.commit.commit_steps import Batch, CommitSteps, RowProducer
 from sharegroup.job.commit.table_rows import DELETED
 from sharegroup.job.lead.job_lead import JobLead
 from sharegroup.storage.reading.state_table import read_current_states
-from sharegroup.storage.rows import Tables
+from sharegroup.storage.rows import DeltaTables
 from sharegroup.storage.schemas import (
     ALL_TABLES,
     CHUNK,
@@ -84,37 +84,37 @@ class CellTables:
             open_or_create(tables_path, spec, options)
         specs = *SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES
         versions = [DeltaVersions(tables_path, spec, options) for spec in specs]
-        epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), versions).take()
+        epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), versions).acquire_epoch()
         group_requests, partition_requests, _ = topics
         self.groups = self._leading_steps(GROUP_COORDINATOR_TABLES, producer(partition_requests), epoch)
         self.states = self._leading_steps(SHARE_PARTITION_TABLES, producer(group_requests), epoch)
 
     def _leading_steps(self, specs: Iterable[TableSpec], producer: RowProducer, epoch: int) -> CommitSteps:
         steps = CommitSteps([DeltaTableWriter(self._path, spec, self._options) for spec in specs], producer)
-        steps.lead(epoch)
+        steps.become_leader(epoch)
         steps.complete_last_batch()
         return steps
 
-    def rows(self, spec: TableSpec, group_id: str) -> list[Row]:
+    def read_rows(self, spec: TableSpec, group_id: str) -> list[Row]:
         """Return a group's rows in a table of current state, without the writer's columns."""
         rows = (row for row in self.groups.current_rows(spec.name) if row["group_id"] == group_id)
         return [{name: value for name, value in row.items() if name not in _WRITERS_OWN} for row in rows]
 
-    def group_rows(self, group_id: str) -> dict[str, list[Row]]:
+    def read_group_rows(self, group_id: str) -> dict[str, list[Row]]:
         """Return the rows to move, by table, without static configs, which each cell's job writes itself."""
-        configs = self.rows(SHARE_GROUP_CONFIGS, group_id)
+        configs = self.read_rows(SHARE_GROUP_CONFIGS, group_id)
         dynamic = [row for row in configs if row["config_source"] == ConfigSource.DYNAMIC_GROUP_CONFIG.value]
         return {
-            SHARE_GROUPS.name: self.rows(SHARE_GROUPS, group_id),
-            SHARE_PARTITIONS.name: self.rows(SHARE_PARTITIONS, group_id),
+            SHARE_GROUPS.name: self.read_rows(SHARE_GROUPS, group_id),
+            SHARE_PARTITIONS.name: self.read_rows(SHARE_PARTITIONS, group_id),
             SHARE_GROUP_CONFIGS.name: dynamic,
         }
 
-    def group_states(self, group_id: str) -> dict[SharePartitionKey, ShareGroupOffset]:
+    def read_group_states(self, group_id: str) -> dict[SharePartitionKey, ShareGroupOffset]:
         """Return the states of the group's share-partitions."""
         named = SharePartitionKey._fields
-        keys = {SharePartitionKey(*(row[name] for name in named)) for row in self.rows(SHARE_PARTITIONS, group_id)}
-        states = read_current_states(Tables(self._path, self._options), [group_id])
+        keys = {SharePartitionKey(*(row[name] for name in named)) for row in self.read_rows(SHARE_PARTITIONS, group_id)}
+        states = read_current_states(DeltaTables(self._path, self._options), [group_id])
         return {key: state for key, state in states.items() if key in keys}
 
 
@@ -123,12 +123,12 @@ def check_movable(source: CellTables, target: CellTables, group_id: str, unread:
 
     `unread` counts the group's requests that the source's job has not read. Raises GroupMoveError.
     """
-    rows = source.group_rows(group_id)
+    rows = source.read_group_rows(group_id)
     if not any(rows.values()):
-        if any(target.group_rows(group_id).values()):
+        if any(target.read_group_rows(group_id).values()):
             return False
         raise GroupMoveError(f"group {group_id} does not exist")
-    if members := source.rows(SHARE_GROUP_MEMBERS, group_id):
+    if members := source.read_rows(SHARE_GROUP_MEMBERS, group_id):
         raise GroupMoveError(
             f"group {group_id} has {len(members)} members: stop them, and wait until the job has removed them"
         )
@@ -145,7 +145,7 @@ def move_group(
     source: CellTables, target: CellTables, group_id: str, after_step: Callable[[int], None] = lambda step: None
 ) -> None:
     """Run the four steps, and call `after_step` after each. Call `check_movable` first."""
-    rows, states = source.group_rows(group_id), source.group_states(group_id)
+    rows, states = source.read_group_rows(group_id), source.read_group_states(group_id)
     query_id = f"move-{uuid.uuid4()}"
     steps = (
         (target.states, {SHARE_GROUP_STATE.name: [_snapshot(key, state) for key, state in sorted(states.items())]}),

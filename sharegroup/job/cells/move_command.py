@@ -18,7 +18,7 @@ from sharegroup.job.command_parser import CommandParser
 from sharegroup.job.commit.commit_steps import RowProducer
 from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
-from sharegroup.kafka_clients.row_topics.unread_rows import unread_rows
+from sharegroup.kafka_clients.row_topics.unread_rows import count_unread_rows
 from sharegroup.storage.writing.versioned_table import TableStoreError
 
 
@@ -85,7 +85,7 @@ def _tables(config: Config, cell: str, group_id: str, resources: ExitStack) -> C
 def _unread(config: Config, cell: str, tables: CellTables, group_id: str) -> int:
     job = job_of_cell(config.job, cell)
     settings = python_properties(job.bootstrap_servers, job.kafka)
-    return unread_rows(settings, job.group_requests_topic, tables.groups.positions, group_id) + unread_rows(
+    return count_unread_rows(settings, job.group_requests_topic, tables.groups.positions, group_id) + count_unread_rows(
         settings, job.partition_requests_topic, tables.states.positions, group_id
     )
 

@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 INTERVAL_S = 10.0
 _MIRROR = "consumer_group_offset_mirror"
 
-Where = tuple[str, int]
+PartitionName = tuple[str, int]
 
 
-class Commits(Protocol):
+class OffsetCommitter(Protocol):
     """Commits offsets: see `kafka_clients.group_offsets`."""
 
-    def commit(self, group_id: str, offsets: Mapping[Where, int]) -> Mapping[Where, str]:
+    def commit(self, group_id: str, offsets: Mapping[PartitionName, int]) -> Mapping[PartitionName, str]:
         """Commit offsets; return the reasons of those that were rejected. Raises KafkaError."""
 
 
@@ -40,13 +40,13 @@ class OffsetMirror:
         self,
         configs: Callable[[], Mapping[str, Mapping[str, Any]]],
         read: Callable[[Collection[str]], Mapping[str, Collection[SharePartitionOffset]]],
-        commits: Commits,
+        commits: OffsetCommitter,
     ) -> None:
         self._configs, self._read, self._commits = configs, read, commits
-        self._committed: dict[tuple[str, str], dict[Where, int]] = {}
+        self._committed: dict[tuple[str, str], dict[PartitionName, int]] = {}
         self._reported: dict[str, str] = {}
 
-    def look(self) -> None:
+    def mirror_offsets(self) -> None:
         """Commit the offsets that have moved. Raises ShareGroupError if the tables are unavailable, and KafkaError."""
         mirrors = {
             group_id: str(values[_MIRROR])
@@ -94,8 +94,8 @@ class MirrorThread:
     def _run(self) -> None:
         while not self._closed.wait(self._interval_s):
             try:
-                self._mirror.look()
+                self._mirror.mirror_offsets()
             except (ShareGroupError, KafkaError, OSError) as error:
-                self._outage.began(error)
+                self._outage.report_failure(error)
             else:
-                self._outage.ended()
+                self._outage.report_success()

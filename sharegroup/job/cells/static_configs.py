@@ -31,4 +31,4 @@ def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> Non
     gone = [{**row, DELETED: True} for key, row in known.items() if key not in wanted]
     new = [row for key, row in wanted.items() if key not in known or known[key]["config_value"] != row["config_value"]]
     if gone or new:
-        steps.put(SHARE_GROUP_CONFIGS.name, [*gone, *new], now_ms)
+        steps.put_rows(SHARE_GROUP_CONFIGS.name, [*gone, *new], now_ms)

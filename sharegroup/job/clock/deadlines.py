@@ -23,7 +23,7 @@ class Deadlines:
         """Return a key's deadline; None if it has none."""
         return self._of_key.get(key)
 
-    def all(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, int]:
         """Return the deadline of each key."""
         return dict(self._of_key)
 
@@ -41,7 +41,7 @@ class Deadlines:
             self._heap = [(deadline, key) for key, deadline in self._of_key.items() if key not in self._due]
             heapq.heapify(self._heap)
 
-    def due(self, time_ms: int) -> list[str]:
+    def due_keys(self, time_ms: int) -> list[str]:
         """Return the keys with a deadline before a time, sorted. They stay due until their deadline is replaced."""
         while self._heap and self._heap[0][0] < time_ms:
             deadline_ms, key = heapq.heappop(self._heap)

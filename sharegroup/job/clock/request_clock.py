@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from sharegroup.job.clock.unread_requests import NOBODY, LingerRules, UnreadRequests
+from sharegroup.job.clock.unread_requests import NO_DEMANDS, LingerRules, UnreadRequests
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.types import WaitsFor
 
@@ -122,19 +122,19 @@ class RequestClock:
         read = self._read(positions)
         return any(end > read[p] and p not in empty for p, end in ends.items()), self._clock.safe_ms(read)
 
-    def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+    def is_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
         """Return whether unread requests may not linger (any longer), given what demands wait for, by shard key.
 
         Call `observe` first. Raises KafkaError.
         """
         if self._unread_behind(positions).due_ms is None:
             self._fetch_unread(_POLL_MS, waiting)
-        return self._unread.are_due(_monotonic_ms())
+        return self._unread.is_due(_monotonic_ms())
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
         """Wait until `is_due`, at most `timeout_ms`; return whether requests are due. Raises KafkaError."""
         unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
-        while not unread.are_due(now_ms := _monotonic_ms()):
+        while not unread.is_due(now_ms := _monotonic_ms()):
             if now_ms >= end_ms:
                 return False
             if unread.due_ms is None:
@@ -144,9 +144,9 @@ class RequestClock:
                 self._fetch_unread(0, waiting)
         return True
 
-    def topics_of_unread(self) -> set[str]:
+    def pop_unread_topics(self) -> set[str]:
         """Return the ids of the topics of unread requests that were seen, each id once."""
-        return self._unread.take_topics()
+        return self._unread.pop_topics()
 
     def close(self) -> None:
         """Close the waiter's connections."""
@@ -203,7 +203,7 @@ class RequestClock:
         self._unread_behind(positions)
         if self._found.issuperset(partitions):
             return {}
-        self._fetch_unread(_POLL_MS, NOBODY)
+        self._fetch_unread(_POLL_MS, NO_DEMANDS)
         assert self._waiter is not None
         return {
             tp.partition: int(self._waiter.position(tp, timeout_ms=0) or self._next_offsets[tp])

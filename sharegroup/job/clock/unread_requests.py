@@ -23,9 +23,9 @@ from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE
 from sharegroup.types import AcknowledgeType, WaitsFor
 
 #: The maximum time that any request lingers.
-MOST_MS = 5_000
+MAX_LINGER_MS = 5_000
 _FINAL = {int(kind) for kind in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)}
-NOBODY: Mapping[str, WaitsFor] = {}
+NO_DEMANDS: Mapping[str, WaitsFor] = {}
 
 
 class LingerRules(NamedTuple):
@@ -54,11 +54,11 @@ class UnreadRequests:
             due_ms = now_ms + self._linger_ms(row, waiting)
             self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
 
-    def are_due(self, now_ms: int) -> bool:
+    def is_due(self, now_ms: int) -> bool:
         """Return whether one of the requests must be processed now, and all others with it."""
         return self.due_ms is not None and self.due_ms <= now_ms
 
-    def take_topics(self) -> set[str]:
+    def pop_topics(self) -> set[str]:
         """Return the ids of the topics of the requests, each id once."""
         topics, self._topics = self._topics, set()
         return topics
@@ -67,7 +67,7 @@ class UnreadRequests:
         if self._rules is None:
             return 0
         own_ms = row.get("linger_ms")
-        linger_ms = min(own_ms, MOST_MS) if is_integer(own_ms, 0, MAX_INT32) else 0
+        linger_ms = min(own_ms, MAX_LINGER_MS) if is_integer(own_ms, 0, MAX_INT32) else 0
         if row.get("type") == PROBE_TYPE:
             return 0
         if not row.get("reply_to"):

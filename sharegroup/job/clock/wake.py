@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.handover import Handover
 
 
 class Wake(NamedTuple):
@@ -14,18 +14,18 @@ class Wake(NamedTuple):
     is_due: bool
 
     @classmethod
-    def of(cls, handover: HandOver, now_ms: int) -> Wake:
+    def from_handover(cls, handover: Handover, now_ms: int) -> Wake:
         """Return the wake for a handover at `now_ms`, the brokers' time (0: not known)."""
         deadline_ms = handover.deadlines.first_ms
         return cls(deadline_ms, deadline_ms is not None and deadline_ms <= now_ms)
 
 
-class Requests(NamedTuple):
+class RequestTopicState(NamedTuple):
     """The request topic: whether unread requests must be processed now, and the safe time (ms)."""
 
-    are_wanted: bool = False
+    is_due: bool = False
     safe_ms: int = 0
 
-    def must_look(self, wake: Wake) -> bool:
+    def must_fetch_end(self, wake: Wake) -> bool:
         """Return whether to fetch the topic's end: once, and whenever a deadline may be over by the safe time."""
         return not self.safe_ms or wake.is_due

@@ -23,10 +23,24 @@ from typing import Any, Protocol
 
 from sharegroup.core.operators.output import Output
 from sharegroup.job.commit.current_rows import CHUNK_ROWS, CurrentRows
-from sharegroup.job.commit.late_rows import Later, LateRows, OwedBatch, at_once, stamped_batches, write_owed
-from sharegroup.job.commit.lost_commits import COMMITTED, RECOVERED_APP_ID, LedBatch, LostBatches, lost_rows, take_back
-from sharegroup.job.commit.repeated_batch import ENTRY, batch_entry, refuse_other_effects
-from sharegroup.job.commit.table_rows import stamped_rows
+from sharegroup.job.commit.deferred_rows import (
+    DeferredBatch,
+    DeferredRows,
+    TaskRunner,
+    run_immediately,
+    stamp_batches,
+    write_deferred,
+)
+from sharegroup.job.commit.lost_commits import (
+    COMMITTED,
+    RECOVERED_APP_ID,
+    LeaderBatch,
+    LostBatches,
+    read_lost_rows,
+    roll_back_tables,
+)
+from sharegroup.job.commit.repeated_batch import ENTRY, batch_entry, reject_other_effects
+from sharegroup.job.commit.table_rows import stamp_rows
 from sharegroup.kafka_clients.job_clock import BrokersTime
 from sharegroup.protocol.json_text import pack_text, to_json, unpack_json
 from sharegroup.storage.writing.table_writer import TableWriter
@@ -71,7 +85,7 @@ class Batch:
     time: BrokersTime | None = None
 
     @classmethod
-    def of(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Batch:
+    def from_outputs(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Batch:
         """Merge the outputs in the order of their keys, so that every run of the batch produces the same rows."""
         batch = cls(batch_id, time=time)
         for output in sorted(outputs, key=lambda output: output.key):
@@ -92,10 +106,10 @@ class Batch:
     @property
     def has_effects(self) -> bool:
         """Return whether anything must become durable: a row, a response, or the position of a request."""
-        return bool(self.positions) or self.has_news
+        return bool(self.positions) or self.has_changes
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Return whether the batch did more than read requests without effect, such as probes."""
         return bool(self.responses or self.requests or any(self.tables.values()))
 
@@ -114,12 +128,12 @@ class CommitSteps:
         producer: RowProducer,
         fault_point: FaultPoint | None = None,
         chunk_rows: int = CHUNK_ROWS,
-        later: Later = at_once,
+        later: TaskRunner = run_immediately,
     ) -> None:
         self._first, *others = writers
         self._others = [writer for writer in others if not writer.spec.is_append_only]
         self._growing = [writer for writer in others if writer.spec.is_append_only]
-        self._deferred = [LateRows(writer) for writer in self._growing]
+        self._deferred = [DeferredRows(writer) for writer in self._growing]
         self._run_task = later
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
@@ -142,7 +156,7 @@ class CommitSteps:
         """The info of the newest commit (query id, batch id, positions, outbox); None before the first batch."""
         return self._first.last_info
 
-    def lead(self, leader_epoch: int | None = None) -> int:
+    def become_leader(self, leader_epoch: int | None = None) -> int:
         """Become the leader of all tables, read what the last leader left, and return the leader epoch.
 
         A job that competes with others passes the epoch that `job_lead` assigned. None is one above the tables' epoch.
@@ -152,23 +166,23 @@ class CommitSteps:
         epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
         self.leader_epoch = leader_epoch or 1 + max(epochs.values())
         for writer in self.writers:
-            writer.lead(self.leader_epoch)
-        self._lost = take_back(self._first, self.writers[1:], epochs, self.leader_epoch)
+            writer.become_leader(self.leader_epoch)
+        self._lost = roll_back_tables(self._first, self.writers[1:], epochs, self.leader_epoch)
         self._current = {
-            writer.spec.name: CurrentRows(writer.spec, writer.read(), self._chunk_rows)
+            writer.spec.name: CurrentRows(writer.spec, writer.read_rows(), self._chunk_rows)
             for writer in self.writers
             if writer.spec.key
         }
         self.positions = _positions(self._first.last_info)
         return self.leader_epoch
 
-    def committed(self, query_id: str, table: str | None = None) -> int:
+    def newest_batch(self, query_id: str, table: str | None = None) -> int:
         """Return the highest batch id of a query in all tables, or in one of them; -1 for none."""
-        return max(writer.committed(query_id) for writer in self.writers if table in (None, writer.spec.name))
+        return max(writer.newest_batch(query_id) for writer in self.writers if table in (None, writer.spec.name))
 
-    def committed_batches(self) -> dict[str, int]:
+    def newest_batches(self) -> dict[str, int]:
         """Return this query's newest batch in each table, except in append-only ones such as `delivery_log`."""
-        return {writer.spec.name: writer.committed(self.query_id) for writer in (self._first, *self._others)}
+        return {writer.spec.name: writer.newest_batch(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:
         """Complete the newest commit from its outbox: commit the other tables, then send its rows to Kafka again."""
@@ -185,10 +199,10 @@ class CommitSteps:
         for writer in self._growing:
             if writer.spec.name in self._lost:
                 continue
-            owed = [OwedBatch(*batch) for batch in outbox.get("late", {}).get(writer.spec.name, ())]
-            owed.append(OwedBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
+            owed = [DeferredBatch(*batch) for batch in outbox.get("late", {}).get(writer.spec.name, ())]
+            owed.append(DeferredBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
             owed = [batch for batch in owed if batch.rows]
-            if owed and write_owed(writer, owed, query_id, info["leader_epoch"]):
+            if owed and write_deferred(writer, owed, query_id, info["leader_epoch"]):
                 logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
@@ -196,11 +210,11 @@ class CommitSteps:
         """Restore the rows of lost commits from outboxes. A table that was rolled back already has the batch ids."""
         for writer in self.writers[1:]:
             lost, newest = self._lost.get(writer.spec.name), self._first.last_info
-            batches = lost_rows(self._first, writer, lost) if lost else []
+            batches = read_lost_rows(self._first, writer, lost) if lost else []
             if not lost or not batches or newest is None:
                 continue
             app_id, version = RECOVERED_APP_ID, self.leader_epoch
-            if not lost.has_gone_back:
+            if not lost.was_rolled_back:
                 app_id, version = lost.query_id, newest["batch_id"]
             if writer.spec.key:
                 rows = [row for _, batch in batches for row in batch.rows]
@@ -209,29 +223,29 @@ class CommitSteps:
                 writer.commit(app_id, version, functools.partial(_stamped, batches))
 
     @property
-    def has_gone_back(self) -> bool:
+    def was_rolled_back(self) -> bool:
         """Whether this start rolled tables back because the first table lost commits. No checkpoint fits then."""
-        return any(lost.has_gone_back for lost in self._lost.values())
+        return any(lost.was_rolled_back for lost in self._lost.values())
 
     @property
-    def owed_rows(self) -> int:
+    def deferred_rows(self) -> int:
         """The number of rows of append-only tables that are in the outbox but not in their table yet."""
-        return sum(deferred.owed_rows for deferred in self._deferred)
+        return sum(deferred.row_count for deferred in self._deferred)
 
     def current_rows(self, table: str) -> list[Row]:
         """Return the rows of a table of current state. The job must lead."""
         return self._current[table].rows()
 
-    def row_like(self, table: str, row: Row) -> Row | None:
+    def find_row(self, table: str, row: Row) -> Row | None:
         """Return the row with the same key as of the last commit, from a table of current state. The job must lead."""
-        return self._current[table].row_like(row)
+        return self._current[table].find_row(row)
 
-    def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
+    def put_rows(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
         """Put (or, where marked, remove) rows outside a batch, once per leader. Raises FencedLeaderError."""
         writer = next(writer for writer in self.writers if writer.spec.name == table)
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
-    def time_of(self, batch_id: int) -> BrokersTime | None:
+    def batch_time(self, batch_id: int) -> BrokersTime | None:
         """Return the time that the newest committed batch was given, if it is this batch of this query."""
         info = self._first.last_info or {}
         return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
@@ -239,7 +253,7 @@ class CommitSteps:
     def _is_of(self, info: Info, batch_id: int) -> bool:
         return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
 
-    def begin(self, batch_id: int) -> None:
+    def begin_batch(self, batch_id: int) -> None:
         """Reach fault point 0, before step 1."""
         self._fault_point(0, batch_id)
 
@@ -267,12 +281,12 @@ class CommitSteps:
     def _reject_other_effects(self, batch: Batch) -> None:
         info = self._first.last_info or {}
         if self._is_of(info, batch.batch_id):
-            refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
+            reject_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
 
     def _info(self, batch: Batch) -> Info:
         outbox = {
             "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self.writers[1:]},
-            "late": {deferred.spec.name: deferred.owed() for deferred in self._deferred},
+            "late": {deferred.spec.name: deferred.pending_batches() for deferred in self._deferred},
             "responses": batch.responses,
             "requests": batch.requests,
         }
@@ -289,7 +303,7 @@ class CommitSteps:
         }
 
     def _committed_by_others(self) -> dict[str, int]:
-        return {writer.spec.name: writer.committed(self.query_id) for writer in self.writers[1:]}
+        return {writer.spec.name: writer.newest_batch(self.query_id) for writer in self.writers[1:]}
 
     def _commit_first(self, batch: Batch) -> None:
         info, rows = self._info(batch), batch.tables.get(self._first.spec.name, [])
@@ -299,7 +313,7 @@ class CommitSteps:
 
         def added() -> Write:
             stamp = {"leader_epoch": self.leader_epoch, "batch_id": batch.batch_id, "now_ms": batch.now_ms}
-            return Write(stamped_rows(rows, **stamp))
+            return Write(stamp_rows(rows, **stamp))
 
         self._first.commit(self.query_id, batch.batch_id, added, info)
 
@@ -309,10 +323,10 @@ class CommitSteps:
         for deferred in self._deferred:
             rows = batch.tables.get(deferred.spec.name)
             if rows:
-                deferred.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
-                urgent = deferred.owed_rows > _MAX_CARRIED_ROWS
+                deferred.enqueue(DeferredBatch(batch.batch_id, batch.now_ms, rows))
+                urgent = deferred.row_count > _MAX_CARRIED_ROWS
                 self._run_task(functools.partial(deferred.write, query_id, leader_epoch), urgent)
-            if deferred.owed_rows > _MAX_DEFERRED_ROWS:
+            if deferred.row_count > _MAX_DEFERRED_ROWS:
                 deferred.write(query_id, leader_epoch)
 
     def _commit_current(
@@ -328,12 +342,12 @@ class CommitSteps:
         current = self._current[writer.spec.name]
         is_new = writer.commit(app_id, batch_id, lambda: current.stage(rows, now_ms), info)
         if is_new:
-            current.take()
+            current.apply_staged()
         return is_new
 
 
-def _stamped(batches: Iterable[LedBatch]) -> Write:
-    return Write([row for epoch, batch in batches for row in stamped_batches([batch], epoch).rows])
+def _stamped(batches: Iterable[LeaderBatch]) -> Write:
+    return Write([row for epoch, batch in batches for row in stamp_batches([batch], epoch).rows])
 
 
 def _positions(info: Info | None) -> dict[int, int]:

@@ -40,13 +40,13 @@ class CurrentRows:
         self._staged: dict[int, _Chunk] = {}
         for row in rows:
             self._staged.setdefault(row[CHUNK], {})[self._key(row)] = row
-        self.take()
+        self.apply_staged()
 
     def rows(self) -> list[Row]:
         """Return the rows, ordered by key."""
         return [self._chunks[chunk][key] for key, chunk in sorted(self._chunk_of.items())]
 
-    def row_like(self, row: Row) -> Row | None:
+    def find_row(self, row: Row) -> Row | None:
         """Return the row with the same key; None if there is none."""
         chunk = self._chunk_of.get(self._key(row))
         return None if chunk is None else self._chunks[chunk][self._key(row)]
@@ -68,7 +68,7 @@ class CurrentRows:
         self._merge_sparse()
         return Write([content[key] for content in self._staged.values() for key in sorted(content)], [*self._staged])
 
-    def take(self) -> None:
+    def apply_staged(self) -> None:
         """Apply the staged rows after their commit."""
         before = {chunk: self._chunks.pop(chunk, {}) for chunk in self._staged}
         self._chunks |= {chunk: content for chunk, content in self._staged.items() if content}

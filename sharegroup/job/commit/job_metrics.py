@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps
-from sharegroup.job.commit.news import RowLike, changes
+from sharegroup.job.commit.log_lines import FindRow, row_changes
 from sharegroup.job.commit.table_rows import DELETED
 from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.job_counts import FinishedBatch, JobCounts, RowChange
-from sharegroup.monitoring.metrics.metric import Family, gauge
+from sharegroup.monitoring.metrics.metric import MetricFamily, gauge
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
 #: The part of a batch that ends at each fault point of the commit steps, by the step's number.
@@ -43,28 +43,28 @@ class JobMetrics:
     def query(self, name: str) -> QueryMetrics:
         """Return a query's metrics, the same object at each start of the query."""
         if name not in self._queries:
-            self._queries[name] = QueryMetrics(name, self.count, self._clock)
+            self._queries[name] = QueryMetrics(name, self.update_counts, self._clock)
         return self._queries[name]
 
-    def count(self, what: Callable[[JobCounts], Any]) -> None:
+    def update_counts(self, what: Callable[[JobCounts], Any]) -> None:
         """Update the counts while holding the lock."""
         with self._lock:
             what(self._counts)
 
-    def upkeep_ended(self, seconds: float, failed: bool) -> None:
+    def count_upkeep(self, seconds: float, failed: bool) -> None:
         """Count an upkeep, its duration, and whether it failed."""
         with self._lock:
             self._counts.add(catalogue.UPKEEPS, 1)
             self._counts.add(catalogue.UPKEEP_SECONDS, seconds)
             self._counts.add(catalogue.UPKEEP_FAILURES, int(failed))
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[MetricFamily]:
         """Return the current values of all metrics."""
         queries = list(self._queries.values())
         live = [
             gauge(catalogue.BATCH_RUNS_SECONDS, [((query.name,), query.running_s) for query in queries]),
-            gauge(catalogue.RUNNING, [((query.name,), int(query.runs())) for query in queries]),
-            gauge(catalogue.OWED, [((), sum(query.owed_rows for query in queries))]),
+            gauge(catalogue.RUNNING, [((query.name,), int(query.is_running())) for query in queries]),
+            gauge(catalogue.DELIVERY_LOG_DEFERRED, [((), sum(query.deferred_rows for query in queries))]),
         ]
         with self._lock:
             return [*self._counts.families(self._now_ms()), *live]
@@ -78,7 +78,7 @@ class QueryMetrics:
 
     def __init__(self, name: str, count: Callable[[Callable[[JobCounts], Any]], None], clock: Callable[[], float]):
         self.name, self._count, self._clock = name, count, clock
-        self.runs: Callable[[], bool] = lambda: False
+        self.is_running: Callable[[], bool] = lambda: False
         self._steps: CommitSteps | None = None
         self._led_s: float | None = None
         self._begun_s: float | None = None
@@ -86,7 +86,7 @@ class QueryMetrics:
         self._parts: dict[str, float] = {}
         self._batch: FinishedBatch | None = None
 
-    def led(self, steps: CommitSteps) -> None:
+    def on_become_leader(self, steps: CommitSteps) -> None:
         """Count the contents of the tables again after the query became their leader."""
         self._steps, self._led_s, self._begun_s = steps, self._clock(), None
         here = {writer.spec.name for writer in steps.writers}
@@ -98,11 +98,11 @@ class QueryMetrics:
             counts.add(catalogue.STARTS, 1, self.name)
             counts.set(catalogue.LEADER_EPOCH, steps.leader_epoch, self.name)
             if SHARE_GROUPS.name in here:
-                counts.read_tables(rows)
+                counts.load_tables(rows)
 
         self._count(count)
 
-    def at(self, step: int, batch_id: int) -> None:
+    def on_step(self, step: int, batch_id: int) -> None:
         """Record that a batch has reached a commit step."""
         now_s = self._clock()
         if step == 0:
@@ -111,7 +111,7 @@ class QueryMetrics:
             self._parts[_PARTS[step]] = now_s - self._last_s
         self._last_s = now_s
 
-    def finishing(self, batch: Batch, row_like: RowLike) -> None:
+    def on_batch_computed(self, batch: Batch, row_like: FindRow) -> None:
         """Read the rows that a batch is about to change."""
         assert self._steps is not None
         before = self._steps.positions
@@ -127,7 +127,7 @@ class QueryMetrics:
             batch.windows,
         )
 
-    def finished(self) -> None:
+    def on_batch_finished(self) -> None:
         """Count the batch."""
         now_s, batch, led_s = self._clock(), self._batch, self._led_s
         assert batch is not None
@@ -135,22 +135,22 @@ class QueryMetrics:
         self._begun_s = self._batch = self._led_s = None
 
         load_s = None if led_s is None else now_s - led_s
-        self._count(lambda counts: counts.take(batch, load_s))
+        self._count(lambda counts: counts.count_batch(batch, load_s))
 
     @property
     def running_s(self) -> float:
         """How long the current batch has been running, in seconds; 0 between two batches."""
         begun_s = self._begun_s
-        return 0.0 if begun_s is None or not self.runs() else self._clock() - begun_s
+        return 0.0 if begun_s is None or not self.is_running() else self._clock() - begun_s
 
     @property
-    def owed_rows(self) -> int:
+    def deferred_rows(self) -> int:
         """The number of rows that are durable but not in their table yet."""
-        return 0 if self._steps is None else self._steps.owed_rows
+        return 0 if self._steps is None else self._steps.deferred_rows
 
 
-def _changed(batch: Batch, row_like: RowLike) -> Iterator[RowChange]:
+def _changed(batch: Batch, row_like: FindRow) -> Iterator[RowChange]:
     for spec in _COUNTED:
-        rows: Iterable[tuple[Any, Any]] = changes(spec, batch.tables, row_like)
+        rows: Iterable[tuple[Any, Any]] = row_changes(spec, batch.tables, row_like)
         for before, row in rows:
             yield spec.name, before, None if row.get(DELETED) else row

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sharegroup.job.commit.late_rows import OwedBatch
+from sharegroup.job.commit.deferred_rows import DeferredBatch
 from sharegroup.protocol.json_text import unpack_json
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import Info
@@ -41,17 +41,17 @@ class LostBatches(NamedTuple):
 
     query_id: str
     known: int
-    has_gone_back: bool
+    was_rolled_back: bool
 
 
-class LedBatch(NamedTuple):
+class LeaderBatch(NamedTuple):
     """The rows of a batch, and the epoch of the leader that committed it."""
 
     leader_epoch: int
-    batch: OwedBatch
+    batch: DeferredBatch
 
 
-def take_back(
+def roll_back_tables(
     first: TableWriter, others: Sequence[TableWriter], epochs: Mapping[str, int], leader_epoch: int
 ) -> dict[str, LostBatches]:
     """Roll back the tables that are ahead of the first one; return, by table, which batches may be missing then.
@@ -60,11 +60,11 @@ def take_back(
     """
     info = first.last_info or {}
     query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]
-    newest, lost = first.committed(query_id), {}
+    newest, lost = first.newest_batch(query_id), {}
     for writer in others:
-        name, known = writer.spec.name, writer.committed(query_id)
+        name, known = writer.spec.name, writer.newest_batch(query_id)
         if known > newest or epochs[name] > first_epoch:
-            known = writer.go_back(query_id, newest, first_epoch + 1, leader_epoch)
+            known = writer.roll_back(query_id, newest, first_epoch + 1, leader_epoch)
             lost[name] = LostBatches(query_id, known, True)
             logger.warning(
                 "table %s is ahead of %s, which has lost commits; rolled back to batch %d",
@@ -75,19 +75,19 @@ def take_back(
     return lost
 
 
-def lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> list[LedBatch]:
+def read_lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> list[LeaderBatch]:
     """Return the rows that a table lacks, by batch, oldest first, from the outboxes of the first table."""
-    found: dict[tuple[str, int], LedBatch] = {}
+    found: dict[tuple[str, int], LeaderBatch] = {}
     for info in first.infos(_COMMITS_TO_SEARCH):
         query_id, outbox = info["query_id"], _outbox(info)
-        known = lost.known if query_id == lost.query_id else writer.committed(query_id)
+        known = lost.known if query_id == lost.query_id else writer.newest_batch(query_id)
         if info["batch_id"] <= known:
             break
-        late = [OwedBatch(*batch) for batch in reversed(outbox.get("late", {}).get(writer.spec.name, ()))]
-        own = OwedBatch(info["batch_id"], info["now_ms"], outbox["tables"].get(writer.spec.name, ()))
+        late = [DeferredBatch(*batch) for batch in reversed(outbox.get("late", {}).get(writer.spec.name, ()))]
+        own = DeferredBatch(info["batch_id"], info["now_ms"], outbox["tables"].get(writer.spec.name, ()))
         for batch in (own, *late):
             if batch.batch_id > known and batch.rows:
-                found.setdefault((query_id, batch.batch_id), LedBatch(info["leader_epoch"], batch))
+                found.setdefault((query_id, batch.batch_id), LeaderBatch(info["leader_epoch"], batch))
     if found:
         logger.warning("table %s has lost commits; restored %d batches from outboxes", writer.spec.name, len(found))
     return [*reversed(found.values())]

@@ -31,7 +31,7 @@ class RepeatedBatchError(ShareGroupError):
     """A batch ran again with other effects than those in the tables; its checkpoint must be dropped."""
 
 
-def rules_of(config: Config) -> dict[str, int]:
+def effect_rules(config: Config) -> dict[str, int]:
     """Return the configured values that the effects of a batch depend on, by key."""
     rules = config.coordinator
     return {
@@ -51,7 +51,7 @@ def batch_entry(batch: Batch, rules: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def refuse_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], batch_id: int) -> None:
+def reject_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], batch_id: int) -> None:
     """Raise RepeatedBatchError if a repeated batch has other effects than the recorded ones, naming what differs.
 
     Different rules alone are no reason: they matter only if they lead to different effects.

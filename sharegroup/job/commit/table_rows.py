@@ -11,7 +11,7 @@ from sharegroup.storage.writing.versioned_table import Row
 DELETED = "_deleted"
 
 
-def stamped_rows(rows: Iterable[Row], *, leader_epoch: int, batch_id: int, now_ms: int) -> list[Row]:
+def stamp_rows(rows: Iterable[Row], *, leader_epoch: int, batch_id: int, now_ms: int) -> list[Row]:
     """Return rows of an append-only table with the writer's columns: day, leader_epoch, batch_id, time."""
     stamp = {
         "day": datetime.fromtimestamp(now_ms / 1000, UTC).date(),

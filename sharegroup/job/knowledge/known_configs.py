@@ -24,15 +24,15 @@ class KnownConfigs:
         self._parsed: dict[str, GroupConfig] = {}
 
     @property
-    def are_unread(self) -> bool:
+    def is_unread(self) -> bool:
         """Whether the configs were never read."""
         return self._values is None
 
-    def are(self, values: Values) -> bool:
+    def is_current(self, values: Values) -> bool:
         """Return whether these are the current values. Unchanged values are usually the same object."""
         return values is self._values or values == self._values
 
-    def take(self, values: Values, groups: Collection[str]) -> list[str]:
+    def replace(self, values: Values, groups: Collection[str]) -> list[str]:
         """Replace the values; return those of `groups` whose config has changed, sorted."""
         before, self._values = self._values, values
         if values is before:
@@ -44,7 +44,7 @@ class KnownConfigs:
         candidates = groups if of_job else [each for each in before.keys() | values.keys() if each in groups]
         return sorted(each for each in candidates if _of(before, each) != _of(values, each))
 
-    def of(self, group_id: str) -> GroupConfig:
+    def get(self, group_id: str) -> GroupConfig:
         """Return the group's effective config."""
         config = self._parsed.get(group_id)
         if config is None:
@@ -57,16 +57,16 @@ class KnownConfigs:
 
     def reads_committed(self, group_id: str) -> bool:
         """Return whether the group reads up to the last stable offset."""
-        return self.of(group_id).isolation_level is IsolationLevel.READ_COMMITTED
+        return self.get(group_id).isolation_level is IsolationLevel.READ_COMMITTED
 
-    def reset_of(self, row: SharePartitionRow) -> AutoOffsetReset:
+    def get_offset_reset(self, row: SharePartitionRow) -> AutoOffsetReset:
         """Return the offset reset of a share-partition without a start offset.
 
         The row has the strategy that was configured when it was written.
         """
         if row.auto_offset_reset is not None:
             return AutoOffsetReset.parse(row.auto_offset_reset)
-        return self.of(row.key.group_id).auto_offset_reset
+        return self.get(row.key.group_id).auto_offset_reset
 
 
 def _of(values: Values, group_id: str) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sharegroup.core.operators.log_offsets import LogOffsets
+from sharegroup.core.operators.log_offsets import PartitionLog
 from sharegroup.job.knowledge.listing import TopicIdPartition
 
 
@@ -12,11 +12,11 @@ class KnownLogs:
     """The offsets of each log, and the logs without a response since they were added or marked as stale."""
 
     def __init__(self) -> None:
-        self._offsets: dict[TopicIdPartition, LogOffsets] = {}
+        self._offsets: dict[TopicIdPartition, PartitionLog] = {}
         self._unknown: set[TopicIdPartition] = set()
 
     @property
-    def offsets(self) -> Mapping[TopicIdPartition, LogOffsets]:
+    def offsets(self) -> Mapping[TopicIdPartition, PartitionLog]:
         """The offsets of the logs that are known."""
         return self._offsets
 
@@ -25,25 +25,25 @@ class KnownLogs:
         """The logs that are read and have no offsets, or only stale ones."""
         return self._unknown
 
-    def current(self, log: TopicIdPartition) -> LogOffsets | None:
+    def current(self, log: TopicIdPartition) -> PartitionLog | None:
         """Return a log's offsets; None if they are unknown or stale."""
         return None if log in self._unknown else self._offsets.get(log)
 
-    def want(self, log: TopicIdPartition) -> None:
+    def add(self, log: TopicIdPartition) -> None:
         """Add a log that a share-partition reads."""
         if log not in self._offsets:
             self._unknown.add(log)
 
-    def want_anew(self, logs: Collection[TopicIdPartition]) -> None:
+    def mark_stale(self, logs: Collection[TopicIdPartition]) -> None:
         """Mark logs as stale, because a share-partition starts to read them; others may read them already."""
         self._unknown.update(logs)
 
-    def forget(self, log: TopicIdPartition) -> None:
+    def remove(self, log: TopicIdPartition) -> None:
         """Remove a log that no share-partition reads any longer."""
         self._offsets.pop(log, None)
         self._unknown.discard(log)
 
-    def learn(self, responses: Mapping[TopicIdPartition, LogOffsets]) -> list[TopicIdPartition]:
+    def update(self, responses: Mapping[TopicIdPartition, PartitionLog]) -> list[TopicIdPartition]:
         """Store responses; return the logs whose offsets have changed."""
         moved = [log for log, offsets in responses.items() if self._offsets.get(log) != offsets]
         self._offsets.update(responses)

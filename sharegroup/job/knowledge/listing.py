@@ -22,7 +22,7 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
     @classmethod
-    def of(cls, key: SharePartitionKey) -> TopicIdPartition:
+    def for_key(cls, key: SharePartitionKey) -> TopicIdPartition:
         """Return the log that a share-partition reads."""
         return cls(*key[1:])
 
@@ -55,20 +55,20 @@ class Listing:
 
     def put(self, row: SharePartitionRow) -> None:
         """Add or replace a row."""
-        self.drop(row.key)
+        self.remove(row.key)
         self._rows[row.key] = row
         self._names[row.key.topic] = self._names.get(row.key.topic, 0) + 1
         if row.deleting:
             return
         group_id, name, topic_id, _ = row.key
-        log = TopicIdPartition.of(row.key)
+        log = TopicIdPartition.for_key(row.key)
         self._keys.setdefault(log, set()).add(row.key)
         self._logs_of_topic.setdefault(topic_id, set()).add(log)
         self._ids_of_name.setdefault(name, set()).add(topic_id)
         self._keys_of_topic.setdefault((group_id, topic_id), set()).add(row.key)
         self._keys_of_group.setdefault(group_id, set()).add(row.key)
 
-    def drop(self, key: SharePartitionKey) -> None:
+    def remove(self, key: SharePartitionKey) -> None:
         """Remove a row, if there is one."""
         row = self._rows.pop(key, None)
         if row is None:
@@ -79,7 +79,7 @@ class Listing:
         if row.deleting:
             return
         group_id, name, topic_id, _ = key
-        log = TopicIdPartition.of(key)
+        log = TopicIdPartition.for_key(key)
         _discard(self._keys_of_group, group_id, key)
         _discard(self._keys_of_topic, (group_id, topic_id), key)
         _discard(self._keys, log, key)
@@ -114,14 +114,14 @@ class Listing:
         """Yield the logs that a group reads, of all topics or of one."""
         of_topic = self._keys_of_topic.get((group_id, topic_id or ""), ())
         keys = self._keys_of_group.get(group_id, ()) if topic_id is None else of_topic
-        return map(TopicIdPartition.of, keys)
+        return map(TopicIdPartition.for_key, keys)
 
     @property
     def groups(self) -> Collection[str]:
         """The groups that have a share-partition."""
         return self._keys_of_group.keys()
 
-    def to_lead(self, keys: Iterable[SharePartitionKey]) -> Iterator[SharePartitionRow]:
+    def manageable_rows(self, keys: Iterable[SharePartitionKey]) -> Iterator[SharePartitionRow]:
         """Yield the rows of those of these share-partitions that are not being deleted, in the order of their keys."""
         for key in sorted(keys):
             row = self._rows.get(key)

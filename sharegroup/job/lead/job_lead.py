@@ -20,7 +20,7 @@ from sharegroup.storage.writing.versioned_table import TableStoreError, Versione
 logger = logging.getLogger(__name__)
 
 #: How often a job checks whether another one leads.
-LOOK_INTERVAL_S = 2.0
+CHECK_INTERVAL_S = 2.0
 
 
 class JobLead:
@@ -32,7 +32,7 @@ class JobLead:
         #: The newest epoch that this job acquired; 0 before the first.
         self.epoch = 0
 
-    def take(self) -> int:
+    def acquire_epoch(self) -> int:
         """Acquire an epoch above all existing ones. Raises FencedLeaderError if another job has acquired one since.
 
         A job acquires its first epoch when it starts. Of two jobs that do so at the same moment, the one whose commit
@@ -41,7 +41,7 @@ class JobLead:
         newest = self._newest()
         if self.epoch:
             self._raise_if_fenced(newest)
-        self._deciding.lead(newest + 1)
+        self._deciding.become_leader(newest + 1)
         self.epoch = newest + 1
         self._started.clear()
         return self.epoch
@@ -53,7 +53,7 @@ class JobLead:
         epoch since: a query that restarts does not become the leader again.
         """
         if query in self._started:
-            self.take()
+            self.acquire_epoch()
         else:
             self.check()
         self._started.add(query)
@@ -86,7 +86,7 @@ class LeadWatch:
         self._due = clock()
         self._is_unavailable = False
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Check if it is time to. Raises FencedLeaderError. An unavailable store is only logged; commits report it."""
         if self._clock() < self._due:
             return
@@ -97,4 +97,4 @@ class LeadWatch:
             if not self._is_unavailable:
                 logger.warning("cannot check which job leads: %s", error)
             self._is_unavailable = True
-        self._due = self._clock() + LOOK_INTERVAL_S
+        self._due = self._clock() + CHECK_INTERVAL_S

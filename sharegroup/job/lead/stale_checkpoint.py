@@ -37,7 +37,7 @@ class Checkpoint(NamedTuple):
         return wanted > 0 and self.shuffle_partitions not in (None, wanted)
 
 
-def refuse_stale_checkpoint(
+def reject_stale_checkpoint(
     checkpoint: Checkpoint | None, last_info: Info | None, committed: int, last_leader_epoch: Callable[[str], int]
 ) -> None:
     """Raise StaleCheckpointError if the query must not continue from the checkpoint. None means no checkpoint.
@@ -62,7 +62,7 @@ def refuse_stale_checkpoint(
         )
 
 
-def refuse_checkpoint_ahead(
+def reject_checkpoint_ahead(
     checkpoint: Checkpoint | None, committed: Callable[[str], int], beside: str | None = None
 ) -> None:
     """Raise StaleCheckpointError if the checkpoint depends on commits that its tables do not have.

@@ -47,7 +47,7 @@ class LogPoll:
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the end offset of each log under leaders up to the given epoch."""
-        return self._loop.run(self._client.epoch_ends(epochs)) if epochs else {}
+        return self._loop.run(self._client.fetch_epoch_ends(epochs)) if epochs else {}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the first offset at or after a time (ms) for each partition; None where there is none."""
@@ -75,7 +75,7 @@ class LogPoll:
         """Discard what is stored for these topics; nobody requests them any longer."""
 
         async def forget() -> None:
-            self._client.forget(topics)
+            self._client.remove_topics(topics)
 
         self._loop.run(forget())
 
@@ -89,11 +89,11 @@ class LogPoll:
         self._loop.close(self._client.close)
 
     def _offsets(self, times: Mapping[TopicPartition, int], read_committed: bool = False) -> dict[TopicPartition, int]:
-        return self._loop.run(self._client.offsets(times, read_committed)) if times else {}
+        return self._loop.run(self._client.fetch_offsets(times, read_committed)) if times else {}
 
     def _topics(self, names: Collection[str]) -> list[Any]:
         try:
-            return self._loop.run(self._client.topics(names))
+            return self._loop.run(self._client.fetch_topics(names))
         except UpstreamUnavailableError as error:
             raise KafkaConnectionError(f"no broker returned metadata: {error}") from error
 

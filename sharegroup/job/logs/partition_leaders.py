@@ -41,7 +41,9 @@ class PartitionLeaders:
         self._leaders: dict[TopicPartition, int] = {}
         self._troubles: dict[str, _Trouble] = {}
 
-    def askable(self, wanted: Collection[TopicPartition], now_ms: int) -> dict[tuple[str, int], list[TopicPartition]]:
+    def with_leader(
+        self, wanted: Collection[TopicPartition], now_ms: int
+    ) -> dict[tuple[str, int], list[TopicPartition]]:
         """Return those of these partitions that have a leader, by topic and leader."""
         self._find([partition for partition in wanted if partition not in self._leaders], now_ms)
         found: dict[tuple[str, int], list[TopicPartition]] = {}
@@ -50,7 +52,7 @@ class PartitionLeaders:
                 found.setdefault((partition.topic, self._leaders[partition]), []).append(partition)
         return found
 
-    def answered(self, topic: str, partitions: Collection[TopicPartition], now_ms: int) -> None:
+    def record_response(self, topic: str, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Record that the offsets of these partitions of a topic were returned."""
         trouble = self._troubles.get(topic)
         if trouble is None:
@@ -66,7 +68,7 @@ class PartitionLeaders:
                     extra={"topic": topic},
                 )
 
-    def unanswered(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
+    def record_no_response(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Record a missing response: retry these partitions after a pause, and look up their leader's others again.
 
         Nothing is logged, because the client logs a broker that does not respond
@@ -75,7 +77,7 @@ class PartitionLeaders:
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
         self._leave_alone(topic, partitions, "", now_ms)
 
-    def forget(self, topics: Collection[str]) -> None:
+    def discard_topics(self, topics: Collection[str]) -> None:
         """Discard what is stored for these topics."""
         if not topics:
             return

@@ -29,7 +29,7 @@ from sharegroup.types import is_topic_name
 logger = logging.getLogger(__name__)
 
 #: How often names are polled, and how soon again while one does not mean the expected topic.
-LOOK_MS, CONFIRM_MS = 3_000, 2_000
+POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
 #: The maximum number of stored ids per name.
@@ -75,7 +75,7 @@ class TopicIdentities:
         """Return whether it is time for a `poll`."""
         return now_ms >= self._due_ms
 
-    def look(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
+    def poll(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
         """Look up these (name, id) if it is time to; from then on only these are requested."""
         if not self.is_due(now_ms):
             return
@@ -83,15 +83,15 @@ class TopicIdentities:
         names = sorted({name for name, _ in topics if is_topic_name(name)})
         if not names:
             return
-        if not self.look_now(names, now_ms):
-            self._retry_ms = min(2 * self._retry_ms or LOOK_MS, _MAX_RETRY_MS)
+        if not self.poll_now(names, now_ms):
+            self._retry_ms = min(2 * self._retry_ms or POLL_MS, _MAX_RETRY_MS)
             self._due_ms = now_ms + self._retry_ms
             return
         self._retry_ms = 0
         doubtful = any(name in self._responses and not self.stands_for(name, topic_id) for name, topic_id in topics)
-        self._due_ms = now_ms + (CONFIRM_MS // 2 if doubtful else LOOK_MS)
+        self._due_ms = now_ms + (CONFIRM_MS // 2 if doubtful else POLL_MS)
 
-    def look_now(self, names: Collection[str], now_ms: int) -> bool:
+    def poll_now(self, names: Collection[str], now_ms: int) -> bool:
         """Look names up without regard to the interval; return whether there was a response."""
         try:
             self._look_up(sorted(names), now_ms)
@@ -128,12 +128,12 @@ class TopicIdentities:
         since_ms = max(response.first_ms, self._polled_since_ms.get((name, topic_id), response.last_ms))
         return topic_id in self._replaced.get(name, ()) or response.last_ms - since_ms >= self._grace_ms
 
-    def take_learned(self) -> set[str]:
+    def pop_updated_names(self) -> set[str]:
         """Return the names with a response since the last call; only their topics can be newly deleted."""
         learned, self._learned = self._learned, set()
         return learned
 
-    def forget(self, names: Collection[str]) -> None:
+    def discard_names(self, names: Collection[str]) -> None:
         """Discard what is stored for these names."""
         for remembered in (self._responses, self._seen, self._replaced, self._doubts):
             for name in names:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from sharegroup.core.operators import rows
-from sharegroup.job.knowledge.led_shards import LedShards
+from sharegroup.job.knowledge.managed_shards import ManagedShards
 from sharegroup.job.knowledge.source_offset import SourceRow
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.storage.reading.fences import Fence
@@ -30,34 +30,34 @@ class BatchPlan:
         """The operator keys that load a share-partition."""
         return [shard_key for row in self._rows.get(rows.LOAD, ()) for shard_key in row.shard_keys]
 
-    def gone(self, topic: str, shard_keys: Iterable[str]) -> None:
+    def add_deleted_topic(self, topic: str, shard_keys: Iterable[str]) -> None:
         """Add a deleted topic."""
-        self._add(rows.GONE, topic, sorted(shard_keys))
+        self._add(rows.TOPIC_DELETED, topic, sorted(shard_keys))
 
-    def unload(self, managed: LedShards, keys: Collection[SharePartitionKey]) -> None:
+    def add_unload(self, managed: ManagedShards, keys: Collection[SharePartitionKey]) -> None:
         """Add share-partitions that are no longer managed."""
         for shard_key, of_shard in managed.by_shard(keys).items():
             self._add(rows.UNLOAD, [key.partition for key in of_shard], [shard_key])
 
-    def delete(self, managed: LedShards, deletions: Iterable[SharePartitionRow]) -> None:
+    def add_deletions(self, managed: ManagedShards, deletions: Iterable[SharePartitionRow]) -> None:
         """Add share-partitions whose states must be deleted."""
         epochs = {row.key: row.state_epoch for row in deletions}
         for shard_key, keys in managed.by_shard(epochs).items():
             self._add(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
 
-    def configure(self, config: dict[str, Any], shard_keys: Iterable[str]) -> None:
+    def add_config(self, config: dict[str, Any], shard_keys: Iterable[str]) -> None:
         """Add the config of a group."""
         self._add(rows.CONFIG, config, sorted(shard_keys))
 
-    def fence(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
+    def add_fences(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
         """Add the current processes of members of a group; earlier processes are fenced."""
         self._add(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
 
-    def load(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
+    def add_loads(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
         """Add share-partitions that a shard manages from now on; `batch_rows` adds their states."""
         self._add(rows.LOAD, loads, [shard_key])
 
-    def move_logs(self, logs: dict[str, list[list[Any]]]) -> None:
+    def add_log_offsets(self, logs: dict[str, list[list[Any]]]) -> None:
         """Add new log offsets, by shard."""
         same: dict[str, tuple[list[list[Any]], list[str]]] = {}
         for shard_key, of_shard in sorted(logs.items()):
@@ -65,13 +65,13 @@ class BatchPlan:
         for of_shard, shard_keys in same.values():
             self._add(rows.LOG, of_shard, shard_keys)
 
-    def tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
+    def add_tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
         """Add a tick: all requests that were appended before the time have been read."""
         self._add(rows.TICK, clock_ms, sorted(shard_keys))
 
     def rows(self) -> tuple[SourceRow, ...]:
         """Return all rows in a fixed order."""
-        order = (rows.GONE, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG, rows.TICK)
+        order = (rows.TOPIC_DELETED, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG, rows.TICK)
         return tuple(row for kind in order for row in self._rows.get(kind, ()))
 
     def _add(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:

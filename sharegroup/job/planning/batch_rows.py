@@ -43,7 +43,7 @@ def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates
     states = read_states(end.state_version, loaded) if loaded else {}
     for row in end.rows:
         body = [_load(key, load, states) for key, load in _loads(row)] if row.kind == rows.LOAD else row.body
-        text = rows.encode(row.kind, json.dumps(body, separators=(",", ":"), sort_keys=True))
+        text = rows.encode_row(row.kind, json.dumps(body, separators=(",", ":"), sort_keys=True))
         for shard_key in row.shard_keys:
             yield shard_key, text
 

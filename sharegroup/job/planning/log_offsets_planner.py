@@ -16,20 +16,20 @@ from typing import Any
 
 from sharegroup.config import GroupConfig
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.job.clock.hand_over import HandOver
+from sharegroup.job.clock.handover import Handover
 from sharegroup.job.knowledge.listing import TopicIdPartition
 from sharegroup.job.knowledge.shard_keys import ShardKey
-from sharegroup.job.knowledge.source_knowledge import SourceKnowledge, waiting_key
 from sharegroup.job.knowledge.source_offset import NOTHING_READ, SourceOffset
-from sharegroup.job.logs.log_answers import LogAnswers, Logs
+from sharegroup.job.knowledge.source_state import SourceState, waiting_key
+from sharegroup.job.logs.log_offset_queries import LogOffsetQueries, Logs
 from sharegroup.job.logs.topic_identities import TopicIdentities
 from sharegroup.job.planning.batch_rows import is_current
-from sharegroup.job.planning.log_news import LogNews
-from sharegroup.job.planning.source_look import SourceLook
-from sharegroup.job.planning.source_tables import Configs, SourceTables
-from sharegroup.job.planning.start_offsets import StartsByTime, can_start, start_offset, starts_by_time
+from sharegroup.job.planning.log_changes import LogChanges
+from sharegroup.job.planning.source_poll import SourcePoll
+from sharegroup.job.planning.source_tables import GroupConfigSource, SourceTables
+from sharegroup.job.planning.start_offsets import StartsByTime, can_start, fetch_starts_by_time, start_offset
 from sharegroup.job.planning.stopped_groups import StoppedGroups
-from sharegroup.job.planning.table_news import TableNews
+from sharegroup.job.planning.table_changes import TableChanges
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.storage.schemas import SHARE_GROUP_STATE
 from sharegroup.types import LAST_ALTERED_MS, SharePartitionKey
@@ -49,16 +49,16 @@ class LogOffsetsPlanner:
     """Decides the source's next offset. One planner lives as long as the source's process; its memory may be lost at
     any time."""
 
-    def __init__(self, tables: SourceTables, logs: Logs, configs: Configs, settings: PlannerSettings) -> None:
+    def __init__(self, tables: SourceTables, logs: Logs, configs: GroupConfigSource, settings: PlannerSettings) -> None:
         topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
-        self._tables, self._queries = tables, LogAnswers(logs, topics)
-        self._table_changes = TableNews(tables, configs, settings.shards)
-        self._log_changes = LogNews(topics, self._queries, settings.poll_ms, settings.idle_poll_ms)
+        self._tables, self._queries = tables, LogOffsetQueries(logs, topics)
+        self._table_changes = TableChanges(tables, configs, settings.shards)
+        self._log_changes = LogChanges(topics, self._queries, settings.poll_ms, settings.idle_poll_ms)
         self._stopped = StoppedGroups()
-        self._known: SourceKnowledge | None = None
+        self._known: SourceState | None = None
 
-    def next(
-        self, before: SourceOffset, handover: HandOver, requested: Collection[str], safe_ms: int, now_ms: int
+    def next_offset(
+        self, before: SourceOffset, handover: Handover, requested: Collection[str], safe_ms: int, now_ms: int
     ) -> SourceOffset | None:
         """Return the offset after `before`; None if nothing has changed.
 
@@ -70,26 +70,26 @@ class LogOffsetsPlanner:
         if known is None or known.offset != before:
             version = before.partitions_version
             listed = () if version == NOTHING_READ else self._tables.share_partitions(version)
-            known = SourceKnowledge.resumed(before, listed)
-        after = self._poll(SourceLook(known, handover, requested, now_ms), safe_ms)
+            known = SourceState.resume(before, listed)
+        after = self._poll(SourcePoll(known, handover, requested, now_ms), safe_ms)
         known.offset = before if after is None else after
         self._known = known
         return after
 
-    def _poll(self, poll: SourceLook, safe_ms: int) -> SourceOffset | None:
+    def _poll(self, poll: SourcePoll, safe_ms: int) -> SourceOffset | None:
         known, before = poll.known, poll.known.offset
-        version = self._table_changes.take(poll)
-        moved = self._log_changes.take(poll)
+        version = self._table_changes.poll(poll)
+        moved = self._log_changes.poll(poll)
         state_version = self._load(poll)
-        poll.batch.unload(known.led, poll.left)
+        poll.batch.add_unload(known.managed, poll.removed)
         _add_configs(poll)
         _add_logs(poll, moved)
         position = replace(
             before,
-            shards=known.led.shards,
+            shards=known.managed.shards,
             partitions_version=version,
             state_version=before.state_version if state_version is None else state_version,
-            waiting=tuple(sorted(map(waiting_key, known.listing.to_lead(known.waiting)))),
+            waiting=tuple(sorted(map(waiting_key, known.listing.manageable_rows(known.waiting)))),
             gone=tuple(sorted(known.gone)),
             clock_ms=_tick(poll, safe_ms),
             rows=(),
@@ -98,7 +98,7 @@ class LogOffsetsPlanner:
         has_changed = poll.batch.has_rows or position != replace(before, rows=()) or before.is_large
         return replace(position, seq=before.seq + 1, rows=poll.batch.rows()) if has_changed else None
 
-    def _load(self, poll: SourceLook) -> int | None:
+    def _load(self, poll: SourcePoll) -> int | None:
         """Load what can be managed from now on; return the version of the states to read, None if nothing is loaded.
 
         A share-partition with a state is loaded even if its log offsets are unknown, so that acknowledgements do not
@@ -109,17 +109,17 @@ class LogOffsetsPlanner:
             return None
         version: int | None = None
         states: Mapping[SharePartitionKey, ShareGroupOffset] = {}
-        stopped = self._stopped.names(known)
+        stopped = self._stopped.get_stopped(known)
         asked = {key: row for key, row in pending.items() if key.group_id not in stopped}
         if any(_needs_state(known, row) for row in asked.values()):
             version = self._tables.newest_version(SHARE_GROUP_STATE.name)
             states = self._tables.states(version, list(asked))  # of all of them, because the rows need them next
-            stopped |= self._stopped.find(asked.values(), states)
+            stopped |= self._stopped.stop_groups_without_state(asked.values(), states)
         pending = _without_groups(poll, stopped)
         without = [row for row in pending.values() if not is_current(states.get(row.key), row.state_epoch)]
-        starts = starts_by_time(known, self._queries, without, poll.now_ms, poll.told.brokers_ms(poll.now_ms))
+        starts = fetch_starts_by_time(known, self._queries, without, poll.now_ms, poll.handover.brokers_ms(poll.now_ms))
         waiting = {row.key: row.state_epoch for row in without if not can_start(known, row, starts)}
-        poll.left.update(key for key in waiting if known.led.leave(key))
+        poll.removed.update(key for key in waiting if known.managed.remove(key))
         # All share-partitions that waited before were pending.
         known.waiting = waiting | {key: row.state_epoch for key, row in poll.pending.items() if key not in pending}
         loads = [row for key, row in pending.items() if key not in waiting]
@@ -129,44 +129,44 @@ class LogOffsetsPlanner:
         self._add_fences(poll, loads)
         return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
 
-    def _add_fences(self, poll: SourceLook, loads: Collection[SharePartitionRow]) -> None:
+    def _add_fences(self, poll: SourcePoll, loads: Collection[SharePartitionRow]) -> None:
         """Send the fences of loaded groups, which the operator may not have; new share-partitions have no members."""
         groups = {row.key.group_id for row in loads if not row.initializing}
         if not groups:
             return
         for group_id, fences in sorted(self._tables.fences(groups).items()):
             loading = [key for key in poll.batch.loading if ShardKey.decode(key).group_id == group_id]
-            poll.batch.fence(fences, loading)
+            poll.batch.add_fences(fences, loading)
 
 
-def _needs_state(known: SourceKnowledge, row: SharePartitionRow) -> bool:
+def _needs_state(known: SourceState, row: SharePartitionRow) -> bool:
     """Return whether the share-partition's state decides what happens to it, and was not read yet."""
     has_changed = known.waiting.get(row.key) != row.state_epoch
     return not row.initializing or (has_changed and not can_start(known, row, {}))
 
 
-def _without_groups(poll: SourceLook, stopped: Collection[str]) -> dict[SharePartitionKey, SharePartitionRow]:
+def _without_groups(poll: SourcePoll, stopped: Collection[str]) -> dict[SharePartitionKey, SharePartitionRow]:
     """Return the pending share-partitions of other groups than these; those of these groups are no longer managed."""
-    managed = poll.known.led
+    managed = poll.known.managed
     if stopped:
         of_stopped = [key for key in list(managed.keys()) if key.group_id in stopped]
-        poll.left.update(key for key in of_stopped if managed.leave(key))
-        poll.pending.update((row.key, row) for row in poll.known.listing.to_lead(of_stopped))
+        poll.removed.update(key for key in of_stopped if managed.remove(key))
+        poll.pending.update((row.key, row) for row in poll.known.listing.manageable_rows(of_stopped))
     return {key: row for key, row in poll.pending.items() if key.group_id not in stopped}
 
 
-def _add_loads(poll: SourceLook, loads: Collection[SharePartitionRow], starts: StartsByTime) -> None:
+def _add_loads(poll: SourcePoll, loads: Collection[SharePartitionRow], starts: StartsByTime) -> None:
     known = poll.known
     by_key = {row.key: row for row in loads}
-    for shard_key, keys in known.led.by_shard(by_key).items():
-        poll.batch.load(shard_key, [_load(known, by_key[key], starts) for key in keys])
+    for shard_key, keys in known.managed.by_shard(by_key).items():
+        poll.batch.add_loads(shard_key, [_load(known, by_key[key], starts) for key in keys])
     for row in loads:
-        known.led.lead(row)
+        known.managed.add(row)
 
 
-def _load(known: SourceKnowledge, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
+def _load(known: SourceState, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
     """Return a load row. `log` is null while unknown: records can be acknowledged then, but not acquired."""
-    log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+    log = known.logs.offsets.get(TopicIdPartition.for_key(row.key))
     return {
         "topic": row.key.topic,
         "partition": row.key.partition,
@@ -177,39 +177,41 @@ def _load(known: SourceKnowledge, row: SharePartitionRow, starts: StartsByTime) 
     }
 
 
-def _add_configs(poll: SourceLook) -> None:
+def _add_configs(poll: SourcePoll) -> None:
     """Send configs with each load of a shard, and to every shard of a group whose config changed."""
     known = poll.known
     shards = {shard_key: ShardKey.decode(shard_key).group_id for shard_key in poll.batch.loading}
     for group_id in poll.reconfigured:
-        shards |= dict.fromkeys(known.led.shard_keys_of(group_id), group_id)
+        shards |= dict.fromkeys(known.managed.shard_keys_of(group_id), group_id)
     same: dict[tuple[GroupConfig, int], list[str]] = {}
     for shard_key, group_id in sorted(shards.items()):
-        sent = known.configs.of(group_id), known.configs.last_altered_ms(group_id)
+        sent = known.configs.get(group_id), known.configs.last_altered_ms(group_id)
         same.setdefault(sent, []).append(shard_key)
     for (config, altered_ms), shard_keys in same.items():
         last = {LAST_ALTERED_MS: altered_ms} if altered_ms else {}
-        poll.batch.configure(config.to_json() | last, shard_keys)
+        poll.batch.add_config(config.to_json() | last, shard_keys)
 
 
-def _add_logs(poll: SourceLook, moved: Collection[TopicIdPartition]) -> None:
+def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
     """Send changed log offsets, except those of share-partitions that are loaded in the same batch."""
     known = poll.known
     logs: dict[str, list[list[Any]]] = {}
     for log in sorted(moved):
         for key in known.listing.keys_of(log):
-            if key in known.led and key not in poll.pending:
-                logs.setdefault(known.led.shard_key(key), []).append([log.partition, *known.logs.offsets[log].dump()])
-    poll.batch.move_logs(logs)
+            if key in known.managed and key not in poll.pending:
+                logs.setdefault(known.managed.shard_key(key), []).append(
+                    [log.partition, *known.logs.offsets[log].dump()]
+                )
+    poll.batch.add_log_offsets(logs)
 
 
-def _tick(poll: SourceLook, safe_ms: int) -> int:
+def _tick(poll: SourcePoll, safe_ms: int) -> int:
     """Tick the keys whose deadline is before the safe time, and every key once after a start; return the tick time."""
     known = poll.known
-    due = set(poll.told.deadlines.due(safe_ms))
+    due = set(poll.handover.deadlines.due_keys(safe_ms))
     if not known.ticked_all and safe_ms:
         known.ticked_all = True
-        due.update(known.led.shard_keys())
+        due.update(known.managed.shard_keys())
     clock_ms = safe_ms if due else known.offset.clock_ms
-    poll.batch.tick(clock_ms, due)
+    poll.batch.add_tick(clock_ms, due)
     return clock_ms

@@ -30,7 +30,7 @@ class SourceTables(Protocol):
         """Return, by group, its current members whose process has replaced another one."""
 
 
-class Configs(Protocol):
+class GroupConfigSource(Protocol):
     """The groups' configs: see `ConfigPoll`."""
 
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from sharegroup.config import OffsetResetStrategy
 from sharegroup.job.knowledge.listing import TopicIdPartition
-from sharegroup.job.knowledge.source_knowledge import SourceKnowledge
-from sharegroup.job.logs.log_answers import LogAnswers
+from sharegroup.job.knowledge.source_state import SourceState
+from sharegroup.job.logs.log_offset_queries import LogOffsetQueries
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
 
@@ -15,18 +15,18 @@ from sharegroup.types import SharePartitionKey
 StartsByTime = Mapping[SharePartitionKey, int]
 
 
-def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
+def start_offset(known: SourceState, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
     """Return the start offset; None while a value that it depends on is unknown.
 
     Offsets that were fetched for other readers do not count: without a leader they may be old.
     """
     if row.start_offset >= 0:
-        known_log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+        known_log = known.logs.offsets.get(TopicIdPartition.for_key(row.key))
         return max(row.start_offset, known_log.log_start_offset if known_log else 0)
-    log = known.logs.current(TopicIdPartition.of(row.key))
+    log = known.logs.current(TopicIdPartition.for_key(row.key))
     if log is None:
         return None
-    strategy = known.configs.reset_of(row).strategy
+    strategy = known.configs.get_offset_reset(row).strategy
     if strategy is OffsetResetStrategy.EARLIEST:
         return log.log_start_offset
     if strategy is OffsetResetStrategy.LATEST:
@@ -34,13 +34,13 @@ def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: Starts
     return by_time.get(row.key)
 
 
-def can_start(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> bool:
+def can_start(known: SourceState, row: SharePartitionRow, by_time: StartsByTime) -> bool:
     """Return whether the start offset is known if the share-partition has no state."""
     return start_offset(known, row, by_time) is not None
 
 
-def starts_by_time(
-    known: SourceKnowledge, queries: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
+def fetch_starts_by_time(
+    known: SourceState, queries: LogOffsetQueries, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
 ) -> dict[SharePartitionKey, int]:
     """Look up the start offsets by time where the strategy is by_duration; rows without a response are left out.
 
@@ -49,17 +49,17 @@ def starts_by_time(
     """
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:
-        reset = known.configs.reset_of(row)
+        reset = known.configs.get_offset_reset(row)
         by_time = row.start_offset < 0 and reset.strategy is OffsetResetStrategy.BY_DURATION
-        if by_time and known.logs.current(TopicIdPartition.of(row.key)) is not None:
+        if by_time and known.logs.current(TopicIdPartition.for_key(row.key)) is not None:
             wanted.setdefault(reset.duration_ms or 0, []).append(row)
     starts: dict[SharePartitionKey, int] = {}
     for duration_ms, of_duration in wanted.items() if brokers_ms else ():
         time_ms = max(0, brokers_ms - duration_ms)  # no record is older than 1970
-        logs = {TopicIdPartition.of(row.key).topic_partition for row in of_duration}
-        found = queries.offsets_at(logs, time_ms, now_ms)
+        logs = {TopicIdPartition.for_key(row.key).topic_partition for row in of_duration}
+        found = queries.fetch_offsets_at(logs, time_ms, now_ms)
         for row in of_duration:
-            log = TopicIdPartition.of(row.key)
+            log = TopicIdPartition.for_key(row.key)
             if log.topic_partition in found:
                 first = found[log.topic_partition]
                 starts[row.key] = known.logs.offsets[log].log_end_offset if first is None else first

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from sharegroup.job.knowledge.source_knowledge import SourceKnowledge
+from sharegroup.job.knowledge.source_state import SourceState
 from sharegroup.job.planning.batch_rows import States, is_current
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 
@@ -24,7 +24,7 @@ class StoppedGroups:
     def __init__(self) -> None:
         self._missing: dict[str, SharePartitionRow] = {}
 
-    def names(self, known: SourceKnowledge) -> set[str]:
+    def get_stopped(self, known: SourceState) -> set[str]:
         """Return the stopped groups. A group is served again when the row that stopped it has changed."""
         for group_id, row in list(self._missing.items()):
             if known.listing.get(row.key) != row:
@@ -32,7 +32,7 @@ class StoppedGroups:
                 logger.warning("group %s is served again: %s", group_id, _changed(row), extra={"group": group_id})
         return set(self._missing)
 
-    def find(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
+    def stop_groups_without_state(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
         """Stop the groups of the initialized ones of `rows` that have no state; return these groups."""
         found = set()
         for row in rows:

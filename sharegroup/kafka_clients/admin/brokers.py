@@ -11,7 +11,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sharegroup.kafka_clients.admin.connecting import connect
-from sharegroup.kafka_clients.admin.errors import PASSING, error_of
+from sharegroup.kafka_clients.admin.errors import TRANSIENT, error_of
 from sharegroup.kafka_clients.admin.results import Coordinator
 
 T = TypeVar("T")
@@ -44,22 +44,22 @@ class Brokers:
         """Return the ids of all brokers, sorted."""
         return sorted(broker.node_id for broker in self.admin._manager.cluster.brokers())
 
-    def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
+    def request(self, request: ApiMessage, node_id: int | None = None) -> Any:
         """Return the response of one broker, or of any. Transient errors are retried, except those in the response."""
-        return self.try_again(lambda: self.ask_once(request, node_id))
+        return self.retry(lambda: self.request_once(request, node_id))
 
-    def try_again(self, attempt: Callable[[], T]) -> T:
+    def retry(self, attempt: Callable[[], T]) -> T:
         """Return the result of `attempt`, which is retried on transient errors until the timeout."""
         end = time.monotonic() + self._timeout_s
         while True:
             try:
                 return attempt()
-            except PASSING:
+            except TRANSIENT:
                 if time.monotonic() + self._backoff_s >= end:
                     raise
             time.sleep(self._backoff_s)
 
-    def ask_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
+    def request_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
         """Return the results of the groups, in the requested order, with one request to each coordinator."""
         results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s
@@ -73,14 +73,14 @@ class Brokers:
                     results[group_id] = found
             for coordinator, ids in coordinators.items():
                 results |= _results_of(coordinator, ids, exchange)
-            waiting = [group_id for group_id in waiting if isinstance(results[group_id], PASSING)]
+            waiting = [group_id for group_id in waiting if isinstance(results[group_id], TRANSIENT)]
             if waiting and time.monotonic() + self._backoff_s >= end:
                 break
             if waiting:
                 time.sleep(self._backoff_s)
         return {group_id: results[group_id] for group_id in dict.fromkeys(group_ids)}
 
-    def ask_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
+    def request_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
         """Return the response without retrying."""
         manager = self.admin._manager
         try:
@@ -95,12 +95,12 @@ class Brokers:
         request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids, min_version=_KEYS_VERSION)
         return {
             row.key: error_of(row.error_code, row.error_message) or Coordinator(row.node_id, row.host, row.port)
-            for row in self.ask(request).coordinators
+            for row in self.request(request).coordinators
         }
 
 
 def _results_of(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
     try:
         return exchange(coordinator, group_ids)
-    except PASSING as error:
+    except TRANSIENT as error:
         return dict.fromkeys(group_ids, error)

@@ -27,7 +27,7 @@ def describe_configs(brokers: Brokers, group_ids: Collection[str]) -> dict[str, 
         for group_id in dict.fromkeys(group_ids)
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=False)
-    results = brokers.ask(request).results if resources else []
+    results = brokers.request(request).results if resources else []
     for result in results:
         check(result.error_code, result.error_message)
     return {result.resource_name: _configs(result) for result in results}
@@ -44,16 +44,16 @@ def alter_configs(
 
     def attempt() -> None:
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        for answer in brokers.ask_once(request).responses:
+        for answer in brokers.request_once(request).responses:
             check(answer.error_code, answer.error_message)
 
-    brokers.try_again(attempt)
+    brokers.retry(attempt)
 
 
 def groups_with_configs(brokers: Brokers) -> list[str]:
     """Return the ids of groups that have their own configs."""
     request = ListConfigResourcesRequest(resource_types=[_GROUP], min_version=_TYPES_VERSION)
-    response = brokers.ask(request)
+    response = brokers.request(request)
     check(response.error_code)
     return sorted(found.resource_name for found in response.config_resources)
 

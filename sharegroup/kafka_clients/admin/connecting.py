@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 from kafka.net.compat import KafkaNetClient
 
-from sharegroup.kafka_clients.admin.errors import text_of
+from sharegroup.kafka_clients.admin.errors import error_text
 
 #: After this time the reason is determined: a rejected login is permanent. Each attempt may take twice as long as the
 #: previous one, for servers that are only slow.
@@ -33,7 +33,7 @@ def connect(settings: Mapping[str, Any], timeout_ms: int) -> KafkaAdminClient:
             if left_ms <= attempt_ms:
                 servers = settings["bootstrap_servers"]
                 named = servers if isinstance(servers, str) else ",".join(servers)
-                raise KafkaTimeoutError(f"Unable to bootstrap from {named}: {text_of(error)}") from error
+                raise KafkaTimeoutError(f"Unable to bootstrap from {named}: {error_text(error)}") from error
         attempt_ms *= 2
 
 

@@ -29,7 +29,7 @@ _MESSAGES = {
 }
 
 #: Transient errors: the coordinator moves or loads, or the connection was lost. A retry may succeed.
-PASSING = (
+TRANSIENT = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
@@ -55,6 +55,6 @@ def check(code: int, message: str | None = None) -> None:
         raise error
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the server's message, or the text of a client-side error."""
     return str(error.args[0]) if error.args else type(error).__name__

@@ -20,7 +20,7 @@ from sharegroup.kafka_clients.admin.brokers import Brokers
 from sharegroup.kafka_clients.admin.errors import check, error_of
 from sharegroup.kafka_clients.admin.results import Coordinator, GroupListing, MemberDescription, ShareGroupDescription
 from sharegroup.protocol.messages import ShareGroupDescribeRequest
-from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIdentity
+from sharegroup.protocol.rows.share_group_fields import ALL_AWAY, MemberIdentity
 
 #: The first version of ListGroups that filters by type.
 _TYPES_VERSION = 5
@@ -38,7 +38,7 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
             states_filter=sorted(states), types_filter=sorted(types), min_version=_TYPES_VERSION if types else 0
         )
         try:
-            response = brokers.ask_once(request, node_id)
+            response = brokers.request_once(request, node_id)
         except UnknownBrokerIdError:
             if node_id in brokers.node_ids():
                 raise
@@ -49,7 +49,7 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
     found = {
         GroupListing(row.group_id, row.group_state, row.group_type, row.protocol_type)
         for node_id in brokers.node_ids()
-        for row in brokers.try_again(partial(listed, node_id))
+        for row in brokers.retry(partial(listed, node_id))
     }
     return sorted(found)
 
@@ -61,23 +61,23 @@ def describe_groups(
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, ShareGroupDescription | KafkaError]:
         request = ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=include_authorized_operations)
-        response = brokers.ask_once(request, coordinator.node_id)
+        response = brokers.request_once(request, coordinator.node_id)
         return {
             group.group_id: error_of(group.error_code, group.error_message) or _description(group, coordinator)
             for group in response.groups
         }
 
-    return brokers.ask_coordinators(group_ids, exchange)
+    return brokers.request_coordinators(group_ids, exchange)
 
 
 def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
     """Delete groups of any type. Return each group's error, None for deleted groups."""
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, KafkaError | None]:
-        response = brokers.ask_once(DeleteGroupsRequest(groups_names=ids), coordinator.node_id)
+        response = brokers.request_once(DeleteGroupsRequest(groups_names=ids), coordinator.node_id)
         return {result.group_id: error_of(result.error_code) for result in response.results}
 
-    return brokers.ask_coordinators(group_ids, exchange)
+    return brokers.request_coordinators(group_ids, exchange)
 
 
 def remove_members(
@@ -88,11 +88,11 @@ def remove_members(
     request = LeaveGroupRequest(group_id=group_id, members=named, min_version=_MEMBERS_VERSION)
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Any]:
-        response = brokers.ask_once(request, coordinator.node_id)
+        response = brokers.request_once(request, coordinator.node_id)
         error = error_of(response.error_code, _LEAVE_ERRORS.get(response.error_code))
         return dict.fromkeys(ids, error or response.members)
 
-    result = brokers.ask_coordinators([group_id], exchange)[group_id]
+    result = brokers.request_coordinators([group_id], exchange)[group_id]
     if isinstance(result, KafkaError):
         raise result
     return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in result}
@@ -100,8 +100,8 @@ def remove_members(
 
 def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
     """Return the absent static members that left. The request names a member without an id or a name."""
-    left = remove_members(brokers, group_id, [ANYBODY_AWAY])
-    if left.get(ANYBODY_AWAY) is not None:  # a broker reports this member as unknown
+    left = remove_members(brokers, group_id, [ALL_AWAY])
+    if left.get(ALL_AWAY) is not None:  # a broker reports this member as unknown
         raise GroupIdNotFoundError(f"Group {group_id} does not exist, or is no share group of this project's server.")
     return list(left)
 

@@ -33,7 +33,7 @@ def leaders(brokers: Brokers, topics: Iterable[str]) -> Leaders:
     asked = [kind(name=name) for name in names]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False, max_version=_METADATA_VERSION)
     found: Leaders = {}
-    for topic in brokers.ask(request).topics:
+    for topic in brokers.request(request).topics:
         check(topic.error_code)
         found |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}
     return dict(sorted(found.items()))
@@ -52,7 +52,7 @@ def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) ->
     """Return the offset of the first record at or after a time; -1 if there is none."""
     if not timestamps_ms:
         return {}
-    found = brokers.try_again(lambda: brokers.admin.list_partition_offsets(dict(timestamps_ms)))
+    found = brokers.retry(lambda: brokers.admin.list_partition_offsets(dict(timestamps_ms)))
     return {key: found[key].offset for key in timestamps_ms}
 
 
@@ -89,7 +89,7 @@ def _first_record(brokers: Brokers, node_id: int, key: TopicPartition, offset: i
         rack_id="",
         max_version=_NAMES_VERSION,
     )
-    response = brokers.ask(request, node_id)
+    response = brokers.request(request, node_id)
     check(response.error_code)
     for row in (row for answer in response.responses for row in answer.partitions):
         if row.error_code:

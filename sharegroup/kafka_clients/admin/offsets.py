@@ -28,10 +28,10 @@ def list_offsets(
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Offsets | KafkaError]:
         request = DescribeShareGroupOffsetsRequest(groups=[_request_group(group_id, wanted) for group_id in ids])
-        response = brokers.ask_once(request, coordinator.node_id)
+        response = brokers.request_once(request, coordinator.node_id)
         return {group.group_id: _offsets(group) for group in response.groups}
 
-    return brokers.ask_coordinators(group_ids, exchange)
+    return brokers.request_coordinators(group_ids, exchange)
 
 
 def alter_offsets(
@@ -73,11 +73,11 @@ def delete_offsets(brokers: Brokers, group_id: str, topics: Collection[str]) -> 
 
 def _ask_coordinator(brokers: Brokers, request: Any) -> Any:
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Any]:
-        response = brokers.ask_once(request, coordinator.node_id)
+        response = brokers.request_once(request, coordinator.node_id)
         check(response.error_code, response.error_message)
         return {ids[0]: response}
 
-    answer = brokers.ask_coordinators([request.group_id], exchange)[request.group_id]
+    answer = brokers.request_coordinators([request.group_id], exchange)[request.group_id]
     if isinstance(answer, KafkaError):
         raise answer
     return answer

@@ -11,8 +11,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
 from sharegroup.kafka_clients.connections.quiet_task import quiet_task
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 #: How long connecting to a broker and receiving its metadata may take before the next broker is tried. Requests of
@@ -35,10 +35,10 @@ class BrokerConnections:
     def __init__(self, settings: ClientSettings, metadata_timeout_s: float = METADATA_TIMEOUT_S) -> None:
         self._settings, self._metadata_timeout_s = settings, metadata_timeout_s
         self._bootstrap = [_address(server) for server in settings["bootstrap_servers"]]
-        self._by_node: dict[int, KeptConnection] = {}
+        self._by_node: dict[int, ReconnectingConnection] = {}
         self._addresses: dict[int, Address] = {}
         self._present: list[int] = []
-        self._for_metadata: dict[Address, KeptConnection] = {}
+        self._for_metadata: dict[Address, ReconnectingConnection] = {}
         self._last_answered: Address | None = None
 
     @property
@@ -53,12 +53,12 @@ class BrokerConnections:
         except KeyError:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown") from None
 
-    def to(self, node_id: int) -> KeptConnection:
+    def connection_to(self, node_id: int) -> ReconnectingConnection:
         """Return the connection to a broker. Raises UpstreamUnavailableError."""
         self.address(node_id)
         return self._by_node[node_id]
 
-    def learn(self, metadata: MetadataResponse) -> None:
+    def update_brokers(self, metadata: MetadataResponse) -> None:
         """Store the addresses of the brokers.
 
         The connection to an absent broker is kept, because it may have pending requests, and the broker may return.
@@ -73,15 +73,15 @@ class BrokerConnections:
                 self._by_node[node_id] = self._connection(address)
                 self._addresses[node_id] = address
 
-    async def metadata_of(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
+    async def fetch_metadata(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
         """Return metadata of the named topics, from any broker that responds. Raises UpstreamUnavailableError.
 
         The broker that responded last is queried first, and the bootstrap servers last. `check` raises
         UpstreamUnavailableError to reject a response, so that the next broker is queried.
         """
-        return await self.from_any(partial(self._named_metadata, names, check))
+        return await self.query_any(partial(self._named_metadata, names, check))
 
-    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Result]]) -> _Result:
+    async def query_any(self, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
         """Return the result of `ask` on the first metadata connection that responds.
 
         A broker that has not responded within half a second may hang, so the next one is queried as well.
@@ -120,10 +120,10 @@ class BrokerConnections:
         for connection in (*self._by_node.values(), *self._for_metadata.values()):
             connection.close()
 
-    def _connection(self, address: Address) -> KeptConnection:
-        return KeptConnection(*address, self._settings)
+    def _connection(self, address: Address) -> ReconnectingConnection:
+        return ReconnectingConnection(*address, self._settings)
 
-    async def _query(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Result]]) -> _Result:
+    async def _query(self, address: Address, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
         """Use a connection of its own: on others the response could wait behind a fetch that waits for records."""
         connection = self._for_metadata.get(address)
         if connection is None:
@@ -140,13 +140,13 @@ class BrokerConnections:
 
     @staticmethod
     async def _named_metadata(
-        names: Collection[str], check: MetadataCheck | None, connection: KeptConnection
+        names: Collection[str], check: MetadataCheck | None, connection: ReconnectingConnection
     ) -> MetadataResponse:
         topic = MetadataRequest.MetadataRequestTopic
         topics = [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await connection.ask(request, MetadataResponse)
-        check_knows_brokers(response)
+        check_has_brokers(response)
         if check is not None:
             check(response)
         return response
@@ -161,7 +161,7 @@ class BrokerConnections:
         self._for_metadata = kept
 
 
-def check_knows_brokers(response: MetadataResponse) -> None:
+def check_has_brokers(response: MetadataResponse) -> None:
     """Raise UpstreamUnavailableError for a response without brokers, which a broker sends while it starts."""
     if not response.brokers:
         raise UpstreamUnavailableError("the broker has just started and does not know the cluster yet")

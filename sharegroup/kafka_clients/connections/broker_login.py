@@ -17,10 +17,10 @@ from kafka.protocol.sasl import (
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import Response
-from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRefusedError, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
 
 #: The key in `ClientSettings` of a ForwardedLogin, which replaces kafka-python's sasl_*.
-PASSED_ON_LOGIN = "passed_on_login"
+FORWARDED_LOGIN = "passed_on_login"
 #: From this version on, the response has the session lifetime (KIP-368). The gateway's own login does not need it.
 LIFETIME_VERSION = 1
 #: Defaults of kafka-python's own clients.
@@ -30,7 +30,7 @@ _READ = b"\x01"
 
 
 @dataclass(frozen=True)
-class PassedOnLogin:
+class ForwardedLogin:
     """A client's login as received: the mechanism, and the single message that authenticates the client.
 
     PLAIN and OAUTHBEARER have such a message. SCRAM's messages depend on the challenge of one server.
@@ -52,7 +52,7 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
 
     Raises UpstreamLoginRejectedError and UpstreamUnavailableError.
     """
-    passed_on = settings.get(PASSED_ON_LOGIN)
+    passed_on = settings.get(FORWARDED_LOGIN)
     if passed_on is not None:
         return await _pass_on(broker, passed_on)
     name = settings.get("sasl_mechanism", "PLAIN")
@@ -66,12 +66,12 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
     return 0
 
 
-async def _pass_on(broker: Broker, login: PassedOnLogin) -> int:
+async def _pass_on(broker: Broker, login: ForwardedLogin) -> int:
     await _choose(broker, login.mechanism)
     response = await _say(broker, login.message, LIFETIME_VERSION)
     if response.auth_bytes:  # the rejection of a token has its own message before the error
         await _say(broker, _READ, LIFETIME_VERSION)
-        raise UpstreamLoginRefusedError("the upstream broker rejected the login")
+        raise UpstreamLoginRejectedError("the upstream broker rejected the login")
     return int(response.session_lifetime_ms)
 
 
@@ -79,11 +79,11 @@ async def _choose(broker: Broker, mechanism: str) -> None:
     handshake = await broker.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
-        raise UpstreamLoginRefusedError(f"the upstream broker does not offer {mechanism}; SASL mechanisms: {offered}")
+        raise UpstreamLoginRejectedError(f"the upstream broker does not offer {mechanism}; SASL mechanisms: {offered}")
 
 
 async def _say(broker: Broker, message: bytes, version: int) -> SaslAuthenticateResponse:
     response = await broker.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, version)
     if response.error_code != ErrorCode.NONE:
-        raise UpstreamLoginRefusedError(f"the upstream broker rejected the login: {response.error_message}")
+        raise UpstreamLoginRejectedError(f"the upstream broker rejected the login: {response.error_message}")
     return response

@@ -28,7 +28,7 @@ from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailable
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "features", "tls_context"]
+__all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "fetch_features", "tls_context"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Features(NamedTuple):
 class UpstreamConnection(FrameProtocol):
     """A connection to a broker. `forward` and `ask` raise UpstreamUnavailableError after it was lost."""
 
-    believes_lengths = True
+    trusts_lengths = True
 
     def __init__(self) -> None:
         super().__init__(MAX_RESPONSE_BYTES)
@@ -160,7 +160,7 @@ class UpstreamConnection(FrameProtocol):
         self.abort()
 
 
-async def features(connection: UpstreamConnection) -> Features:
+async def fetch_features(connection: UpstreamConnection) -> Features:
     """Return the APIs of the broker. Old brokers support only version 0 of ApiVersions."""
     request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
     response = await connection.ask(request, ApiVersionsResponse, 3, CONNECT_TIMEOUT_S)

@@ -26,7 +26,7 @@ _FIRST_BYTES = 4_096
 _JOINED_BYTES = 65_536
 
 
-def framed(message: bytes) -> bytes:
+def frame_message(message: bytes) -> bytes:
     """Return a short message with its length in front."""
     return _LENGTH.pack(len(message)) + message
 
@@ -49,7 +49,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     `is_body_held`.
     """
 
-    believes_lengths = False
+    trusts_lengths = False
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -72,14 +72,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Handle data that is not a frame; the connection cannot continue."""
         raise NotImplementedError
 
-    def refusal(self, size: int, head: memoryview) -> str | None:
+    def frame_problem(self, size: int, head: memoryview) -> str | None:
         """Return why a frame of `size` bytes must end the connection, else None.
 
         `head` has its first `HEAD_BYTES` bytes, or all of it.
         """
         return None
 
-    def frame_begun(self, size: int) -> None:
+    def handle_frame_start(self, size: int) -> None:
         """Handle the start of a frame of `size` bytes that is not complete yet."""
 
     @property
@@ -87,7 +87,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """Return how much of the current incomplete frame has been received; None without one."""
         return None if self._frame is None else self._frame_filled
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         """Wait until the transport accepts more data or is closed."""
         await self._drained.wait()
 
@@ -217,12 +217,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _problem(self, size: int, head: memoryview) -> str | None:
         if not 0 <= size <= self.max_frame_bytes:
             return f"frame of {size} bytes; the limit is {self.max_frame_bytes}"
-        return self.refusal(size, head) if len(head) >= min(size, HEAD_BYTES) else None
+        return self.frame_problem(size, head) if len(head) >= min(size, HEAD_BYTES) else None
 
     def _begin(self, received: memoryview, size: int) -> None:
         self._rest = b""
-        first = size if self.believes_lengths else max(_FIRST_BYTES, 2 * len(received))
+        first = size if self.trusts_lengths else max(_FIRST_BYTES, 2 * len(received))
         self._frame = bytearray(min(size, first))
         self._frame[: len(received)] = received
         self._frame_size, self._frame_filled = size, len(received)
-        self.frame_begun(size)
+        self.handle_frame_start(size)

@@ -147,7 +147,7 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
     return position
 
 
-def encoded_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Encode an unsigned varint."""
     encoded = bytearray()
     while value > 0x7F:

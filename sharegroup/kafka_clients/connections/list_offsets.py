@@ -47,7 +47,7 @@ def list_offsets_request(
     )
 
 
-def listed_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
+def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
     """Return the offset of each partition without an error; -1 if there is no record at or after the time."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.offset
@@ -57,7 +57,7 @@ def listed_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
     }
 
 
-def leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
+def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
     """Return the leader epoch of each partition without an error, if the broker sends it (since Kafka 2.1)."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.leader_epoch
@@ -82,7 +82,7 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderE
     )
 
 
-def epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
+def read_epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
     """Return the offset of each partition without an error."""
     return {
         TopicPartition(topic.topic, partition.partition): partition.end_offset

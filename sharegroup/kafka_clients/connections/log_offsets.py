@@ -26,11 +26,11 @@ from sharegroup.kafka_clients.connections.broker_connections import BrokerConnec
 from sharegroup.kafka_clients.connections.list_offsets import (
     EARLIEST,
     LATEST,
-    epoch_ends,
     epoch_ends_request,
-    leader_epochs,
     list_offsets_request,
-    listed_offsets,
+    read_epoch_ends,
+    read_leader_epochs,
+    read_offsets,
 )
 from sharegroup.kafka_clients.connections.silent_brokers import SilentBrokers
 from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
@@ -60,20 +60,20 @@ class LogOffsetsClient:
 
     def __init__(self, settings: ClientSettings, brokers: BrokerConnections | None = None) -> None:
         self._brokers = brokers or BrokerConnections(settings, METADATA_TIMEOUT_S)
-        self._silent = SilentBrokers(self._brokers.to)
+        self._silent = SilentBrokers(self._brokers.connection_to)
         self._leaders: dict[TopicPartition, int] = {}
         self._newest: dict[TopicPartition, _Leadership] = {}
         self._epochs: dict[TopicPartition, int] = {}
 
-    async def topics(self, names: Collection[str]) -> list[_Topic]:
+    async def fetch_topics(self, names: Collection[str]) -> list[_Topic]:
         """Return the metadata of these topics, each with its own error code. Raises UpstreamUnavailableError."""
-        metadata = await self._brokers.metadata_of(names, self._check_is_new)
-        self._brokers.learn(metadata)
+        metadata = await self._brokers.fetch_metadata(names, self._check_is_new)
+        self._brokers.update_brokers(metadata)
         for topic in metadata.topics:
             self._learn(topic)
         return list(metadata.topics)
 
-    async def offsets(
+    async def fetch_offsets(
         self, times: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
@@ -87,11 +87,11 @@ class LogOffsetsClient:
         """Return the epochs of the leaders that returned the newest end offsets, if the brokers sent them."""
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
-    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def fetch_epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offsets up to which logs were written by leaders up to an epoch, where leaders respond."""
         return await self._of_leaders(epochs, self._ask_for_epochs)
 
-    def forget(self, topics: Collection[str]) -> None:
+    def remove_topics(self, topics: Collection[str]) -> None:
         """Remove the leaders of topics that are no longer used."""
         self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
         self._newest = {p: newest for p, newest in self._newest.items() if p.topic not in topics}
@@ -131,7 +131,7 @@ class LogOffsetsClient:
         names = {partition.topic for partition in partitions}
         if names:
             try:
-                await self.topics(names)
+                await self.fetch_topics(names)
             except UpstreamUnavailableError:
                 return  # their leaders and offsets stay unknown
 
@@ -146,7 +146,7 @@ class LogOffsetsClient:
         epochs = {p: self._newest[p].epoch for p in times if p in self._newest}
         request = list_offsets_request(times, read_committed, epochs)
         try:
-            connection = self._brokers.to(leader)
+            connection = self._brokers.connection_to(leader)
         except UpstreamUnavailableError:
             self._lost(times)
             return {}
@@ -158,9 +158,9 @@ class LogOffsetsClient:
             self._lost(times)
             self._silent.add(leader, str(error) or f"no response within {timeout_s:g} s")
             return {}
-        found = listed_offsets(answer)
+        found = read_offsets(answer)
         if not read_committed:
-            self._epochs.update((p, epoch) for p, epoch in leader_epochs(answer).items() if times[p] == LATEST)
+            self._epochs.update((p, epoch) for p, epoch in read_leader_epochs(answer).items() if times[p] == LATEST)
         self._lost(p for p in times if p not in found)
         return found
 
@@ -170,10 +170,12 @@ class LogOffsetsClient:
             return {}
         try:
             async with asyncio.timeout(OFFSETS_TIMEOUT_S):
-                answer = await self._brokers.to(leader).ask(epoch_ends_request(epochs), OffsetForLeaderEpochResponse)
+                answer = await self._brokers.connection_to(leader).ask(
+                    epoch_ends_request(epochs), OffsetForLeaderEpochResponse
+                )
         except (TimeoutError, UpstreamUnavailableError):
             return {}
-        return epoch_ends(answer)
+        return read_epoch_ends(answer)
 
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Look up the leaders of these partitions before the next request."""

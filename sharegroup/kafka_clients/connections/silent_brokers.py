@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class SilentBrokers:
     `connection_to` returns the connection to a broker id, and raises UpstreamUnavailableError for an unknown id.
     """
 
-    def __init__(self, connection_to: Callable[[int], KeptConnection]) -> None:
+    def __init__(self, connection_to: Callable[[int], ReconnectingConnection]) -> None:
         self._connection_to = connection_to
         self._attempts: dict[int, asyncio.Task[None]] = {}
 

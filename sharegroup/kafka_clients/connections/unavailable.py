@@ -9,5 +9,5 @@ class UpstreamUnavailableError(ShareGroupError):
     """The upstream broker is unavailable, or did not respond in time."""
 
 
-class UpstreamLoginRefusedError(UpstreamUnavailableError):
+class UpstreamLoginRejectedError(UpstreamUnavailableError):
     """The upstream broker rejected the login."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sharegroup.config import Config
-from sharegroup.kafka_clients.row_topics.job_question import TIMEOUT_S, ask_job
+from sharegroup.kafka_clients.row_topics.job_request import TIMEOUT_S, request_job
 from sharegroup.kafka_clients.row_topics.row_channel import RowChannel
 from sharegroup.protocol.rows.share_group_fields import StartOffset
 from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest, AlterOffsetsRequest
@@ -25,7 +25,7 @@ def alter_offsets(
         topics = channel.topics_metadata({offset.topic for offset in offsets})
         return AlterOffsetsRequest(name, group_id, name, offsets=offsets, topics=topics)
 
-    return ask_job(config, group_id, request, AlterOffsetsResponse, timeout_s).partition_errors
+    return request_job(config, group_id, request, AlterOffsetsResponse, timeout_s).partition_errors
 
 
 def alter_configs(
@@ -39,4 +39,4 @@ def alter_configs(
     def request(_channel: RowChannel, name: str) -> AlterConfigsRequest:
         return AlterConfigsRequest(name, group_id, name, configs=configs)
 
-    ask_job(config, group_id, request, AlterConfigsResponse, timeout_s)
+    request_job(config, group_id, request, AlterConfigsResponse, timeout_s)

@@ -17,7 +17,7 @@ from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
 logger = logging.getLogger(__name__)
 
 #: For `create_topics`: as many replicas as the cluster supports, up to `MOST_REPLICAS`.
-WHAT_THE_CLUSTER_CAN = -1
+CLUSTER_MAXIMUM = -1
 MOST_REPLICAS = 3
 #: In CreateTopics: the broker's `default.replication.factor` (KIP-464, brokers since 2.4).
 _BROKERS_DEFAULT = -1
@@ -72,7 +72,7 @@ def create_topics(
 
 def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
     """Create all topics with one request. Raises kafka-python's errors."""
-    if replication != WHAT_THE_CLUSTER_CAN:
+    if replication != CLUSTER_MAXIMUM:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
         return
     brokers = [broker for broker in describe_cluster(admin)["brokers"] if not broker.get("is_fenced")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sharegroup.config import Config
-from sharegroup.kafka_clients.row_topics.job_question import TIMEOUT_S, JobNotAnsweringError, ask_job
+from sharegroup.kafka_clients.row_topics.job_request import TIMEOUT_S, JobNotRespondingError, request_job
 from sharegroup.kafka_clients.row_topics.row_channel import RowChannel
 from sharegroup.protocol.rows.share_group_requests import (
     InvokeConsumerRebalanceRequest,
@@ -21,7 +21,7 @@ from sharegroup.protocol.rows.share_group_responses import (
     RemoveMembersResponse,
 )
 
-__all__ = ["JobNotAnsweringError", "invoke_consumer_rebalance", "remove_members"]
+__all__ = ["JobNotRespondingError", "invoke_consumer_rebalance", "remove_members"]
 
 
 def invoke_consumer_rebalance(
@@ -36,7 +36,7 @@ def invoke_consumer_rebalance(
     def request(_channel: RowChannel, name: str) -> InvokeConsumerRebalanceRequest:
         return InvokeConsumerRebalanceRequest(name, group_id, name)
 
-    return ask_job(config, group_id, request, InvokeConsumerRebalanceResponse, timeout_s).removed
+    return request_job(config, group_id, request, InvokeConsumerRebalanceResponse, timeout_s).removed
 
 
 def remove_members(
@@ -52,4 +52,4 @@ def remove_members(
     def request(_channel: RowChannel, name: str) -> RemoveMembersRequest:
         return RemoveMembersRequest(name, group_id, name, members=named)
 
-    return ask_job(config, group_id, request, RemoveMembersResponse, timeout_s).member_errors
+    return request_job(config, group_id, request, RemoveMembersResponse, timeout_s).member_errors

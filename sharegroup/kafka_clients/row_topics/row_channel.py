@@ -50,14 +50,14 @@ class RowChannel:
 
     def open(self) -> bool:
         """Start to read responses from the end. Return False if the job has not created its topics."""
-        return self._partitions.open(self._consumer)
+        return self._partitions.start_reading(self._consumer)
 
     def poll(self, timeout_ms: int) -> list[Response]:
         """Return the member's responses. Rows of other members in the same partition are not decoded."""
         responses: list[Response] = []
-        self._partitions.follow(self._consumer)
+        self._partitions.follow_partition_count(self._consumer)
         for partition, messages in self._consumer.poll(timeout_ms=timeout_ms).items():
-            self._partitions.took(partition, messages)
+            self._partitions.record_positions(partition, messages)
             for message in messages:
                 if message.key == self._key:
                     try:
@@ -91,15 +91,15 @@ class RowChannel:
     def _learn_time(self, sent_ms: int, appended: Any) -> None:
         """Learn the time of an append; `appended` is kafka-python's metadata."""
         if appended.timestamp >= 0:
-            self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
+            self._clock.record_append((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def topic_names(self) -> set[str]:
         """Return the topics that exist and may be described. Raises KafkaError."""
-        return self._topics_of_cluster.names()
+        return self._topics_of_cluster.list_names()
 
     def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """Return the metadata of those topics that exist. Raises KafkaError."""
-        return self._topics_of_cluster.look(names)
+        return self._topics_of_cluster.describe_topics(names)
 
     def close(self) -> None:
         """Send the pending rows, then close the connections."""

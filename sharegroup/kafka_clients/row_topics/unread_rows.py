@@ -12,7 +12,7 @@ from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError, offset
 from sharegroup.protocol.json_text import from_json
 
 
-def unread_rows(settings: Mapping[str, Any], topic: str, positions: Mapping[int, int], group_id: str) -> int:
+def count_unread_rows(settings: Mapping[str, Any], topic: str, positions: Mapping[int, int], group_id: str) -> int:
     """Return the number of a group's rows in a request topic behind `positions`, the next unread offsets.
 
     Partitions without a position are read from their start. A missing topic has no rows. Raises

@@ -11,13 +11,13 @@ from prometheus_client.metrics_core import Metric as PrometheusFamily
 from prometheus_client.registry import Collector
 
 from sharegroup import __version__
-from sharegroup.monitoring.metrics.metric import Family, Kind, Observations
+from sharegroup.monitoring.metrics.metric import MetricFamily, MetricKind, Observations
 
 
 class Exposition:
     """The text of a scrape: the metrics of `families`, and the standard ones of any Python process."""
 
-    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
+    def __init__(self, families: Callable[[], Iterable[MetricFamily]]) -> None:
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -30,7 +30,7 @@ class Exposition:
 
 
 class _Families(Collector):
-    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
+    def __init__(self, families: Callable[[], Iterable[MetricFamily]]) -> None:
         self._families = families
 
     def describe(self) -> Iterable[PrometheusFamily]:
@@ -48,17 +48,17 @@ class _Families(Collector):
             yield _to_prometheus(family)
 
 
-def _to_prometheus(family: Family) -> PrometheusFamily:
+def _to_prometheus(family: MetricFamily) -> PrometheusFamily:
     metric, labels = family.metric, family.metric.labels
-    if metric.kind is Kind.HISTOGRAM:
-        histogram = HistogramMetricFamily(metric.name, metric.text, labels=labels)
+    if metric.kind is MetricKind.HISTOGRAM:
+        histogram = HistogramMetricFamily(metric.name, metric.description, labels=labels)
         bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
         for values, observations in family.series:
             assert isinstance(observations, Observations)
             histogram.add_metric(values, list(zip(bounds, observations.cumulative, strict=True)), observations.sum)
         return histogram
-    family_type = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-    result = family_type(metric.name, metric.text, labels=labels)
+    family_type = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+    result = family_type(metric.name, metric.description, labels=labels)
     for values, value in family.series:
         assert not isinstance(value, Observations)
         result.add_metric(values, value)

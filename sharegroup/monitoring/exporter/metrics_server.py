@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.monitoring.exporter.exposition import Exposition
-from sharegroup.monitoring.metrics.metric import Family
+from sharegroup.monitoring.metrics.metric import MetricFamily
 
 logger = logging.getLogger(__name__)
 
 #: Time that the text of a scrape is cached, so that frequent scrapes cost nothing.
-FRESH_S = 1.0
+CACHE_S = 1.0
 #: Time without data after which a client is disconnected.
 _IDLE_S = 5.0
 #: Maximum number of Accept headers with their own cached text; scrapers send one or two.
@@ -45,7 +45,7 @@ class MetricsServer:
 
     def __init__(
         self,
-        families: Callable[[], Iterable[Family]],
+        families: Callable[[], Iterable[MetricFamily]],
         unhealthy: Problems,
         unready: Problems,
         clock: Callable[[], float] = time.monotonic,
@@ -86,7 +86,7 @@ class MetricsServer:
     def _scrape(self, accept: str) -> tuple[int, str, bytes]:
         with self._lock:
             now = self._clock()
-            self._cache = {key: scrape for key, scrape in self._cache.items() if now - scrape.created_s < FRESH_S}
+            self._cache = {key: scrape for key, scrape in self._cache.items() if now - scrape.created_s < CACHE_S}
             if accept not in self._cache and len(self._cache) < _MAX_FORMATS:
                 self._cache[accept] = _Scrape(now, *self._exposition.text(accept))
             scrape = self._cache.get(accept) or next(iter(self._cache.values()))

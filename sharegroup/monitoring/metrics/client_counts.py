@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
-from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram
+from sharegroup.monitoring.metrics.metric import Counter, Histogram, MetricFamily
 
 #: The label `api` of all requests that are forwarded to the brokers undecoded.
 PASSED_THROUGH = "passed_through"
@@ -18,7 +18,7 @@ class ClientCounts:
 
     def __init__(self) -> None:
         self._accepted = Counter(catalogue.CONNECTIONS_ACCEPTED)
-        self._rejected = Counter(catalogue.CONNECTIONS_REFUSED)
+        self._rejected = Counter(catalogue.CONNECTIONS_REJECTED)
         self._idle = Counter(catalogue.CONNECTIONS_IDLE)
         self._requests = Counter(catalogue.REQUESTS)
         self._failed = Counter(catalogue.REQUESTS_FAILED)
@@ -28,34 +28,34 @@ class ClientCounts:
         self._throttled = Counter(catalogue.THROTTLED_SECONDS)
         self._seconds = Histogram(catalogue.REQUEST_SECONDS)
 
-    def connected(self, accepted: bool) -> None:
+    def count_connection(self, accepted: bool) -> None:
         """Count a connection that was accepted or rejected."""
         (self._accepted if accepted else self._rejected).add(1)
 
-    def closed_idle(self) -> None:
+    def count_idle_close(self) -> None:
         """Count a connection that was closed because it was idle."""
         self._idle.add(1)
 
-    def received(self, api: str, size: int) -> None:
+    def count_request(self, api: str, size: int) -> None:
         """Count a request of `size` bytes."""
         self._requests.add(1, api)
         self._received.add(size, api)
 
-    def sent(self, api: str, size: int) -> None:
+    def count_response(self, api: str, size: int) -> None:
         """Count a response of `size` bytes."""
         self._sent.add(size, api)
 
-    def throttled(self, seconds: float) -> None:
+    def count_throttling(self, seconds: float) -> None:
         """Count time that a client must wait because of its quota."""
         self._throttled.add(seconds)
 
-    def answered(self, api: str, seconds: float, error: str) -> None:
+    def count_handled(self, api: str, seconds: float, error: str) -> None:
         """Count a request that the gateway handled itself. `error` is the name of its top-level error, or empty."""
         self._seconds.observe(seconds, api)
         if error:
             self._failed.add(1, api, error)
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """Yield the current values."""
         for counter in (
             self._accepted,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.group_labels import GroupLabels
-from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram
+from sharegroup.monitoring.metrics.metric import Counter, Histogram, MetricFamily
 from sharegroup.types import Cause, RecordState
 
 #: The label `reason` of records that were archived at the delivery count limit.
@@ -30,7 +30,7 @@ class Deliveries:
         self._delivery_counts = Histogram(catalogue.DELIVERY_COUNT)
         self._counters = self._acquired, self._acknowledged, self._timeouts, self._archived, self._given_back
 
-    def begin(self, group: str) -> None:
+    def add_series(self, group: str) -> None:
         """Add the series of a group with value 0: Prometheus only detects increases between two scrapes of a series."""
         self._acquired.add(0, group)
         self._timeouts.add(0, group)
@@ -41,10 +41,10 @@ class Deliveries:
         for cause in sorted(_ACKNOWLEDGED):
             self._acknowledged.add(0, group, cause)
 
-    def take(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def count_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Count rows of `delivery_log`."""
         for row in rows:
-            self._count(self._labels.of(row["group_id"]), row["last_offset"] - row["first_offset"] + 1, row)
+            self._count(self._labels.label_of(row["group_id"]), row["last_offset"] - row["first_offset"] + 1, row)
 
     def _count(self, group: str, records: int, row: Mapping[str, Any]) -> None:
         cause = row["cause"]
@@ -60,12 +60,12 @@ class Deliveries:
         if row["to_state"] == RecordState.ARCHIVED.name and cause != Cause.UNCLEAN_ELECTION.value:
             self._archived.add(records, group, DELIVERY_LIMIT if cause in _REDELIVERED else cause)
 
-    def forget(self, group: str) -> None:
+    def remove_series(self, group: str) -> None:
         """Remove the series of a deleted group."""
         for series in (*self._counters, self._delivery_counts):
-            series.forget(group)
+            series.remove_series(group)
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """Yield the current values."""
         for counter in self._counters:
             yield counter.family()

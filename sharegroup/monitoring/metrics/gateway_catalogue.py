@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from sharegroup.monitoring.metrics.metric import Kind, Metric
+from sharegroup.monitoring.metrics.metric import Metric, MetricKind
 
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...] = (), kafka: str = "") -> Metric:
-    return Metric(f"sharegroup_gateway_{name}_total", Kind.COUNTER, text, labels, kafka)
+    return Metric(f"sharegroup_gateway_{name}_total", MetricKind.COUNTER, text, labels, kafka)
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...] = (), kafka: str = "") -> Metric:
-    return Metric(f"sharegroup_gateway_{name}", Kind.GAUGE, text, labels, kafka)
+    return Metric(f"sharegroup_gateway_{name}", MetricKind.GAUGE, text, labels, kafka)
 
 
 # -- clients ----------------------------------------------------------------------------------------------------------
 
 CONNECTIONS = _gauge("connections", "Open client connections.")
 CONNECTIONS_ACCEPTED = _counter("connections_accepted", "Client connections that were accepted.")
-CONNECTIONS_REFUSED = _counter(
+CONNECTIONS_REJECTED = _counter(
     "connections_refused", "Client connections that were rejected because of a limit for all or for one IP address."
 )
 CONNECTIONS_IDLE = _counter("connections_closed_idle", "Client connections that were closed because they were idle.")
@@ -40,7 +40,7 @@ REQUESTS_FAILED = _counter(
 )
 REQUEST_SECONDS = Metric(
     "sharegroup_gateway_request_seconds",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "Duration of requests handled by the gateway itself, from decoding to the response. A fetch includes its wait for "
     "records.",
     ("api",),

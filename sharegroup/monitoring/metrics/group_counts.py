@@ -8,7 +8,7 @@ from typing import Any
 
 from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.group_labels import GroupLabels
-from sharegroup.monitoring.metrics.metric import Counter, Family, gauge
+from sharegroup.monitoring.metrics.metric import Counter, MetricFamily, gauge
 
 _Row = Mapping[str, Any]
 
@@ -23,44 +23,44 @@ class GroupCounts:
         self._statuses: Bag[str] = Bag()
         self._rebalances = Counter(catalogue.REBALANCES)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Reset the counts before the tables are read again, with each row as a new one."""
         for bag in (self._states, self._members, self._statuses):
             bag.clear()
 
-    def group(self, before: _Row | None, after: _Row | None) -> str | None:
+    def update_group(self, before: _Row | None, after: _Row | None) -> str | None:
         """Apply a change of `share_groups`. Return the label of a deleted group if it had its own."""
         _move(self._states, before and before["group_state"], after and after["group_state"])
         if after and not before:
-            self._members[self._labels.of(after["group_id"])] += 0
-            self._rebalances.add(0, self._labels.of(after["group_id"]))
-        if before and after is None and self._labels.forget(before["group_id"]):
-            self._rebalances.forget(before["group_id"])
+            self._members[self._labels.label_of(after["group_id"])] += 0
+            self._rebalances.add(0, self._labels.label_of(after["group_id"]))
+        if before and after is None and self._labels.remove(before["group_id"]):
+            self._rebalances.remove_series(before["group_id"])
             del self._members[before["group_id"]]
             return str(before["group_id"])
         return None
 
-    def rebalanced(self, before: _Row | None, after: _Row | None) -> None:
+    def count_rebalances(self, before: _Row | None, after: _Row | None) -> None:
         """Count the rebalances between two versions of a row of `share_groups`, by their group epochs.
 
         A group begins with epoch 1. An epoch that is lower than before belongs to a group that was created again.
         """
         if after is not None:
             epoch, last = after["group_epoch"], before["group_epoch"] if before is not None else 1
-            self._rebalances.add(epoch - (last if last <= epoch else 1), self._labels.of(after["group_id"]))
+            self._rebalances.add(epoch - (last if last <= epoch else 1), self._labels.label_of(after["group_id"]))
 
-    def member(self, before: _Row | None, after: _Row | None) -> None:
+    def update_member(self, before: _Row | None, after: _Row | None) -> None:
         """Apply a change of `share_group_members`."""
         row = before or after
         if row is not None and (before is None) != (after is None):
-            label = self._labels.of(row["group_id"])
+            label = self._labels.label_of(row["group_id"])
             _move(self._members, before and label, after and label)
 
-    def share_partition(self, before: _Row | None, after: _Row | None) -> None:
+    def update_share_partition(self, before: _Row | None, after: _Row | None) -> None:
         """Apply a change of `share_partitions`."""
         _move(self._statuses, before and before["status"], after and after["status"])
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """Yield the current values."""
         states = {"Empty": 0, "Stable": 0, "Dead": 0} | self._states
         yield gauge(catalogue.GROUPS, [((state,), count) for state, count in states.items()])

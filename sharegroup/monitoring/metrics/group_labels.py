@@ -17,7 +17,7 @@ class GroupLabels:
         self._named: set[str] = set()
         self._others: set[str] = set()
 
-    def of(self, group_id: str) -> str:
+    def label_of(self, group_id: str) -> str:
         """Return the label of a group."""
         if group_id in self._named:
             return group_id
@@ -27,7 +27,7 @@ class GroupLabels:
         self._others.add(group_id)
         return OTHER
 
-    def forget(self, group_id: str) -> bool:
+    def remove(self, group_id: str) -> bool:
         """Remove a deleted group, so that another can have a label. Return whether the group had its own."""
         self._others.discard(group_id)
         if group_id in self._named:

@@ -6,7 +6,7 @@ Kafka's meters are counters here; `rate()` of a counter is Kafka's `...PerSec` o
 
 from __future__ import annotations
 
-from sharegroup.monitoring.metrics.metric import Kind, Metric
+from sharegroup.monitoring.metrics.metric import Metric, MetricKind
 
 _GROUP = ("group",)
 _PARTITION = ("group", "topic", "partition")
@@ -16,15 +16,15 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...] = (), kafka: str = "") -> Metric:
-    return Metric(f"sharegroup_{name}_total", Kind.COUNTER, text, labels, kafka)
+    return Metric(f"sharegroup_{name}_total", MetricKind.COUNTER, text, labels, kafka)
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...] = (), kafka: str = "") -> Metric:
-    return Metric(f"sharegroup_{name}", Kind.GAUGE, text, labels, kafka)
+    return Metric(f"sharegroup_{name}", MetricKind.GAUGE, text, labels, kafka)
 
 
 def _histogram(name: str, text: str, labels: tuple[str, ...], bounds: tuple[float, ...], kafka: str = "") -> Metric:
-    return Metric(f"sharegroup_{name}", Kind.HISTOGRAM, text, labels, kafka, bounds)
+    return Metric(f"sharegroup_{name}", MetricKind.HISTOGRAM, text, labels, kafka, bounds)
 
 
 # -- share-partitions, by group ---------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ IN_FLIGHT = _gauge(
     _GROUP,
     "SharePartitionMetrics/InFlightMessageCount",
 )
-LED = _gauge("led_share_partitions", "Share-partitions that the job leads.", _GROUP)
+MANAGED = _gauge("led_share_partitions", "Share-partitions that the job leads.", _GROUP)
 OLDEST = _gauge(
     "oldest_unfinished_age_seconds",
     "Minimum age of the oldest record that is not finished, counted from when the job first saw the log reach it. 0: "
@@ -145,7 +145,9 @@ STATE_RECORDS = _counter(
     "share-coordinator-metrics:write-total",
 )
 REQUEST_ROWS = _counter("request_rows", "Rows of the query's request topic that were processed.", _QUERY)
-REFUSED = _counter("refused_requests", "Responses with an error, by the name of the error.", ("query", "error"))
+REQUESTS_REJECTED = _counter(
+    "refused_requests", "Responses with an error, by the name of the error.", ("query", "error")
+)
 REJECTED_ROWS = _counter(
     "rejected_request_rows", "Rows of the request topic that are invalid and cannot be responded to.", _QUERY
 )
@@ -154,7 +156,9 @@ BACKLOG = _gauge(
     "Rows of the request topic that the last micro-batch left unread, in the partition with the most.",
     _QUERY,
 )
-OWED = _gauge("delivery_log_owed_rows", "Rows of delivery_log that are durable but not yet written to the table.")
+DELIVERY_LOG_DEFERRED = _gauge(
+    "delivery_log_owed_rows", "Rows of delivery_log that are durable but not yet written to the table."
+)
 UPKEEPS = _counter("upkeeps", "Finished upkeeps of the tables of a query, successful or not.")
 UPKEEP_SECONDS = _counter("upkeep_seconds", "Time spent on upkeep, in its own process.")
 UPKEEP_FAILURES = _counter("upkeep_failures", "Upkeeps that failed.")

@@ -14,7 +14,7 @@ from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.deliveries import Deliveries
 from sharegroup.monitoring.metrics.group_counts import GroupCounts
 from sharegroup.monitoring.metrics.group_labels import GroupLabels
-from sharegroup.monitoring.metrics.metric import Counter, Family, Histogram, Kind, Labels, Metric, gauge
+from sharegroup.monitoring.metrics.metric import Counter, Histogram, Labels, Metric, MetricFamily, MetricKind, gauge
 from sharegroup.monitoring.metrics.share_partitions import SharePartitionSizes
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
@@ -26,7 +26,7 @@ _COUNTERS = (
     catalogue.PART_SECONDS,
     catalogue.STATE_RECORDS,
     catalogue.REQUEST_ROWS,
-    catalogue.REFUSED,
+    catalogue.REQUESTS_REJECTED,
     catalogue.REJECTED_ROWS,
     catalogue.UPKEEPS,
     catalogue.UPKEEP_SECONDS,
@@ -87,12 +87,12 @@ class JobCounts:
         """Set a gauge."""
         self._gauges[metric][labels] = value
 
-    def read_tables(self, rows: Iterable[RowChange]) -> None:
+    def load_tables(self, rows: Iterable[RowChange]) -> None:
         """Replace the counts of groups by the content of the group coordinator's tables, given as new rows."""
-        self._groups.begin()
+        self._groups.reset()
         self._change(rows)
 
-    def take(self, batch: FinishedBatch, load_s: float | None = None) -> None:
+    def count_batch(self, batch: FinishedBatch, load_s: float | None = None) -> None:
         """Count a micro-batch. `load_s`, only for the first after a start of the query, is seconds since the start."""
         query, seconds = batch.query, sum(batch.part_s.values())
         for part, part_s in batch.part_s.items():
@@ -104,19 +104,21 @@ class JobCounts:
         self.add(catalogue.REJECTED_ROWS, batch.rejected, query)
         for row in batch.responses:
             if row.get("error_code"):
-                self.add(catalogue.REFUSED, 1, query, error_name(row["error_code"]))
+                self.add(catalogue.REQUESTS_REJECTED, 1, query, error_name(row["error_code"]))
         for row in batch.tables.get("share_group_state", ()):
             self.add(catalogue.STATE_RECORDS, 1, row["record_type"])
-        self._deliveries.take(batch.tables.get("delivery_log", ()))
-        loaded = [self._share_partitions.take(WindowSizes.of(values), batch.now_ms) for values in batch.windows]
+        self._deliveries.count_rows(batch.tables.get("delivery_log", ()))
+        loaded = [
+            self._share_partitions.update(WindowSizes.from_values(values), batch.now_ms) for values in batch.windows
+        ]
         if load_s is not None or any(loaded):
             self._load_seconds.observe(seconds if load_s is None else load_s, query)
         self._change(batch.changes)
         for table, before, after in batch.changes:
             if table == "share_groups":
-                self._groups.rebalanced(before, after)
+                self._groups.count_rebalances(before, after)
 
-    def families(self, now_ms: int) -> Iterator[Family]:
+    def families(self, now_ms: int) -> Iterator[MetricFamily]:
         """Yield the current values."""
         yield from self._share_partitions.families(now_ms)
         yield from self._deliveries.families()
@@ -124,7 +126,7 @@ class JobCounts:
         for counter in self._counters.values():
             yield counter.family()
         for metric, values in self._gauges.items():
-            assert metric.kind is Kind.GAUGE
+            assert metric.kind is MetricKind.GAUGE
             yield gauge(metric, values.items())
         yield self._batch_seconds.family()
         yield self._write_seconds.family()
@@ -134,11 +136,11 @@ class JobCounts:
         for table, before, after in changes:
             if table == "share_groups":
                 if after and not before:
-                    self._deliveries.begin(self._labels.of(after["group_id"]))
-                removed = self._groups.group(before, after)
+                    self._deliveries.add_series(self._labels.label_of(after["group_id"]))
+                removed = self._groups.update_group(before, after)
                 if removed is not None:
-                    self._deliveries.forget(removed)
+                    self._deliveries.remove_series(removed)
             elif table == "share_group_members":
-                self._groups.member(before, after)
+                self._groups.update_member(before, after)
             elif table == "share_partitions":
-                self._groups.share_partition(before, after)
+                self._groups.update_share_partition(before, after)

@@ -13,12 +13,12 @@ of 100,000 share-partitions.
 
 from __future__ import annotations
 
-Ages = tuple[int, ...]
+LogEnds = tuple[int, ...]
 #: Maximum number of end offsets. When there are more, every other one is dropped, which makes the age less precise.
-MOST_ENDS = 8
+MAX_ENDS = 8
 
 
-def seen(ages: Ages, start_offset: int, log_end_offset: int, now_ms: int) -> Ages:
+def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_ms: int) -> LogEnds:
     """Return the end offsets after an observation of start and end offset; empty if all records are finished."""
     if log_end_offset <= start_offset:
         return ()
@@ -28,12 +28,12 @@ def seen(ages: Ages, start_offset: int, log_end_offset: int, now_ms: int) -> Age
     kept = ages[first:]
     if not kept or kept[-2] < log_end_offset:
         kept += (log_end_offset, now_ms)
-    if len(kept) > 2 * MOST_ENDS:  # keep the first, which is the current age, and the last
+    if len(kept) > 2 * MAX_ENDS:  # keep the first, which is the current age, and the last
         pairs = range(0, len(kept), 2)
         kept = tuple(value for pair in pairs if pair % 4 == 0 or pair == pairs[-1] for value in kept[pair : pair + 2])
     return kept
 
 
-def since_ms(ages: Ages) -> int | None:
+def oldest_ms(ages: LogEnds) -> int | None:
     """Return the time since when the oldest unfinished record exists at least; None if all records are finished."""
     return ages[1] if ages else None

@@ -45,30 +45,30 @@ class MemberCounts:
         self._between_polls, self._records_of_polls = _Times(), _Times()
         self._sent_ms: OrderedDict[str, int] = OrderedDict()
 
-    def heartbeat(self, request_id: str, now_ms: int) -> None:
+    def count_heartbeat(self, request_id: str, now_ms: int) -> None:
         """Count a heartbeat that is sent."""
         self._heartbeats += 1
         self._heartbeat_ms = now_ms
         self._await(request_id, now_ms)
 
-    def fetch(self, request_id: str, now_ms: int) -> None:
+    def count_fetch(self, request_id: str, now_ms: int) -> None:
         """Count a fetch request that is sent."""
         self._fetches += 1
         self._await(request_id, now_ms)
 
-    def heartbeat_answered(self, request_id: str, now_ms: int) -> None:
+    def count_heartbeat_response(self, request_id: str, now_ms: int) -> None:
         """Count the response to a heartbeat."""
         self._add_latency(self._heartbeat_times, request_id, now_ms)
 
-    def fetch_answered(self, request_id: str, now_ms: int) -> None:
+    def count_fetch_response(self, request_id: str, now_ms: int) -> None:
         """Count the response to a fetch request, with records or without."""
         self._add_latency(self._fetch_times, request_id, now_ms)
 
-    def rebalanced(self) -> None:
+    def count_rebalance(self) -> None:
         """Count a new assignment."""
         self._rebalances += 1
 
-    def polled(self, records: int, now_ms: int) -> None:
+    def count_poll(self, records: int, now_ms: int) -> None:
         """Count a batch that starts with `records` records."""
         if self._polled_ms is not None:
             self._between_polls.add(now_ms - self._polled_ms)
@@ -76,11 +76,11 @@ class MemberCounts:
         self._records += records
         self._records_of_polls.add(records)
 
-    def acknowledged(self, records: int) -> None:
+    def count_acknowledgements(self, records: int) -> None:
         """Count records that are acknowledged."""
         self._acknowledged += records
 
-    def failed(self, records: int) -> None:
+    def count_failures(self, records: int) -> None:
         """Count acknowledged records whose acknowledgement failed."""
         self._failed += records
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 Labels = tuple[str, ...]
 
 
-class Kind(str, Enum):
+class MetricKind(str, Enum):
     """The metric types of Prometheus."""
 
     COUNTER = "counter"
@@ -28,8 +28,8 @@ class Metric:
     """A metric. `kafka` is the corresponding metric of Kafka, or empty; `bounds` are those of a histogram."""
 
     name: str
-    kind: Kind
-    text: str
+    kind: MetricKind
+    description: str
     labels: tuple[str, ...] = ()
     kafka: str = ""
     bounds: tuple[float, ...] = ()
@@ -42,16 +42,16 @@ class Observations(NamedTuple):
     sum: float
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A metric with the current values of its series."""
 
     metric: Metric
     series: Sequence[tuple[Labels, float | Observations]]
 
 
-def gauge(metric: Metric, values: Iterable[tuple[Labels, float]]) -> Family:
+def gauge(metric: Metric, values: Iterable[tuple[Labels, float]]) -> MetricFamily:
     """Return the family of a gauge with these values."""
-    return Family(metric, list(values))
+    return MetricFamily(metric, list(values))
 
 
 class Counter:
@@ -65,13 +65,13 @@ class Counter:
         """Increase the count of a series."""
         self._counts[labels] = self._counts.get(labels, 0) + count
 
-    def forget(self, first_label: str) -> None:
+    def remove_series(self, first_label: str) -> None:
         """Remove the series with this value of the first label."""
         self._counts = {labels: count for labels, count in self._counts.items() if labels[0] != first_label}
 
-    def family(self) -> Family:
+    def family(self) -> MetricFamily:
         """Return the current values."""
-        return Family(self._metric, list(self._counts.items()))
+        return MetricFamily(self._metric, list(self._counts.items()))
 
 
 class Histogram:
@@ -91,14 +91,14 @@ class Histogram:
         buckets[bisect_left(self._metric.bounds, value)] += times
         self._sums[labels] += value * times
 
-    def forget(self, first_label: str) -> None:
+    def remove_series(self, first_label: str) -> None:
         """Remove the series with this value of the first label."""
         for labels in [labels for labels in self._buckets if labels[0] == first_label]:
             del self._buckets[labels], self._sums[labels]
 
-    def family(self) -> Family:
+    def family(self) -> MetricFamily:
         """Return the current values."""
         series = [
             (labels, Observations(tuple(accumulate(b)), self._sums[labels])) for labels, b in self._buckets.items()
         ]
-        return Family(self._metric, series)
+        return MetricFamily(self._metric, series)

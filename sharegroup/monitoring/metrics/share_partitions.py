@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.group_labels import GroupLabels
-from sharegroup.monitoring.metrics.log_ages import Ages, seen, since_ms
-from sharegroup.monitoring.metrics.metric import Family, Labels, Metric, gauge
+from sharegroup.monitoring.metrics.log_ages import LogEnds, add_observation, oldest_ms
+from sharegroup.monitoring.metrics.metric import Labels, Metric, MetricFamily, gauge
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
 _Key = tuple[str, str, int]
@@ -25,7 +25,7 @@ _OF_GROUPS = (
     catalogue.AVAILABLE,
     catalogue.ACQUIRED,
     catalogue.IN_FLIGHT,
-    catalogue.LED,
+    catalogue.MANAGED,
 )
 _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalogue.PARTITION_IN_FLIGHT)
 
@@ -36,12 +36,12 @@ class SharePartitionSizes:
     def __init__(self, labels: GroupLabels, most_partitions: int) -> None:
         self._labels, self._most_partitions = labels, most_partitions
         # Plain tuples, which Python's garbage collector does not traverse, because there may be 100,000.
-        self._known: dict[_Key, tuple[str, _Sums, Ages]] = {}
+        self._known: dict[_Key, tuple[str, _Sums, LogEnds]] = {}
         self._sums: dict[str, _Sums] = {}
         self._oldest: dict[str, _Oldest] = {}
         self._named: dict[_Key, Labels] = {}
 
-    def take(self, sizes: WindowSizes, now_ms: int) -> bool:
+    def update(self, sizes: WindowSizes, now_ms: int) -> bool:
         """Apply the sizes that an operator reported; `now_ms` is the timestamp of its batch.
 
         Return whether the share-partition is new, that is, was not managed before.
@@ -50,23 +50,23 @@ class SharePartitionSizes:
         before = self._known.pop(key, None)
         if before is not None:
             self._add(before[0], before[1], -1)
-        if not sizes.is_led:
+        if not sizes.is_managed:
             self._named.pop(key, None)
             if before is not None:
                 self._set_oldest(before[0], key, None)
             return False
-        label = before[0] if before else self._labels.of(sizes.group_id)
+        label = before[0] if before else self._labels.label_of(sizes.group_id)
         sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, 1
         end = max(sizes.log_end_offset, sizes.end_offset) if sizes.lag else sizes.start_offset
-        ages = seen(before[2] if before else (), sizes.start_offset, end, now_ms)
+        ages = add_observation(before[2] if before else (), sizes.start_offset, end, now_ms)
         self._known[key] = label, sums, ages
         self._add(label, sums, 1)
-        self._set_oldest(label, key, since_ms(ages))
+        self._set_oldest(label, key, oldest_ms(ages))
         if len(self._named) < self._most_partitions:
             self._named.setdefault(key, (sizes.group_id, sizes.topic, str(sizes.partition)))
         return before is None
 
-    def families(self, now_ms: int) -> Iterator[Family]:
+    def families(self, now_ms: int) -> Iterator[MetricFamily]:
         """Yield the current values."""
         groups = sorted(self._sums.items())
         for position, metric in enumerate(_OF_GROUPS):
@@ -75,7 +75,7 @@ class SharePartitionSizes:
         yield gauge(catalogue.OLDEST, ages)
         yield from self._of_partitions()
 
-    def _of_partitions(self) -> Iterator[Family]:
+    def _of_partitions(self) -> Iterator[MetricFamily]:
         positions: dict[Metric, int] = dict(zip(_OF_PARTITIONS, (0, 2, 3), strict=True))
         for metric, position in positions.items():
             yield gauge(metric, [(labels, self._known[key][1][position]) for key, labels in self._named.items()])

@@ -22,10 +22,10 @@ class WindowSizes(NamedTuple):
     delivery_complete_count: int = 0
     available_count: int = 0
     log_end_offset: int = -1
-    is_led: bool = True
+    is_managed: bool = True
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> WindowSizes:
+    def from_values(cls, values: Sequence[Any]) -> WindowSizes:
         """Return the sizes with these values, in the order of the fields."""
         return cls(*values)
 

@@ -15,10 +15,12 @@ _MAX_TYPES = 100_000
 #: Maximum bytes of a batch or an acquired range without acknowledge types, and of one acknowledge type.
 _RANGE_BYTES, _TYPE_BYTES = 60, 2
 
-Part = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
+RowContent = tuple[tuple[AcknowledgementBatch, ...], tuple[AcquiredRange, ...]]
 
 
-def acknowledgement_rows(batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange]) -> Iterator[Part]:
+def split_acknowledgement(
+    batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange]
+) -> Iterator[RowContent]:
     """Yield (batches, acquired ranges) of each row, in order.
 
     `grants` are the acquired ranges of the batches, ascending. The job processes each row separately, so a rejected row

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from sharegroup.protocol.json_text import from_json, to_json
 
 #: The key and the `reply_to` of a broadcast.
-EVERYBODY = "*"
+BROADCAST_KEY = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class TopicDeletedBroadcast:
 Broadcast = NewLeaderBroadcast | MemberLeftBroadcast | TopicDeletedBroadcast
 
 
-def broadcast_row(broadcast: Broadcast) -> dict[str, Any]:
+def to_row(broadcast: Broadcast) -> dict[str, Any]:
     """Return the JSON object of a broadcast."""
     content = {name: getattr(broadcast, name) for name in broadcast.__match_args__}
-    return {"type": broadcast.type, "reply_to": EVERYBODY} | content
+    return {"type": broadcast.type, "reply_to": BROADCAST_KEY} | content
 
 
 def encode_broadcast(broadcast: Broadcast) -> bytes:
     """Return the record value of a broadcast."""
-    return to_json(broadcast_row(broadcast)).encode()
+    return to_json(to_row(broadcast)).encode()
 
 
 def decode_broadcast(value: bytes) -> Broadcast:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sharegroup.protocol.json_text import from_json, to_json
 
 #: The key of a gateway row.
-GATEWAYS = "gateways"
+GATEWAY_KEY = "gateways"
 _MAX_PORT = 65_535
 
 

@@ -11,8 +11,8 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_records import rows_of
-from sharegroup.protocol.rows.row_fields import MAX_INT32, field_names, is_integer, row_values, said_back
+from sharegroup.protocol.response_records import decode_rows
+from sharegroup.protocol.rows.row_fields import MAX_INT32, echoed_text, field_names, is_integer, row_values
 from sharegroup.protocol.rows.share_group_requests import MemberIdentity
 from sharegroup.protocol.rows.share_group_responses import (
     AlterConfigsResponse,
@@ -24,7 +24,7 @@ from sharegroup.protocol.rows.share_group_responses import (
     MemberError,
     PartitionError,
     RemoveMembersResponse,
-    ShareGroupRefusal,
+    ShareGroupRejection,
     ShareGroupResponse,
     TopicError,
 )
@@ -32,7 +32,7 @@ from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,
-    SharePartitionRefusal,
+    SharePartitionRejection,
     SharePartitionResponse,
     UnacquireResponse,
     WantedNotice,
@@ -60,7 +60,7 @@ _OF_GROUP = _by_type(
         RemoveMembersResponse,
     )
 )
-_KINDS = (*_OF_SHARE_PARTITION.values(), SharePartitionRefusal, *_OF_GROUP.values(), ShareGroupRefusal)
+_KINDS = (*_OF_SHARE_PARTITION.values(), SharePartitionRejection, *_OF_GROUP.values(), ShareGroupRejection)
 _REQUIRED: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.default is MISSING) for kind in _KINDS
 }
@@ -91,7 +91,7 @@ def encode_response(response: Response) -> dict[str, Any]:
 
 def decode_responses(value: bytes) -> list[Response]:
     """Decode the rows of a record of the response topic. Raise ValueError."""
-    return [_response(row) for row in rows_of(value)]
+    return [_response(row) for row in decode_rows(value)]
 
 
 def _response(row: Any) -> Response:
@@ -99,9 +99,9 @@ def _response(row: Any) -> Response:
         if not isinstance(row, dict):
             raise TypeError("not a JSON object")
         kind: type[Any] = (
-            _OF_SHARE_PARTITION.get(row["type"], SharePartitionRefusal)
+            _OF_SHARE_PARTITION.get(row["type"], SharePartitionRejection)
             if "topic" in row
-            else _OF_GROUP.get(row["type"], ShareGroupRefusal)
+            else _OF_GROUP.get(row["type"], ShareGroupRejection)
         )
         response: Response = kind(**{name: _decode(name, row[name]) for name in field_names(kind) if name in row})
         return response
@@ -109,28 +109,28 @@ def _response(row: Any) -> Response:
         raise ValueError(f"not a response row: {error}") from error
 
 
-def share_partition_refusal(row: Mapping[str, Any], code: int, message: str) -> SharePartitionResponse:
+def reject_share_partition_request(row: Mapping[str, Any], code: int, message: str) -> SharePartitionResponse:
     """Return the error response to an invalid row of `__share_partition_requests`, with its valid fields."""
-    kind = _OF_SHARE_PARTITION.get(said_back(row, "type"), SharePartitionRefusal)
+    kind = _OF_SHARE_PARTITION.get(echoed_text(row, "type"), SharePartitionRejection)
     response: SharePartitionResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
     return response
 
 
-def share_group_refusal(row: Mapping[str, Any], code: int, message: str) -> ShareGroupResponse:
+def reject_share_group_request(row: Mapping[str, Any], code: int, message: str) -> ShareGroupResponse:
     """Return the error response to an invalid row of `__share_group_requests`, with its valid fields."""
-    kind = _OF_GROUP.get(said_back(row, "type"), ShareGroupRefusal)
+    kind = _OF_GROUP.get(echoed_text(row, "type"), ShareGroupRejection)
     response: ShareGroupResponse = kind(**_required_fields(kind, row), error_code=int(code), error_message=message)
     return response
 
 
-def without_content(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
+def to_error_row(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
     """Return a short error response that replaces a response row, whatever its size."""
-    reject = share_partition_refusal if "topic" in row else share_group_refusal
+    reject = reject_share_partition_request if "topic" in row else reject_share_group_request
     return encode_response(reject(row, code, message))
 
 
 def _required_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: said_back(row, name) for name in _REQUIRED[kind]}
+    values: dict[str, Any] = {name: echoed_text(row, name) for name in _REQUIRED[kind]}
     if "partition" in values:
         partition = row.get("partition")
         values["partition"] = partition if is_integer(partition, -MAX_INT32, MAX_INT32) else -1

@@ -27,7 +27,7 @@ MAX_INT32 = 2**31 - 1
 MAX_DELIVERY_COUNT = 2**15 - 1
 
 
-class AnswerableError(RequestError):
+class InvalidFieldError(RequestError):
     """An invalid request that can be responded to. `row` has its fields, not all of which are valid."""
 
     def __init__(self, message: str, row: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ def json_object(value: str) -> dict[str, Any]:
     return row
 
 
-def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
+def check_header(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
     """Check `id`, `reply_to` and `type` of a row. After this, each error is an InvalidFieldError."""
     if not isinstance(row.get("id"), str) or not row["id"]:
         raise InvalidRequestRow("lacks the field id")
@@ -61,7 +61,7 @@ def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
     if len(row["id"]) > MAX_TEXT_LENGTH or len(row["reply_to"]) > MAX_TEXT_LENGTH:
         raise InvalidRequestRow(f"id or reply_to has more than {MAX_TEXT_LENGTH} characters")
     if row.get("type") not in types:
-        raise AnswerableError(f"type must be one of {', '.join(types)}", row)
+        raise InvalidFieldError(f"type must be one of {', '.join(types)}", row)
     return row
 
 
@@ -75,13 +75,13 @@ def text(
     """Return a text of at most `max_length` characters. Raise InvalidFieldError."""
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
-        raise AnswerableError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
+        raise InvalidFieldError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
     if len(value) > max_length:
-        raise AnswerableError(f"{field} has more than {max_length} characters", row)
+        raise InvalidFieldError(f"{field} has more than {max_length} characters", row)
     return value
 
 
-def said_back(row: Mapping[str, Any], field: str) -> str:
+def echoed_text(row: Mapping[str, Any], field: str) -> str:
     """Return a field of any type as a text for an error response, cut to the maximum length."""
     return str(row.get(field, ""))[:MAX_TEXT_LENGTH]
 
@@ -90,7 +90,7 @@ def member_id_of(row: Mapping[str, Any]) -> str:
     """Return the member id of a request to a share-partition. Raise InvalidFieldError."""
     member_id = text(row, "member_id")
     if not member_id.strip() or len(member_id) > MAX_MEMBER_ID_LENGTH:
-        raise AnswerableError(f"member_id must have 1 to {MAX_MEMBER_ID_LENGTH} characters", row)
+        raise InvalidFieldError(f"member_id must have 1 to {MAX_MEMBER_ID_LENGTH} characters", row)
     return member_id
 
 
@@ -104,7 +104,7 @@ def integer(row: Mapping[str, Any], field: str, low: int, high: int, default: in
     value = row.get(field, default)
     if not is_integer(value, low, high):
         problem = f"lacks the field {field}" if field not in row else f"{field} must be an integer of {low}..{high}"
-        raise AnswerableError(problem, row)
+        raise InvalidFieldError(problem, row)
     assert isinstance(value, int)
     return value
 
@@ -113,7 +113,7 @@ def boolean(row: Mapping[str, Any], field: str) -> bool:
     """Return a boolean; False if it is missing. Raise InvalidFieldError."""
     value = row.get(field, False)
     if not isinstance(value, bool):
-        raise AnswerableError(f"{field} must be true or false", row)
+        raise InvalidFieldError(f"{field} must be true or false", row)
     return value
 
 
@@ -121,7 +121,7 @@ def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
     """Return a field that is a JSON object. Raise InvalidFieldError."""
     value = row.get(field)
     if not isinstance(value, dict):
-        raise AnswerableError(f"{field} must be a JSON object", row)
+        raise InvalidFieldError(f"{field} must be a JSON object", row)
     return value
 
 
@@ -129,7 +129,7 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
     """Parse [[first_offset, last_offset, [type, ...]], ...]. The share-partition checks the types."""
     batches = row.get("batches")
     if not isinstance(batches, list) or not batches:
-        raise AnswerableError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
+        raise InvalidFieldError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
     for batch in batches:
         if not (
             isinstance(batch, list)
@@ -138,7 +138,9 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
             and isinstance(batch[2], list)
             and all(is_integer(number, -128, 127) for number in batch[2])
         ):
-            raise AnswerableError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
+            raise InvalidFieldError(
+                "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row
+            )
     return tuple(AcknowledgementBatch(first, last, tuple(types)) for first, last, types in batches)
 
 
@@ -146,7 +148,7 @@ def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False
     """Parse [[first_offset, last_offset], ...]."""
     ranges = row.get(field)
     if not _are_ranges(ranges, 2, may_be_empty):
-        raise AnswerableError(f"{field} must be a list of [first_offset, last_offset]", row)
+        raise InvalidFieldError(f"{field} must be a list of [first_offset, last_offset]", row)
     assert isinstance(ranges, list)
     return tuple(OffsetRange(first, last) for first, last in ranges)
 
@@ -155,7 +157,7 @@ def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, 
     """Parse [[first_offset, last_offset, delivery_count], ...]."""
     ranges = row.get(field)
     if not _are_ranges(ranges, 3) or not all(is_integer(item[2], 1, MAX_DELIVERY_COUNT) for item in ranges or ()):
-        raise AnswerableError(f"{field} must be a list of [first_offset, last_offset, delivery_count]", row)
+        raise InvalidFieldError(f"{field} must be a list of [first_offset, last_offset, delivery_count]", row)
     assert isinstance(ranges, list)
     return tuple(AcquiredRange(first, last, count) for first, last, count in ranges)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, AnswerableError, is_integer
+from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, InvalidFieldError, is_integer
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
 
 #: Maximum partitions of a topic, and of all topics of a request. Each partition becomes a row of a table. Large
@@ -39,7 +39,7 @@ class MemberIdentity(NamedTuple):
 
 
 #: Only in LeaveGroup: rebalance the group and remove static members that are away. Kafka's clients never send it.
-ANYBODY_AWAY = MemberIdentity()
+ALL_AWAY = MemberIdentity()
 
 
 def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
@@ -52,7 +52,7 @@ def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
         or not all(item[1] is None or _is_short(item[1]) for item in items)
     ):
         message = f"members must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
-        raise AnswerableError(message, row)
+        raise InvalidFieldError(message, row)
     return tuple(MemberIdentity(*item) for item in items)
 
 
@@ -68,14 +68,14 @@ def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
         isinstance(item, list) and len(item) == 2 and _is_short(item[0]) and is_integer(item[1], 0, MAX_INT32)
         for item in topics.values()
     ):
-        raise AnswerableError("topics must map topic names to [topic_id, partitions]", row)
+        raise InvalidFieldError("topics must map topic names to [topic_id, partitions]", row)
     for name, (_, partitions) in topics.items():
         if not is_topic_name(name):
-            raise AnswerableError(f"topics has the invalid topic name {name[:MAX_TOPIC_NAME_LENGTH]!r}", row)
+            raise InvalidFieldError(f"topics has the invalid topic name {name[:MAX_TOPIC_NAME_LENGTH]!r}", row)
         if partitions > MAX_TOPIC_PARTITIONS:
-            raise AnswerableError(f"{name} has {partitions} partitions, more than {MAX_TOPIC_PARTITIONS}", row)
+            raise InvalidFieldError(f"{name} has {partitions} partitions, more than {MAX_TOPIC_PARTITIONS}", row)
     if sum(partitions for _, partitions in topics.values()) > MAX_PARTITIONS:
-        raise AnswerableError(f"topics have more than {MAX_PARTITIONS} partitions together", row)
+        raise InvalidFieldError(f"topics have more than {MAX_PARTITIONS} partitions together", row)
     return {name: TopicMetadata(topic_id, partitions) for name, (topic_id, partitions) in topics.items()}
 
 
@@ -83,7 +83,7 @@ def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int
     """Parse [[topic_id, partition, state_epoch], ...]."""
     items = row.get(field, [])
     if not _are_triples(items) or not all(is_integer(number, 0, MAX_INT32) for item in items for number in item[1:]):
-        raise AnswerableError(f"{field} must be a list of [topic_id, partition, state_epoch]", row)
+        raise InvalidFieldError(f"{field} must be a list of [topic_id, partition, state_epoch]", row)
     return tuple((topic_id, partition, state_epoch) for topic_id, partition, state_epoch in items)
 
 
@@ -91,7 +91,7 @@ def topic_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Parse [topic_id, ...]."""
     ids = row.get("topic_ids")
     if not isinstance(ids, list) or not ids or not all(_is_short(topic_id) for topic_id in ids):
-        raise AnswerableError("topic_ids must be a list of topic ids", row)
+        raise InvalidFieldError("topic_ids must be a list of topic ids", row)
     return tuple(ids)
 
 
@@ -106,7 +106,7 @@ def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
             for item in items
         )
     ):
-        raise AnswerableError("offsets must be a list of [topic, partition, start_offset]", row)
+        raise InvalidFieldError("offsets must be a list of [topic, partition, start_offset]", row)
     _check_lengths(row, "offsets", (item[0] for item in items))
     return tuple(StartOffset(topic, partition, offset) for topic, partition, offset in items)
 
@@ -120,23 +120,23 @@ def configs(row: Mapping[str, Any]) -> dict[str, str | None]:
     """Parse {config name: value as text, or null to use the job's value again}."""
     values = row.get("configs")
     if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
-        raise AnswerableError("configs must map names to strings or null", row)
+        raise InvalidFieldError("configs must map names to strings or null", row)
     if not all(_is_short(name) and (value is None or _is_short(value)) for name, value in values.items()):
-        raise AnswerableError(f"a name or value of configs has more than {MAX_TEXT_LENGTH} characters", row)
+        raise InvalidFieldError(f"a name or value of configs has more than {MAX_TEXT_LENGTH} characters", row)
     return dict(values)
 
 
 def _names(row: Mapping[str, Any], field: str, alternative: str = "") -> tuple[str, ...]:
     names = row.get(field)
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise AnswerableError(f"{field} must be a list of topic names{alternative}", row)
+        raise InvalidFieldError(f"{field} must be a list of topic names{alternative}", row)
     _check_lengths(row, field, names)
     return tuple(names)
 
 
 def _check_lengths(row: Mapping[str, Any], field: str, names: Iterable[str]) -> None:
     if any(len(name) > MAX_TOPIC_NAME_LENGTH for name in names):
-        raise AnswerableError(f"a topic name of {field} has more than {MAX_TOPIC_NAME_LENGTH} characters", row)
+        raise InvalidFieldError(f"a topic name of {field} has more than {MAX_TOPIC_NAME_LENGTH} characters", row)
 
 
 def _is_short(value: object) -> bool:

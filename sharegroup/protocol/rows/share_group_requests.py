@@ -14,9 +14,9 @@ from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows import share_group_fields
 from sharegroup.protocol.rows.row_fields import (
     MAX_INT32,
-    AnswerableError,
-    answerable,
+    InvalidFieldError,
     boolean,
+    check_header,
     integer,
     json_object,
     row_values,
@@ -39,12 +39,12 @@ __all__ = [
     "AdministratorRequest",
     "AlterConfigsRequest",
     "AlterOffsetsRequest",
-    "AnswerableError",
     "DeleteGroupRequest",
     "DeleteOffsetsRequest",
     "DeletedNotice",
     "HeartbeatRequest",
     "InitializedNotice",
+    "InvalidFieldError",
     "InvokeConsumerRebalanceRequest",
     "MemberIdentity",
     "RemoveMembersRequest",
@@ -214,7 +214,7 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
     Only the format is checked here. The group coordinator checks the values (such as an empty member id) and responds
     with the KIP's messages. Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
-    row = answerable(json_object(value), SHARE_GROUP_REQUESTS)
+    row = check_header(json_object(value), SHARE_GROUP_REQUESTS)
     return _DECODERS[row["type"]](row, (row["id"], text(row, "group_id", may_be_empty=True), row["reply_to"]))
 
 

@@ -130,7 +130,7 @@ class RemoveMembersResponse(_Response):
 
 
 @dataclass(frozen=True, slots=True)
-class ShareGroupRefusal(_Response):
+class ShareGroupRejection(_Response):
     """Response to a row of unknown type or to an invalid notice, with the `type` of that row."""
 
     _: KW_ONLY
@@ -145,5 +145,5 @@ ShareGroupResponse = (
     | AlterConfigsResponse
     | InvokeConsumerRebalanceResponse
     | RemoveMembersResponse
-    | ShareGroupRefusal
+    | ShareGroupRejection
 )

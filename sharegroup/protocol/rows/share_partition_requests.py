@@ -14,11 +14,11 @@ from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows.row_fields import (
     MAX_INT32,
     MAX_OFFSET,
-    AnswerableError,
+    InvalidFieldError,
     acknowledgement_batches,
     acquired_ranges,
-    answerable,
     boolean,
+    check_header,
     integer,
     json_field,
     json_object,
@@ -39,16 +39,16 @@ __all__ = [
     "SHARE_PARTITION_REQUESTS",
     "UNACQUIRE",
     "AcknowledgeRequest",
-    "AnswerableError",
     "ConfigureRequest",
     "FenceMemberRequest",
     "FetchRequest",
+    "InvalidFieldError",
     "ReleaseMemberRequest",
     "RowHeader",
     "SharePartitionRequest",
     "UnacquireRequest",
     "decode_share_partition_request",
-    "in_rows",
+    "split_into_rows",
 ]
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ FENCE_MEMBER = "fence_member"
 CONFIGURE = "configure"
 
 
-def in_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
+def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
     """Split ranges into rows of at most `most` ranges."""
     for first in range(0, len(ranges), most):
         yield tuple(ranges[first : first + most])
@@ -270,7 +270,7 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
 
     Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
-    row = answerable(json_object(value), SHARE_PARTITION_REQUESTS)
+    row = check_header(json_object(value), SHARE_PARTITION_REQUESTS)
     return _DECODERS[row["type"]](row)
 
 

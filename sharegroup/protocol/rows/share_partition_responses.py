@@ -92,7 +92,7 @@ class WantedNotice(_Response):
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartitionRefusal(_Response):
+class SharePartitionRejection(_Response):
     """Response to a row of unknown type, with its `type`."""
 
     _: KW_ONLY
@@ -105,5 +105,5 @@ SharePartitionResponse = (
     | UnacquireResponse
     | ReleaseMemberResponse
     | WantedNotice
-    | SharePartitionRefusal
+    | SharePartitionRejection
 )

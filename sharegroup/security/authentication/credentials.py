@@ -56,7 +56,7 @@ class ScramCredential:
         """Return the fields in scramp's order."""
         return self.salt, self.stored_key, self.server_key, self.iterations
 
-    def proves(self, password: str) -> bool:
+    def matches(self, password: str) -> bool:
         """Return whether this is the password. Takes milliseconds by design."""
         try:
             _, stored_key, _, _ = SCRAM_MECHANISMS[self.mechanism].make_auth_info(password, self.iterations, self.salt)
@@ -84,7 +84,7 @@ class Credentials:
         }
         self._forms[None] = [_strongest(users[user]) for user in sorted(users)]
 
-    def credential(self, user: str, mechanism: str | None = None) -> ScramCredential:
+    def get_credential(self, user: str, mechanism: str | None = None) -> ScramCredential:
         """Return the user's credential for a SCRAM mechanism, or for PLAIN (None).
 
         Users without one get a decoy that no password matches.

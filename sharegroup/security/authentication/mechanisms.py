@@ -13,10 +13,10 @@ from sharegroup.errors import InvalidConfigError
 from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Credentials, load_credentials
 from sharegroup.security.authentication.oauth_bearer import OAUTHBEARER, OAuthBearerExchange, parse_message
 from sharegroup.security.authentication.password_exchanges import PLAIN, PlainExchange, ScramExchange
-from sharegroup.security.authentication.sasl_exchange import Exchange, LoginRefusedError, Mechanisms
+from sharegroup.security.authentication.sasl_exchange import Exchange, LoginRejectedError, Mechanisms
 from sharegroup.security.authentication.token_check import TokenCheck
 from sharegroup.security.authentication.token_keys import TokenKeys, fetch_keys, keys_path, read_keys
-from sharegroup.security.kept import Kept, KeptAnswer, KeptFiles
+from sharegroup.security.reloading import Reloading, ReloadingFiles, ReloadingResponse
 
 #: Minimum time between two requests for token keys, whatever clients send.
 KEYS_PAUSE_S = 10.0
@@ -40,26 +40,26 @@ class LoginMechanisms:
         """Return whether a mechanism is enabled; if not, clients need not log in."""
         return bool(self.enabled)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Reload what has changed. Blocks."""
         for reloading in (self._users, self._keys):
             if reloading is not None:
-                reloading.look()
+                reloading.check()
 
-    def lacks_key(self, message: bytes) -> bool:
+    def has_unknown_key(self, message: bytes) -> bool:
         """Return whether the token in a client's first OAUTHBEARER message is signed by an unknown key."""
         if self._tokens is None:
             return False
         try:
             _, token = parse_message(message.decode())
-        except (LoginRefusedError, UnicodeDecodeError):
+        except (LoginRejectedError, UnicodeDecodeError):
             return False
-        return self._tokens.lacks_key(token)
+        return self._tokens.has_unknown_key(token)
 
-    def look_for_keys(self) -> None:
+    def reload_keys(self) -> None:
         """Reload the token keys now, unless they were just requested from the server. Blocks."""
         if self._keys is not None:
-            self._keys.look_again()
+            self._keys.reload_now()
 
     def _exchange(self, name: str) -> Callable[[], Exchange]:
         if self._tokens is not None and name == OAUTHBEARER:
@@ -77,24 +77,26 @@ def _missing(mechanism: str) -> str:
     return f"gateway.sasl.enabled.mechanisms: {mechanism} needs gateway.sasl.{needed}"
 
 
-def _users(config: GatewayConfig) -> Kept[Credentials] | None:
+def _users(config: GatewayConfig) -> Reloading[Credentials] | None:
     if not config.sasl_users:
         return None
-    return KeptFiles(partial(load_credentials, config.sasl_users, secrets.token_bytes(32)), [config.sasl_users])
+    return ReloadingFiles(partial(load_credentials, config.sasl_users, secrets.token_bytes(32)), [config.sasl_users])
 
 
-def _keys(config: GatewayConfig) -> Kept[TokenKeys] | None:
+def _keys(config: GatewayConfig) -> Reloading[TokenKeys] | None:
     """Read a file, which must exist, or query a server, which may be unavailable at first."""
     if not config.token_keys:
         return None
     path = keys_path(config.token_keys)
     if path is not None:
-        return KeptFiles(partial(read_keys, path), [path])
+        return ReloadingFiles(partial(read_keys, path), [path])
     refresh_s = config.token_keys_refresh_ms / 1000
-    return KeptAnswer(partial(fetch_keys, config.token_keys), TokenKeys({}), refresh_s, KEYS_PAUSE_S, time.monotonic)
+    return ReloadingResponse(
+        partial(fetch_keys, config.token_keys), TokenKeys({}), refresh_s, KEYS_PAUSE_S, time.monotonic
+    )
 
 
-def _token_check(config: GatewayConfig, keys: Kept[TokenKeys]) -> TokenCheck:
+def _token_check(config: GatewayConfig, keys: Reloading[TokenKeys]) -> TokenCheck:
     needed = {"issuer": config.token_issuer, "audience": config.token_audiences}
     if missing := [name for name, value in needed.items() if not value]:
         names = ", ".join(f"gateway.sasl.oauthbearer.expected.{name}" for name in missing)

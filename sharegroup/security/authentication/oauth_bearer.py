@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import ExchangeStep, LoginRejectedError
 
 OAUTHBEARER = "OAUTHBEARER"
 MAX_MESSAGE_BYTES = 16_384
@@ -34,26 +34,26 @@ class OAuthBearerExchange:
 
     def __init__(self, check: Callable[[str], AcceptedToken]) -> None:
         self._check = check
-        self._refusal: LoginRefusedError | None = None
+        self._refusal: LoginRejectedError | None = None
         self.claimed = ""
 
-    def respond(self, message: str) -> Answer:
+    def respond(self, message: str) -> ExchangeStep:
         """Verify the token, or fail after the client has confirmed the rejection. Raises LoginRejectedError."""
         if self._refusal is not None:
             raise self._refusal
         try:
             accepted = self._accepted(message)
-        except LoginRefusedError as error:
+        except LoginRejectedError as error:
             self._refusal = error
-            return Answer(_CHALLENGE)
-        return Answer(b"", *accepted)
+            return ExchangeStep(_CHALLENGE)
+        return ExchangeStep(b"", *accepted)
 
     def _accepted(self, message: str) -> AcceptedToken:
         authorization_id, token = parse_message(message)
         accepted = self._check(token)
         self.claimed = accepted.user
         if authorization_id not in ("", accepted.user):
-            raise LoginRefusedError(_REJECTED, "the authorization id is not the user")
+            raise LoginRejectedError(_REJECTED, "the authorization id is not the user")
         return accepted
 
 
@@ -66,5 +66,5 @@ def parse_message(message: str) -> tuple[str, str]:
     pairs = [pair.split("=", 1) for pair in match[2].split("\x01")[:-1]] if match is not None else []
     tokens = [found[1] for key, value in pairs if key == "auth" and (found := _TOKEN.fullmatch(value))]
     if match is None or len(tokens) != 1:
-        raise LoginRefusedError(_REJECTED, "the message does not have the format of the mechanism")
+        raise LoginRejectedError(_REJECTED, "the message does not have the format of the mechanism")
     return (match[1] or "").replace("=2C", ",").replace("=3D", "="), tokens[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scramp import ScramException
 
 from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Credentials
-from sharegroup.security.authentication.sasl_exchange import Answer, LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import ExchangeStep, LoginRejectedError
 
 PLAIN = "PLAIN"
 _REJECTED = "the user is unknown or the password is wrong"
@@ -21,17 +21,17 @@ class PlainExchange:
         self._credentials = credentials
         self.claimed = ""
 
-    def respond(self, message: str) -> Answer:
+    def respond(self, message: str) -> ExchangeStep:
         """Verify the only message. Raises LoginRejectedError."""
         authorization_id, *rest = message.split("\0")
         if len(rest) != 2:
-            raise LoginRefusedError(_REJECTED, _MALFORMED)
+            raise LoginRejectedError(_REJECTED, _MALFORMED)
         self.claimed, password = rest
         if authorization_id not in ("", self.claimed):
-            raise LoginRefusedError(_REJECTED, "the authorization id is not the user")
-        if not self._credentials.credential(self.claimed).proves(password):
-            raise LoginRefusedError(_REJECTED)
-        return Answer(b"", self.claimed)
+            raise LoginRejectedError(_REJECTED, "the authorization id is not the user")
+        if not self._credentials.get_credential(self.claimed).matches(password):
+            raise LoginRejectedError(_REJECTED)
+        return ExchangeStep(b"", self.claimed)
 
 
 class ScramExchange:
@@ -45,20 +45,20 @@ class ScramExchange:
         self._is_challenged = False
         self.claimed = ""
 
-    def respond(self, message: str) -> Answer:
+    def respond(self, message: str) -> ExchangeStep:
         """Handle the client's first message, then its final one. Raises LoginRejectedError."""
         try:
             if not self._is_challenged:
                 self._scram.set_client_first(message)
                 challenge: str = self._scram.get_server_first()
                 self._is_challenged = True
-                return Answer(challenge.encode())
+                return ExchangeStep(challenge.encode())
             self._scram.set_client_final(message)
             proof: str = self._scram.get_server_final()
         except ScramException:  # its text may contain parts of the message
-            raise LoginRefusedError(_REJECTED) from None
-        return Answer(proof.encode(), self.claimed)
+            raise LoginRejectedError(_REJECTED) from None
+        return ExchangeStep(proof.encode(), self.claimed)
 
     def _credential(self, user: str) -> tuple[bytes, bytes, bytes, int]:
         self.claimed = user
-        return self._credentials.credential(user, self._mechanism).for_scramp
+        return self._credentials.get_credential(user, self._mechanism).for_scramp

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from sharegroup.errors import ShareGroupError
 
 
-class LoginRefusedError(ShareGroupError):
+class LoginRejectedError(ShareGroupError):
     """The login is rejected. The error's text is for the client; `reason` is for the audit log, without secrets."""
 
     def __init__(self, message: str, reason: str = "") -> None:
@@ -16,7 +16,7 @@ class LoginRefusedError(ShareGroupError):
         self.reason = reason or message
 
 
-class Answer(NamedTuple):
+class ExchangeStep(NamedTuple):
     """The mechanism's next message to the client.
 
     With a `user` the client is authenticated, until `valid_until_ms` (ms since the epoch, None: without expiry).
@@ -37,7 +37,7 @@ class Exchange(Protocol):
     def max_message_bytes(self) -> int:
         """The size limit of a message."""
 
-    def respond(self, message: str) -> Answer:
+    def respond(self, message: str) -> ExchangeStep:
         """Handle the client's next message. Raises LoginRejectedError."""
 
 

@@ -13,9 +13,9 @@ import jwt
 
 from sharegroup.config.keys.login_names import ALGORITHMS
 from sharegroup.security.authentication.oauth_bearer import AcceptedToken
-from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import LoginRejectedError
 from sharegroup.security.authentication.token_keys import TokenKeys
-from sharegroup.security.kept import Kept
+from sharegroup.security.reloading import Reloading
 
 _REJECTED = "the token was rejected"
 
@@ -29,7 +29,7 @@ class TokenCheck:
 
     def __init__(
         self,
-        keys: Kept[TokenKeys],
+        keys: Reloading[TokenKeys],
         issuer: str,
         audiences: Sequence[str],
         claim: str = "sub",
@@ -39,13 +39,13 @@ class TokenCheck:
         self._keys, self._issuer, self._audiences = keys, issuer, audiences
         self._claim, self._algorithms, self._skew_s = claim, algorithms, skew_s
 
-    def lacks_key(self, token: str) -> bool:
+    def has_unknown_key(self, token: str) -> bool:
         """Return whether the token names an unknown key; False for text that is not a token."""
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
         except (jwt.PyJWTError, ValueError):
             return False
-        return not self._keys.value.has(key_id)
+        return not self._keys.value.has_key(key_id)
 
     def __call__(self, token: str) -> AcceptedToken:
         """Return the user of a token and its expiry. Raises LoginRejectedError; its reason contains no token."""
@@ -63,17 +63,17 @@ class TokenCheck:
             )
             expires_s = int(claims["exp"])
         except (jwt.PyJWTError, ValueError, OverflowError) as error:
-            raise LoginRefusedError(_REJECTED, f"the token is invalid ({type(error).__name__})") from None
+            raise LoginRejectedError(_REJECTED, f"the token is invalid ({type(error).__name__})") from None
         return AcceptedToken(_name(claims, self._claim), (expires_s + self._skew_s) * 1_000)
 
     def _key(self, header: dict[str, Any]) -> jwt.PyJWK:
         """Return the key. Raises LoginRejectedError, and jwt.PyJWTError for a key of another type."""
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise LoginRefusedError(_REJECTED, "the token is signed by an algorithm that is not allowed")
-        key = self._keys.value.key(header.get("kid"), algorithm)
+            raise LoginRejectedError(_REJECTED, "the token is signed by an algorithm that is not allowed")
+        key = self._keys.value.get_key(header.get("kid"), algorithm)
         if key is None:
-            raise LoginRefusedError(_REJECTED, "the token is signed by an unknown key")
+            raise LoginRejectedError(_REJECTED, "the token is signed by an unknown key")
         return key
 
 
@@ -81,5 +81,5 @@ def _name(claims: dict[str, Any], claim: str) -> str:
     """Return the user's name. Raises LoginRejectedError."""
     name = claims[claim]
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise LoginRefusedError(_REJECTED, f"the token's claim {claim} is not a valid name")
+        raise LoginRejectedError(_REJECTED, f"the token's claim {claim} is not a valid name")
     return name

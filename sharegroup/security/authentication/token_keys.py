@@ -33,11 +33,11 @@ class TokenKeys:
     def __init__(self, keys: Mapping[str | None, Mapping[str, Any]]) -> None:
         self._keys = keys
 
-    def has(self, key_id: str | None) -> bool:
+    def has_key(self, key_id: str | None) -> bool:
         """Return whether there is such a key. A token without a `kid` uses the only key of the set."""
         return self._key(key_id) is not None
 
-    def key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
+    def get_key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
         """Return the key for an algorithm, None if there is none. Raises jwt.PyJWTError for a key of another type."""
         found = self._key(key_id)
         if found is None or found.get("alg", algorithm) != algorithm:

@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sharegroup.config import Config
 from sharegroup.errors import StopRequested
+from sharegroup.job.cells.misplaced_groups import reject_misplaced_groups
 from sharegroup.job.cells.offset_mirror import MirrorThread, OffsetMirror
 from sharegroup.job.cells.static_configs import write_static_configs
-from sharegroup.job.cells.strayed_groups import refuse_strayed_groups
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.commit.fault_points import fault_point
-from sharegroup.job.commit.later import LaterThread
+from sharegroup.job.commit.retrying_worker import RetryingWorker
 from sharegroup.job.lead.checkpoint_mark import MarkFile
 from sharegroup.job.lead.job_lead import JobLead, LeadWatch
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, reject_checkpoint_ahead, reject_stale_checkpoint
 from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.kafka_clients.group_offsets import GroupOffsets
 from sharegroup.kafka_clients.job_clock import JobClock
@@ -31,12 +31,12 @@ from sharegroup.kafka_clients.row_topics.job_topics import create_topics
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
-from sharegroup.spark.job.shown_metrics import ShownMetrics
-from sharegroup.spark.job.start_outage import outlast
+from sharegroup.spark.job.metrics_endpoint import MetricsEndpoint
+from sharegroup.spark.job.start_outage import retry_during_outage
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.spark.queries import group_coordinator_query, share_partition_query
-from sharegroup.storage import KeptTables
+from sharegroup.storage import CachedTables
 from sharegroup.storage.following.config_poll import ConfigPoll, file_values
 from sharegroup.storage.reading.offsets import read_offsets_by_group
 from sharegroup.storage.schemas import (
@@ -45,7 +45,7 @@ from sharegroup.storage.schemas import (
     SHARE_GROUP_JOB,
     SHARE_PARTITION_TABLES,
 )
-from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, settings
+from sharegroup.storage.upkeep.upkeep_process import UpkeepProcess, upkeep_settings
 from sharegroup.storage.writing.delta_table import DeltaTableWriter, DeltaVersions, open_or_create, store_errors
 from sharegroup.storage.writing.leaders import last_leader_epoch
 from sharegroup.storage.writing.torn_log import recover_torn_tables
@@ -81,11 +81,11 @@ class ShareGroupJob:
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
         self._clocks = {name: JobClock() for name in _TABLES}
-        self._workers: dict[str, LaterThread] = {}
-        self._metrics = ShownMetrics(config.job)
+        self._workers: dict[str, RetryingWorker] = {}
+        self._metrics = MetricsEndpoint(config.job)
         #: Queries whose tables lost commits in a power loss, until the query has started with a new checkpoint.
         self._have_lost_commits: set[str] = set()
-        self._upkeep = UpkeepProcess(settings(config), self._metrics.upkeep_ended)
+        self._upkeep = UpkeepProcess(upkeep_settings(config), self._metrics.count_upkeep)
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
@@ -106,13 +106,13 @@ class ShareGroupJob:
         """Check the tables and acquire the lead, waiting for the end of any outage. Raises StopRequested."""
         for step in (
             self._recover_torn_tables,
-            functools.partial(refuse_strayed_groups, self._config),
+            functools.partial(reject_misplaced_groups, self._config),
             self._create_topics_and_tables,
             self._reject_stale_checkpoints,
         ):
-            outlast(step, self._stop.wait)
-        lead = outlast(self._job_lead, self._stop.wait)
-        outlast(lead.take, self._stop.wait)
+            retry_during_outage(step, self._stop.wait)
+        lead = retry_during_outage(self._job_lead, self._stop.wait)
+        retry_during_outage(lead.acquire_epoch, self._stop.wait)
         return lead
 
     def _run(self, lead: JobLead) -> None:
@@ -125,10 +125,10 @@ class ShareGroupJob:
         try:
             while not self._stop.wait(_WATCH_S):
                 before, all_run = all_run, supervisor.watch()
-                self._metrics.watched(all_run)
+                self._metrics.report_check(all_run)
                 if all_run and not before:
                     logger.info("the share-group job is running")
-                watch.look()
+                watch.poll()
             logger.info("stop requested: the share-group job ends after the current batch")
         finally:
             self._stop_queries()
@@ -170,9 +170,9 @@ class ShareGroupJob:
                 tables = {spec.name: DeltaTableWriter(job.tables_path, spec, self._options) for spec in _TABLES[name]}
                 newest, query_id = tables[first.name], checkpoint.query_id
                 known = functools.partial(last_leader_epoch, job.tables_path, options=self._options)
-                refuse_stale_checkpoint(checkpoint, newest.last_info, newest.committed(query_id), known)
+                reject_stale_checkpoint(checkpoint, newest.last_info, newest.newest_batch(query_id), known)
                 beside = next(path for other, path in paths.items() if other != name)
-                refuse_checkpoint_ahead(checkpoint, lambda table: tables[table].committed(query_id), beside)  # noqa: B023 - called now
+                reject_checkpoint_ahead(checkpoint, lambda table: tables[table].newest_batch(query_id), beside)  # noqa: B023 - called now
 
     def _checkpoint_in(self, path: str) -> Checkpoint | None:
         """Return the checkpoint that a query continues from; None if it may be torn and is discarded."""
@@ -187,7 +187,7 @@ class ShareGroupJob:
     def _offset_mirror(self) -> tuple[MirrorThread, GroupOffsets]:
         path, commits = self._config.job.tables_path, GroupOffsets(self._kafka)
         poll = ConfigPoll(file_values(self._config), path, self._options)
-        tables = KeptTables(path, self._options)
+        tables = CachedTables(path, self._options)
         mirror = OffsetMirror(
             lambda: poll.in_force(steady_ms()), functools.partial(read_offsets_by_group, tables), commits
         )
@@ -228,7 +228,7 @@ class ShareGroupJob:
     ) -> JobQuery:
         build = functools.partial(outputs, self._spark, self._config)
         handover_path = str(Path(self._scratch.name) / name)
-        observer = self._metrics.query(name)
+        observer = self._metrics.query_metrics(name)
         query = JobQuery(
             self._spark,
             self._config,
@@ -245,21 +245,21 @@ class ShareGroupJob:
             name in self._have_lost_commits,
         )
         if observer is not None:
-            observer.runs = lambda: query.has_started and query.is_active
+            observer.is_running = lambda: query.has_started and query.is_active
         return query
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
         if name in self._workers:
             self._workers[name].close(0)  # rows that it has not written are in the outbox
-        self._workers[name] = LaterThread(f"{name} deferred", rest_s=_DEFERRED_REST_S)
+        self._workers[name] = RetryingWorker(f"{name} deferred", rest_s=_DEFERRED_REST_S)
         path = self._config.job.tables_path
         is_synced = self._config.job.tables_local_sync
         writers = [DeltaTableWriter(path, spec, self._options, is_synced) for spec in _TABLES[name]]
-        fault, metrics = fault_point(name, self._jvm_pid), self._metrics.query(name)
+        fault, metrics = fault_point(name, self._jvm_pid), self._metrics.query_metrics(name)
 
         def reached(step: int, batch_id: int) -> None:
             if metrics is not None:
-                metrics.at(step, batch_id)
+                metrics.on_step(step, batch_id)
             if fault is not None:
                 fault(step, batch_id)
 

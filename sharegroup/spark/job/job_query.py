@@ -12,10 +12,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.config import Config
 from sharegroup.errors import StopRequested
-from sharegroup.job.clock.hand_over_file import HandOverFileWriter
+from sharegroup.job.clock.handover_file import HandoverFileWriter
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.commit.query_run import BatchObserver, QueryRun
-from sharegroup.job.commit.repeated_batch import rules_of
+from sharegroup.job.commit.repeated_batch import effect_rules
 from sharegroup.job.lead.checkpoint_mark import MarkFile
 from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.kafka_clients.job_clock import JobClock
@@ -64,7 +64,7 @@ class JobQuery:
         self._run = QueryRun(
             name,
             steps,
-            HandOverFileWriter(handover_path),
+            HandoverFileWriter(handover_path),
             on_lead,
             self._request_upkeep,
             config.job.upkeep_interval_commits,
@@ -75,7 +75,7 @@ class JobQuery:
             refresh_clock,
         )
         self._clock = clock
-        steps.rules = rules_of(config)
+        steps.rules = effect_rules(config)
         self._query: StreamingQuery | None = None
         #: The error that ended the query from inside a batch; Spark's own exception shows only a Java trace of it.
         self.failure: BaseException | None = None
@@ -87,7 +87,7 @@ class JobQuery:
         return self._run.batches
 
     @property
-    def has_answered(self) -> bool:
+    def has_responded(self) -> bool:
         """Whether a batch that read a request has completed; the probe that is sent at a start is such a request."""
         return self._run.has_answered
 
@@ -122,14 +122,14 @@ class JobQuery:
         last_of = functools.partial(last_leader_epoch, job.tables_path, options=job.delta_options)
         is_void = self._have_lost_commits or self._mark.is_of_earlier_boot()
         checkpoint = None if is_void else read_checkpoint(self._spark, path)
-        self._run.lead(leader_epoch, checkpoint, last_of)
+        self._run.become_leader(leader_epoch, checkpoint, last_of)
         if is_void:
             self._discard_void_checkpoint()
         if checkpoint is not None:
             self._discard_if_other_partitions(checkpoint)
         # Before Spark plans a batch, because a checkpoint with a batch but without a recorded start would seem stale.
         self._steps.query_id = begin_checkpoint(self._spark, path)
-        self._mark.begin(self._steps.committed_batches())
+        self._mark.begin(self._steps.newest_batches())
         self._record()
         writer = (
             self._outputs(self._handover_path, dict(self._steps.positions))
@@ -203,10 +203,10 @@ class JobQuery:
     def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
         if self._stop.requested:
             raise StopRequested(f"query {self.name} stops before batch {batch_id}")
-        time = self._run.begin(batch_id)
+        time = self._run.begin_batch(batch_id)
         self._spark.sparkContext.setLocalProperty(TIME_PROPERTY, time_text(time))
         # Step 1. It must run even if all later steps are already done, because Spark would fail the batch otherwise.
-        self._run.finish(batch_id, frame.toArrow()["output"].to_pylist())
+        self._run.finish_batch(batch_id, frame.toArrow()["output"].to_pylist())
 
     def _request_upkeep(self) -> None:
         specs = [writer.spec for writer in self._steps.writers]

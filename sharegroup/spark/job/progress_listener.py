@@ -47,7 +47,7 @@ class Progress:
             counts.set(catalogue.BACKLOG, self.backlog_rows, self.query)
 
 
-def listen(spark: SparkSession, on_progress: Callable[[Progress], None]) -> None:
+def add_progress_listener(spark: SparkSession, on_progress: Callable[[Progress], None]) -> None:
     """Call `on_progress` for each micro-batch of this session's queries, on a thread of Spark's."""
     context = spark.sparkContext
     gateway = context._gateway

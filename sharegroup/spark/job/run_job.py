@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from sharegroup.config import NO_CELL, Config, load_config
-from sharegroup.core.group_coordinator.assignors import assignor_of
+from sharegroup.core.group_coordinator.assignors import get_assignor
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
 from sharegroup.job.command_parser import CommandParser
 from sharegroup.spark.log_set_up import set_up_log
@@ -37,8 +37,8 @@ def main() -> int:
     try:
         config = load_config(arguments.config)
         for name in config.group.assignors:
-            assignor_of(name)
-        return _run(_absolute(config).of_cell(arguments.cell))
+            get_assignor(name)
+        return _run(_absolute(config).for_cell(arguments.cell))
     except InvalidConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED

@@ -15,7 +15,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def outlast(step: Callable[[], T], wait: Callable[[float], bool], clock: Callable[[], float] = time.monotonic) -> T:
+def retry_during_outage(
+    step: Callable[[], T], wait: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
+) -> T:
     """Run a step of the start, repeating it while it fails because of an outage, and return its result.
 
     The step must be idempotent. `wait(seconds)` returns whether the job must stop. An outage logs one line when it

@@ -56,7 +56,7 @@ class Supervised(Protocol):
         """The number of batches that have run."""
 
     @property
-    def has_answered(self) -> bool:
+    def has_responded(self) -> bool:
         """Whether a batch that read a request has completed."""
 
 
@@ -79,7 +79,7 @@ class Supervisor:
                 self._check(name, self._running[name])
             elif self._clock() >= self._due[name]:
                 self._start(name)
-        return not self._due and all(query.has_answered for query in self._running.values())
+        return not self._due and all(query.has_responded for query in self._running.values())
 
     def _start(self, name: str) -> None:
         try:
@@ -98,7 +98,7 @@ class Supervisor:
             return
         if isinstance(query.ended_by, (FencedLeaderError, StaleCheckpointError)):
             raise query.ended_by
-        if problem := of_another_version(query.ended_by):
+        if problem := find_version_problem(query.ended_by):
             raise StaleCheckpointError(problem) from query.ended_by
         if query.batches:
             self._failures[name] = _Failures(name)
@@ -143,7 +143,7 @@ def is_outage(failure: BaseException | None) -> bool:
     return False
 
 
-def of_another_version(failure: BaseException | None) -> str | None:
+def find_version_problem(failure: BaseException | None) -> str | None:
     """Return a worker's error text if a checkpoint has another version, which no restart can solve."""
     found = _OTHER_VERSION.search(str(failure)) if isinstance(failure, StreamingQueryException) else None
     return found[1] if found else None

@@ -22,11 +22,11 @@ from typing import Any
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from sharegroup.job.clock.hand_over import HandOver
-from sharegroup.job.clock.hand_over_file import HandOverFileReader
+from sharegroup.job.clock.handover import Handover
+from sharegroup.job.clock.handover_file import HandoverFileReader
 from sharegroup.job.clock.request_clock import RequestClock, Waiting
 from sharegroup.job.clock.unread_requests import LingerRules
-from sharegroup.job.clock.wake import Requests, Wake
+from sharegroup.job.clock.wake import RequestTopicState, Wake
 from sharegroup.job.knowledge.source_offset import SourceOffset
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.job.planning.batch_rows import rows_between
@@ -55,7 +55,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         set_up_log(logging.WARNING, logging.ERROR)  # its own process; kafka-python warns about each repeated request
         self._options, self._local_ms = options, steady_ms
         self._tables = PinnedTables(options["tables"], options["storage_options"])
-        self._handover = HandOverFileReader(options["hand_over"])
+        self._handover = HandoverFileReader(options["hand_over"])
         configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
         settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
         poll = LogPoll(options["kafka"])
@@ -104,34 +104,34 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         Changes of the tables count even while the brokers are unavailable, so that the first batch loads the state
         before Spark's Kafka source can deliver requests for it. Raises KafkaError if there are no such changes.
         """
-        waiting, requests = Waiting(self._options["block_ms"]), Requests()
+        waiting, requests = Waiting(self._options["block_ms"]), RequestTopicState()
         while True:
             now_ms, handover = self._local_ms(), self._handover.read()
             brokers_ms = handover.brokers_ms(now_ms)
-            wake = Wake.of(handover, brokers_ms)
+            wake = Wake.from_handover(handover, brokers_ms)
             problem: KafkaError | None = None
             try:
-                if requests.must_look(wake):
+                if requests.must_fetch_end(wake):
                     requests = self._poll(requests, wake, handover, now_ms)
-                    self._outage.ended()
+                    self._outage.report_success()
             except KafkaError as error:
-                self._outage.began(error)
+                self._outage.report_failure(error)
                 problem = error
-            topics = self._clock.topics_of_unread() if requests.are_wanted else set()
-            after = self._planner.next(before, handover, topics, requests.safe_ms, now_ms)
+            topics = self._clock.pop_unread_topics() if requests.is_due else set()
+            after = self._planner.next_offset(before, handover, topics, requests.safe_ms, now_ms)
             if after is not None:
                 return after
             if problem is not None:
                 raise problem
             slice_ms = self._options["poll_ms"] if handover.waiting else _TABLE_POLL_MS
             wait_ms = waiting.next_ms(brokers_ms, wake.deadline_ms, slice_ms)
-            if requests.are_wanted or not wait_ms:
+            if requests.is_due or not wait_ms:
                 return None
-            requests = requests._replace(are_wanted=self._clock.wait(handover.positions, wait_ms, handover.waiting))
+            requests = requests._replace(is_due=self._clock.wait(handover.positions, wait_ms, handover.waiting))
 
-    def _poll(self, before: Requests, wake: Wake, handover: HandOver, now_ms: int) -> Requests:
+    def _poll(self, before: RequestTopicState, wake: Wake, handover: Handover, now_ms: int) -> RequestTopicState:
         """Poll unread requests. They are due when they may not linger, and for a tick, which needs all earlier ones."""
         are_unread, read_ms = self._clock.observe(now_ms, handover.positions)
         safe_ms = handover.brokers_ms(read_ms) if read_ms else 0
-        are_wanted = are_unread and (self._clock.are_due(handover.positions, handover.waiting) or wake.is_due)
-        return Requests(before.are_wanted or are_wanted, safe_ms)
+        are_wanted = are_unread and (self._clock.is_due(handover.positions, handover.waiting) or wake.is_due)
+        return RequestTopicState(before.is_due or are_wanted, safe_ms)

@@ -14,13 +14,13 @@ from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
 from sharegroup.core.operators.operator import Operator
-from sharegroup.core.operators.refused_requests import ForeignRequests, Refusal, UnkeyedRequests
+from sharegroup.core.operators.rejected_requests import ForeignRequests, Rejection, UnkeyedRequests
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.kafka_clients.job_clock import BrokersTime
-from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
+from sharegroup.protocol.rows.response_rows import reject_share_group_request, reject_share_partition_request
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON is readable through `statestore`.
 STATE_SCHEMA = "state STRING"
@@ -42,8 +42,8 @@ def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS)
             return UnkeyedRequests(key)
         group_id, topic_id, _ = ShardKey.decode(key)
         if not config.has_group(group_id):
-            return _foreign(key, group_id, config, share_partition_refusal)
-        return Shard(key, group_id, topic_id, records, state, counts=config.job.metrics_port > 0)
+            return _foreign(key, group_id, config, reject_share_partition_request)
+        return SharePartitionOperator(key, group_id, topic_id, records, state, counts=config.job.metrics_port > 0)
 
     return _operator(restore)
 
@@ -53,13 +53,13 @@ def group_coordinator_operator(config: Config) -> PandasOperator:
 
     def restore(group_id: str, state: str | None) -> Operator:
         if group_id and not config.has_group(group_id):
-            return _foreign(group_id, group_id, config, share_group_refusal)
+            return _foreign(group_id, group_id, config, reject_share_group_request)
         return ShareGroupOperator(group_id, config, state)
 
     return _operator(restore)
 
 
-def _foreign(key: str, group_id: str, config: Config, refusal: Refusal) -> Operator:
+def _foreign(key: str, group_id: str, config: Config, refusal: Rejection) -> Operator:
     return ForeignRequests(key, group_id, (config.cell, config.cells.cell_of(group_id)), refusal)
 
 

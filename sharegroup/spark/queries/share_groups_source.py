@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from sharegroup.core.operators import rows
-from sharegroup.job.clock.hand_over_file import HandOverFileReader
+from sharegroup.job.clock.handover_file import HandoverFileReader
 from sharegroup.job.clock.request_clock import RequestClock, Waiting
 from sharegroup.job.knowledge.source_offset import pack, unpack
 from sharegroup.job.logs.log_poll import LogPoll
@@ -43,7 +43,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         set_up_log(logging.WARNING, logging.ERROR)  # its own process; kafka-python warns about each repeated request
         self._options, self._local_ms = options, steady_ms
         self._tables = PinnedGroups(options["tables"], options["storage_options"])
-        self._handover = HandOverFileReader(options["hand_over"])
+        self._handover = HandoverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
         self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
@@ -57,9 +57,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
-            self._outage.ended()
+            self._outage.report_success()
         except KafkaError as error:
-            self._outage.began(error)
+            self._outage.report_failure(error)
             time.sleep(self._options["block_ms"] / 1000)  # a pause between requests to unavailable brokers
             due, clock_ms = [], 0
         ticked = pack(due)
@@ -80,8 +80,8 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         found = []
         if not start["versions"]:
             for group_id, tables in sorted(self._tables.groups(end["versions"]).items()):
-                found.append((group_id, rows.encode(rows.LOAD, json.dumps(tables, default=str))))
-        found += [(key, rows.encode(rows.TICK, str(end["clock_ms"]))) for key in unpack(end["tick_keys"])]
+                found.append((group_id, rows.encode_row(rows.LOAD, json.dumps(tables, default=str))))
+        found += [(key, rows.encode_row(rows.TICK, str(end["clock_ms"]))) for key in unpack(end["tick_keys"])]
         return iter(found)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             now_ms, handover = self._local_ms(), self._handover.read()
             pending, read_ms = self._clock.observe(now_ms, handover.positions)
             safe_ms = handover.brokers_ms(read_ms) if read_ms else 0
-            due = set(handover.deadlines.due(safe_ms))
+            due = set(handover.deadlines.due_keys(safe_ms))
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
                 # The groups of the first start may be due for cleaning by now.

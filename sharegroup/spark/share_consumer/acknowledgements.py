@@ -66,7 +66,7 @@ def acknowledge_with_exceptions(
     return found
 
 
-def with_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Acknowledgements:
+def mark_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Acknowledgements:
     """Return the acknowledgements with type GAP for accepted offsets without a record."""
     return {
         share_partition: [part for batch in batches for part in _without_gaps(batch, present[share_partition])]

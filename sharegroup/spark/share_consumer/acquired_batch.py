@@ -22,18 +22,18 @@ class AcquiredBatch(NamedTuple):
     incarnation: str = ""
 
     @classmethod
-    def begun(
+    def from_offer(
         cls, offered: OfferedBatch, ranges: tuple[HeldRange, ...], query_id: str, batch_id: int, incarnation: str
     ) -> AcquiredBatch:
         """Return the batch as a process begins it; `ranges` are those offered ranges that the member still holds."""
         return cls(query_id, batch_id, ranges, offered.incarnation != incarnation, incarnation)
 
 
-def delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
+def ranges_delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
     """Return the ranges whose records the sink may already contain."""
     return [held for held in batch.ranges if batch.is_rerun or held.delivery_count > 1]
 
 
-def transaction_of(batch: AcquiredBatch) -> str:
+def transaction_id(batch: AcquiredBatch) -> str:
     """Return Delta's txnAppId; each run of a batch is a transaction of its own."""
     return f"{batch.query_id}/{batch.incarnation}"

@@ -59,12 +59,12 @@ class BatchRunner:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Run one batch. On return its acknowledgements are durable, and Spark commits the batch."""
-        batch = OfferedBatch.of_rows(tuple(row) for row in rows.collect())
+        batch = OfferedBatch.from_rows(tuple(row) for row in rows.collect())
         if not batch.ranges:
             return
         ranges = self._member.begin(batch)
         if ranges:
-            self.current = AcquiredBatch.begun(batch, ranges, self.query_id(), batch_id, self._member.incarnation)
+            self.current = AcquiredBatch.from_offer(batch, ranges, self.query_id(), batch_id, self._member.incarnation)
             try:
                 self._member.acknowledge(self._run(rows, self.current), ranges)
             finally:

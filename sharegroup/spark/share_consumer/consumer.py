@@ -27,7 +27,7 @@ from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
-from sharegroup.spark.share_consumer.group_name import refuse_other_kind
+from sharegroup.spark.share_consumer.group_name import check_group_type
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
 
@@ -95,7 +95,7 @@ class ShareConsumer:
         share_partition_requests_topic: str = _DEFAULTS.partition_requests_topic,
         share_group_responses_topic: str = _DEFAULTS.responses_topic,
     ) -> None:
-        subscription = Subscription.of(topics, pattern)
+        subscription = Subscription.from_arguments(topics, pattern)
         if min(max_records, max_failures, max_processing_ms) < 1:
             raise ValueError("max_records, max_failures and max_processing_ms must be at least 1")
         if group_instance_id is not None and not group_instance_id.strip():
@@ -156,9 +156,9 @@ class ShareConsumer:
         if self._query is not None:
             raise RuntimeError("this consumer was already started; create another one")
         if read_checkpoint(self._spark, self._checkpoint) is None:
-            refuse_other_kind(self._python_kafka, self._settings.group_id)
+            check_group_type(self._python_kafka, self._settings.group_id)
         offers = tempfile.TemporaryDirectory(prefix="share-consumer-")
-        stop = ShareConsumerQuery.stop_flag()
+        stop = ShareConsumerQuery.new_stop_event()
         channel = RowChannel(self._python_kafka, self._row_topics, self.member_id)
         member = Member(self._settings, channel, OfferFile(offers.name), stop.set)
         runner = self._runner = BatchRunner(

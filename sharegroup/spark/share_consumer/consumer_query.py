@@ -54,7 +54,7 @@ class ShareConsumerQuery:
         threading.Thread(target=self._watch, name="share-consumer-query", daemon=True).start()
 
     @staticmethod
-    def stop_flag() -> threading.Event:
+    def new_stop_event() -> threading.Event:
         """Return the event that ends the query when it is set."""
         return threading.Event()
 
@@ -105,7 +105,7 @@ class ShareConsumerQuery:
 
         Batches of the previous topics that are already held are still processed. Raises ValueError.
         """
-        self._member.subscribe(Subscription.of(topics, pattern))
+        self._member.subscribe(Subscription.from_arguments(topics, pattern))
 
     def stop(self, leave_group: bool = False) -> None:
         """Finish the running batch, end the query, and return when the member has left the group.

@@ -37,11 +37,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from sharegroup.member.batch_plan import reads_of
+from sharegroup.member.batch_plan import plan_reads
 from sharegroup.member.ranges import HeldRange
-from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, ranges_delivered_before, transaction_id
 from sharegroup.spark.share_consumer.consumer import ShareConsumer
-from sharegroup.spark.share_consumer.lock_guard import only_while_held
+from sharegroup.spark.share_consumer.lock_guard import while_locks_held
 from sharegroup.spark.share_consumer.records import MAX_CASES, merged_pieces
 
 KEY = ["topic_id", "topic", "partition", "offset"]
@@ -61,15 +61,15 @@ class DeltaSink:
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Append the batch's records except those that an earlier run or delivery has appended."""
         batch = self._consumer.batch
-        with only_while_held(records.sparkSession, lambda: self._consumer.holds_batch):
+        with while_locks_held(records.sparkSession, lambda: self._consumer.holds_batch):
             rows = records.withColumn("topic_id", _topic_id(batch)).withColumn("batch_id", F.lit(batch_id).cast("long"))
             is_there = DeltaTable.isDeltaTable(records.sparkSession, self._path)
-            redelivered = delivered_before(batch) if is_there else []
+            redelivered = ranges_delivered_before(batch) if is_there else []
             (
                 (self._without_present(rows, redelivered) if redelivered else rows)
                 .write.format("delta")
                 .mode("append")
-                .option("txnAppId", transaction_of(batch))
+                .option("txnAppId", transaction_id(batch))
                 .option("txnVersion", batch_id)
                 .save(self._path)
             )
@@ -85,7 +85,7 @@ class DeltaSink:
         if len(pieces) > MAX_CASES:  # the predicate would be too long; keys beyond those required do no harm
             pieces = [
                 (topic, partition, *envelope)
-                for read in reads_of(redelivered)
+                for read in plan_reads(redelivered)
                 for (topic, _, partition), envelope in read.items()
             ]
         inside = functools.reduce(Column.__or__, [_inside(*piece) for piece in pieces])

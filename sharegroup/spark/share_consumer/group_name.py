@@ -17,7 +17,7 @@ _TIMEOUT_MS = 10_000
 _SHARE = "share"
 
 
-def refuse_other_kind(kafka: ClientSettings, group_id: str) -> None:
+def check_group_type(kafka: ClientSettings, group_id: str) -> None:
     """Raise GroupIdNotFoundError, as Kafka does, if the brokers have a group of this name of another type.
 
     `kafka` holds kafka-python's settings. A gateway lists share groups too. A name with groups of both types passes.

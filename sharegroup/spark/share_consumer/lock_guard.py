@@ -27,7 +27,7 @@ class LocksLostError(ShareGroupError):
 
 
 @contextlib.contextmanager
-def only_while_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
+def while_locks_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterator[None]:
     """Run the block only while `is_held` returns True, and cancel its Spark jobs when that ends.
 
     `max_processing_ms` ends it while the locks still last for about half their duration, which is enough for a commit

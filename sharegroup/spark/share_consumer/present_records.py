@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.spark.share_consumer.acknowledgements import Acknowledgements, PresentOffsets, with_gaps
+from sharegroup.spark.share_consumer.acknowledgements import Acknowledgements, PresentOffsets, mark_gaps
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class PresentRecords:
         except Exception as error:  # noqa: BLE001 - the records are handled and must not be delivered again
             logger.warning("failed to read the offsets of a batch; gaps in it are accepted: %s", error)
             return acknowledgements
-        return with_gaps(acknowledgements, present_offsets(offsets, self._ranges))
+        return mark_gaps(acknowledgements, present_offsets(offsets, self._ranges))
 
     def _are_all_there(self) -> bool:
         """Return whether the handler's first action has read as many records as there are offsets. Does not wait."""

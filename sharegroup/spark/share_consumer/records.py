@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.types import IntegralType, StringType
 
-from sharegroup.member.batch_plan import reads_of
+from sharegroup.member.batch_plan import plan_reads
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.spark.share_consumer.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.types import OffsetRange
@@ -34,15 +34,15 @@ def acquired_records(
     Every executor core reads a part, even with few partitions. Large, dense ranges at their first delivery need no
     comparison of offsets.
     """
-    reads = reads_of(ranges)
+    reads = plan_reads(ranges)
     with _kafka_source_v2(spark):
-        frames = [_read(spark, read, as_granted(options, ranges), include_headers) for read in reads]
+        frames = [_read(spark, read, with_isolation_level(options, ranges), include_headers) for read in reads]
     records = functools.reduce(DataFrame.unionByName, frames)
     pieces = merged_pieces(ranges)
     return _with_delivery_count(spark, records, pieces, _is_exact(reads, ranges)).drop("first_offset", "last_offset")
 
 
-def as_granted(options: Mapping[str, str], ranges: Sequence[HeldRange]) -> dict[str, str]:
+def with_isolation_level(options: Mapping[str, str], ranges: Sequence[HeldRange]) -> dict[str, str]:
     """Return the reader's options with the isolation level of the ranges, which the group configures."""
     return {**options, "kafka.isolation.level": "read_committed" if ranges[0].read_committed else "read_uncommitted"}
 
@@ -51,7 +51,7 @@ def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
     """Return the ranges in order, with neighbours of the same delivery count joined."""
     pieces: list[Piece] = []
     for held in sorted(ranges):
-        topic, partition, (first, last, count) = held.topic, held.partition, held.grant
+        topic, partition, (first, last, count) = held.topic, held.partition, held.acquired_range
         if pieces and pieces[-1][:2] == (topic, partition) and pieces[-1][3] + 1 == first and pieces[-1][4] == count:
             pieces[-1] = (*pieces[-1][:3], last, count)
         else:

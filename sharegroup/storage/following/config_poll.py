@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from sharegroup.config import Config, parse_config
-from sharegroup.storage.following.rows_by_file import Change, DeltaFiles, RowsByFile, TableFiles
+from sharegroup.storage.following.rows_by_file import DeltaFiles, RowsByFile, RowsChange, TableFiles
 from sharegroup.storage.rows import open_table
 from sharegroup.storage.schemas import SHARE_GROUP_CONFIGS
 from sharegroup.types import LAST_ALTERED, LAST_ALTERED_MS, ConfigSource
@@ -49,7 +49,7 @@ class ConfigPoll:
             self._polled_ms = now_ms
             version, files = self._newest()
             if version != self._version:
-                self._apply(self._rows.go_to(files))
+                self._apply(self._rows.update(files))
                 self._version = version
         return self._in_force
 
@@ -60,7 +60,7 @@ class ConfigPoll:
             self._table.update_incremental()
         return self._table.version(), DeltaFiles(self._table, SHARE_GROUP_CONFIGS, self._options)
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: RowsChange) -> None:
         """Apply a change to a new dict, because callers may still use the previous one."""
         changed = set() if self._in_force else {"", *self._job.groups}
         for row in filter(_is_set_by_request, change.removed.values()):
@@ -84,7 +84,7 @@ class ConfigPoll:
         self._in_force = dict(sorted(in_force.items()))
 
     def _effective(self, group_id: str) -> dict[str, object]:
-        effective = self._job.effective(group_id, self._set.get(group_id, {}))
+        effective = self._job.effective_group_config(group_id, self._set.get(group_id, {}))
         for warning in effective.warnings:
             logger.warning("group %s: %s", group_id, warning)
         last_altered_ms = self._altered_ms.get(group_id)

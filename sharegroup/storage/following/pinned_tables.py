@@ -94,7 +94,7 @@ class PinnedTables:
             return [], []
         newest = self._newest.get(SHARE_PARTITIONS.name)
         is_newest = newest is not None and newest.version() == version
-        change = self._listed.go_to(self._files(newest if is_newest else self._open(SHARE_PARTITIONS.name, version)))
+        change = self._listed.update(self._files(newest if is_newest else self._open(SHARE_PARTITIONS.name, version)))
         self._listed_at = version
         return [_row(row) for row in change.changed.values()], [_row(row) for row in change.removed.values()]
 

@@ -36,7 +36,7 @@ class TableFiles(Protocol):
         """Return the rows of one file. Partition columns, which are in its path, may be missing."""
 
 
-class Change(NamedTuple):
+class RowsChange(NamedTuple):
     """The difference between two versions: rows that are new or different, and rows that were removed."""
 
     changed: Mapping[Key, Row]
@@ -59,14 +59,14 @@ class RowsByFile:
         """The rows; callers must not change them."""
         return self._rows
 
-    def go_to(self, files: TableFiles) -> Change:
+    def update(self, files: TableFiles) -> RowsChange:
         """Go to a newer or older version, and return the difference. If a file cannot be read, nothing changes."""
         paths = set(files.paths())
         added = {path: self._by_key(files.rows(path)) for path in sorted(paths - self._files.keys())}
         gone = [self._files[path] for path in self._files.keys() - paths]
         before = {key: row for rows in gone for key, row in rows.items()}
         after = {key: row for rows in added.values() for key, row in rows.items()}
-        change = Change(
+        change = RowsChange(
             {key: row for key, row in after.items() if self._rows.get(key) != row},
             {key: row for key, row in before.items() if key not in after},
         )

@@ -26,4 +26,4 @@ class SharePartitionChanges(NamedTuple):
     """The difference between two versions of the table: new or changed rows, and the keys of removed rows."""
 
     listed: Collection[SharePartitionRow]
-    left: Collection[SharePartitionKey]
+    removed: Collection[SharePartitionKey]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from sharegroup.storage.rows import StorageOptions, Tables, TableUnavailableError
+from sharegroup.storage.rows import DeltaTables, StorageOptions, TableUnavailableError
 from sharegroup.storage.schemas import DELIVERY_LOG
 from sharegroup.storage.store_outage import one_line
 from sharegroup.types import Cause, RecordState
@@ -64,7 +64,7 @@ class DeadEnds(NamedTuple):
             found[hour] = found.get(hour, HourCounts()) + counts
         return found
 
-    def of_topics(self, is_shown: Callable[[str], bool]) -> DeadEnds:
+    def for_topics(self, is_shown: Callable[[str], bool]) -> DeadEnds:
         """Return the dead ends of the topics for which `is_shown` is true."""
         shown = {topic for topic in {topic for topic, _ in self.counts} if is_shown(topic)}
         return DeadEnds(
@@ -75,7 +75,7 @@ class DeadEnds(NamedTuple):
 
 
 def read_dead_ends(
-    tables: str | Tables,
+    tables: str | DeltaTables,
     since: datetime,
     group_id: str | None = None,
     causes: Iterable[str] = (*REJECTED_CAUSES, *LIMIT_CAUSES),
@@ -86,7 +86,7 @@ def read_dead_ends(
 
     Only the days from `since` on are read. Raises TableUnavailableError.
     """
-    opened = Tables.of(tables, storage_options).open(DELIVERY_LOG)
+    opened = DeltaTables.from_path(tables, storage_options).open(DELIVERY_LOG)
     wanted = (
         (pc.field("day") >= since.astimezone(UTC).date())
         & (pc.field("time") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from deltalake.exceptions import DeltaError
 
-from sharegroup.storage.rows import StorageOptions, Tables, TableUnavailableError
+from sharegroup.storage.rows import DeltaTables, StorageOptions, TableUnavailableError
 from sharegroup.storage.schemas import DELIVERY_LOG
 from sharegroup.storage.store_outage import one_line
 
@@ -30,7 +30,7 @@ class RecordTransition(NamedTuple):
 
 
 def read_record_history(
-    tables: str | Tables,
+    tables: str | DeltaTables,
     group_id: str,
     topic: str,
     partition: int,
@@ -41,7 +41,7 @@ def read_record_history(
 
     Only files whose statistics (group, topic, first and last offset) may match are read. Raises TableUnavailableError.
     """
-    opened = Tables.of(tables, storage_options).open(DELIVERY_LOG)
+    opened = DeltaTables.from_path(tables, storage_options).open(DELIVERY_LOG)
     filters = [
         ("group_id", "=", group_id),
         ("topic", "=", topic),

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.storage.schemas import SHARE_GROUP_CONFIGS
 from sharegroup.types import ConfigSource
 
 
 def read_group_configs(
-    tables: str | Tables,
+    tables: str | DeltaTables,
     source: ConfigSource = ConfigSource.DYNAMIC_GROUP_CONFIG,
     storage_options: StorageOptions = None,
 ) -> dict[str, dict[str, str]]:
     """Return {group id: {config name: value as text}} of one source, by default configs that requests have set.
 
-    A group may have configs before it exists and after it was deleted. Values are as they were set; `Config.effective`
-    returns the effective ones. Raises TableUnavailableError.
+    A group may have configs before it exists and after it was deleted. Values are as they were set;
+    `Config.effective_group_config` returns the effective ones. Raises TableUnavailableError.
     """
     groups: dict[str, dict[str, str]] = {}
-    for row in Tables.of(tables, storage_options).rows(SHARE_GROUP_CONFIGS):
+    for row in DeltaTables.from_path(tables, storage_options).rows(SHARE_GROUP_CONFIGS):
         if row["config_source"] == source.value:
             groups.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
     return groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
 _EMPTY, _STABLE, _DEAD = "Empty", "Stable", "Dead"
@@ -64,21 +64,21 @@ class ShareGroupDescription(NamedTuple):
         return {row.topic: row.topic_id for row in self.share_partitions}
 
 
-def read_groups(tables: str | Tables, storage_options: StorageOptions = None) -> tuple[GroupListing, ...]:
+def read_groups(tables: str | DeltaTables, storage_options: StorageOptions = None) -> tuple[GroupListing, ...]:
     """Return all groups by id, except those that are being deleted. Raises TableUnavailableError."""
-    rows = Tables.of(tables, storage_options).rows(SHARE_GROUPS)
+    rows = DeltaTables.from_path(tables, storage_options).rows(SHARE_GROUPS)
     return tuple(GroupListing(row["group_id"], row["group_state"]) for row in rows if row["group_state"] != _DEAD)
 
 
 def read_group(
-    tables: str | Tables, group_id: str, storage_options: StorageOptions = None
+    tables: str | DeltaTables, group_id: str, storage_options: StorageOptions = None
 ) -> ShareGroupDescription | None:
     """Return a group; None if it does not exist or is being deleted. Raises TableUnavailableError."""
     return read_group_descriptions(tables, [group_id], storage_options).get(group_id)
 
 
 def read_group_descriptions(
-    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
+    tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, ShareGroupDescription]:
     """Return the existing groups of these; each table is read once. Raises TableUnavailableError.
 
@@ -87,7 +87,7 @@ def read_group_descriptions(
     """
     if not group_ids:
         return {}
-    opened = Tables.of(tables, storage_options)
+    opened = DeltaTables.from_path(tables, storage_options)
     members = _by_group(opened.rows(SHARE_GROUP_MEMBERS, group_ids))
     rows = opened.rows(SHARE_GROUPS, group_ids)
     groups = {row["group_id"]: row for row in rows if row["group_state"] != _DEAD}
@@ -99,13 +99,13 @@ def read_group_descriptions(
 
 
 def read_share_partitions(
-    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
+    tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionDescription, ...]]:
     """Return the groups' share-partitions by topic and partition, except those that are being deleted.
 
     Raises TableUnavailableError.
     """
-    rows = Tables.of(tables, storage_options).rows(SHARE_PARTITIONS, group_ids)
+    rows = DeltaTables.from_path(tables, storage_options).rows(SHARE_PARTITIONS, group_ids)
     rows.sort(key=lambda row: (row["topic"], row["partition"]))
     return {
         group_id: tuple(SharePartitionDescription(*(row[f] for f in SharePartitionDescription._fields)) for row in kept)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from sharegroup.storage.reading.state_table import read_current_states
-from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.types import RecordState
 
 
@@ -26,11 +26,11 @@ class InFlightRange(NamedTuple):
 
 
 def read_in_flight(
-    tables: str | Tables, group_ids: Collection[str] | None = None, storage_options: StorageOptions = None
+    tables: str | DeltaTables, group_ids: Collection[str] | None = None, storage_options: StorageOptions = None
 ) -> tuple[InFlightRange, ...]:
     """Return the ranges of some groups, or of all, by group, topic, partition and offset.
 
     Raises TableUnavailableError.
     """
-    states = read_current_states(Tables.of(tables, storage_options), group_ids)
+    states = read_current_states(DeltaTables.from_path(tables, storage_options), group_ids)
     return tuple(InFlightRange._make((*key, *batch)) for key in sorted(states) for batch in states[key].state_batches)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.storage.reading.groups import SharePartitionDescription, read_share_partitions
 from sharegroup.storage.reading.state_table import read_current_states
-from sharegroup.storage.rows import StorageOptions, Tables
+from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.types import UNCHANGED, SharePartitionKey
 
 
@@ -29,7 +29,7 @@ class SharePartitionOffset(NamedTuple):
 
 
 def read_share_group_offsets(
-    tables: str | Tables, group_id: str, storage_options: StorageOptions = None
+    tables: str | DeltaTables, group_id: str, storage_options: StorageOptions = None
 ) -> tuple[SharePartitionOffset, ...]:
     """Return a group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
 
@@ -39,10 +39,10 @@ def read_share_group_offsets(
 
 
 def read_offsets_by_group(
-    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
+    tables: str | DeltaTables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionOffset, ...]]:
     """Return the offsets of several groups, without those that have none; each table is read once."""
-    opened = Tables.of(tables, storage_options)
+    opened = DeltaTables.from_path(tables, storage_options)
     listed = read_share_partitions(opened, group_ids) if group_ids else {}
     states = read_current_states(opened, listed) if listed else {}
     return {

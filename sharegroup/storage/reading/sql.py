@@ -17,7 +17,7 @@ class QueryError(ShareGroupError):
     """The statement, or a table that it names, is not valid; the message has the reason."""
 
 
-def query(tables_path: str, statement: str) -> pa.Table:
+def run_query(tables_path: str, statement: str) -> pa.Table:
     """Return the rows of a statement over the tables at their newest versions. Raises QueryError."""
     builder = QueryBuilder()
     try:

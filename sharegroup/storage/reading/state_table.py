@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.storage.reading.state_base import cut_of
-from sharegroup.storage.rows import Tables, TableUnavailableError
+from sharegroup.storage.rows import DeltaTables, TableUnavailableError
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 
@@ -56,17 +56,17 @@ def read_states(
     of_groups = None if group_ids is None else pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     cut = None if base is None else cut_of(base)
     if base is None or cut is None:
-        return folded_states(table.to_pyarrow_table(columns=_COLUMNS, filters=of_groups))
+        return fold_states(table.to_pyarrow_table(columns=_COLUMNS, filters=of_groups))
     newer = cut.later_rows() if of_groups is None else of_groups & cut.later_rows()
     rows = table.to_pyarrow_table(columns=_COLUMNS, filters=newer)
-    return folded_states(rows, base.to_pyarrow_table(filters=of_groups))
+    return fold_states(rows, base.to_pyarrow_table(filters=of_groups))
 
 
 def read_current_states(
-    tables: Tables, group_ids: Collection[str] | None = None
+    tables: DeltaTables, group_ids: Collection[str] | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Return the current state of each share-partition (of some groups, or all). Raises TableUnavailableError."""
-    base = tables.open_if_there(SHARE_GROUP_STATE_BASE)  # first, so that the state is not older
+    base = tables.open_if_exists(SHARE_GROUP_STATE_BASE)  # first, so that the state is not older
     state = tables.open(SHARE_GROUP_STATE)
     try:
         return read_states(state, group_ids, base)
@@ -74,25 +74,25 @@ def read_current_states(
         raise TableUnavailableError(f"table {SHARE_GROUP_STATE.name} cannot be read: {error}") from error
 
 
-def folded_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
+def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Fold the rows of a base, and rows of the table in any order, to the state of each share-partition.
 
     Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
     a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
     """
-    return current_states(*current_rows(rows, base))
+    return fold_current_rows(*select_current_rows(rows, base))
 
 
-def current_states(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
+def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Fold the result of `current_rows`."""
     times = _snapshot_times(ordered)
     return {
         key: state._replace(header=state.header._replace(last_snapshot_ms=times[key])) if key in times else state
-        for key, state in fold(_records(ordered), before=_base_states(before)).items()
+        for key, state in fold_records(_records(ordered), before=_base_states(before)).items()
     }
 
 
-def current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
+def select_current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the relevant rows of a base, and those of the table's rows after it in order.
 
     Rows below a share-partition's highest snapshot epoch since its last tombstone are irrelevant. Nested columns are

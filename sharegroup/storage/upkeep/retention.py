@@ -17,12 +17,12 @@ from sharegroup.storage.reading.state_base import Cut, cut_of
 _STATE_DAYS = 2
 
 
-def prunable_delivery_log(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
+def delivery_log_predicate(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
     """Return the predicate over `day` for rows older than the retention; None if there are none."""
     return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
 
 
-def prunable_state(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
+def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
     """Return the same for `share_group_state`; `base` is of this version of it, or of an earlier one.
 
     Three kinds of days are kept: the last two, every day since the oldest of the newest snapshots, and all days with

@@ -22,7 +22,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from sharegroup.core.share_coordinator.durable_rows import state_batch_rows
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.storage.reading.state_base import Cut, cut_of
-from sharegroup.storage.reading.state_table import current_rows, current_states
+from sharegroup.storage.reading.state_table import fold_current_rows, select_current_rows
 from sharegroup.storage.schemas import SHARE_GROUP_STATE_BASE, table_path
 from sharegroup.storage.writing.delta_commit import NO_HOOKS
 from sharegroup.storage.writing.delta_table import open_or_create, store_errors
@@ -32,7 +32,7 @@ from sharegroup.storage.writing.versioned_table import Upkeep
 from sharegroup.types import SharePartitionKey
 
 #: A base is written for at least this many new records, or after `_LONGEST_MS`.
-LEAST_RECORDS = 1_000
+MIN_RECORDS = 1_000
 #: The maximum number of records that are folded together.
 _PORTION_RECORDS = 500_000
 _LONGEST_MS = 24 * 3_600_000
@@ -51,7 +51,7 @@ class StateBaseUpkeep:
         self,
         tables_path: str,
         options: dict[str, str] | None = None,
-        least_records: int = LEAST_RECORDS,
+        least_records: int = MIN_RECORDS,
         is_synced: bool = True,
     ) -> None:
         self._least_records = least_records
@@ -81,7 +81,7 @@ class StateBaseUpkeep:
         portions = list(_portions(records, later))
         base = self._table.to_pyarrow_table()
         for portion in portions:
-            base = rebased(base, records.to_table(filter=portion), state.version())
+            base = make_base(base, records.to_table(filter=portion), state.version())
         if portions:
             write_deltalake(
                 self._table, base, mode="overwrite", commit_properties=_PROPERTIES, post_commithook_properties=NO_HOOKS
@@ -106,17 +106,17 @@ def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.E
         later = cut.later_rows()
 
 
-def rebased(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
+def make_base(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
     """Return the base that results from a base (or an empty one) and the rows after it, up to a version of the table.
 
     If all share-partitions were deleted, one row without a share-partition records the cut.
     """
-    before, ordered = current_rows(rows, base)
+    before, ordered = select_current_rows(rows, base)
     numbers = before.select(_KEY).append_column("number", pa.array(range(len(before)), pa.int64()))
     changed = ordered.select(_KEY)
     touched = numbers.join(changed, _KEY, join_type="left semi")["number"]
     untouched = numbers.join(changed, _KEY, join_type="left anti")["number"]
-    states = current_states(before.take(touched), ordered)
+    states = fold_current_rows(before.take(touched), ordered)
     newest = ordered.group_by(_KEY, use_threads=False).aggregate([(column, "last") for column in _OF_NEWEST])
     of_newest = {(row["group_id"], row["topic_id"], row["partition"]): row for row in newest.to_pylist()}
     written = [_row(key, state, of_newest[key.group_id, key.topic_id, key.partition]) for key, state in states.items()]

@@ -22,7 +22,7 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 _END_S = 3.0
 
 
-def settings(config: Config) -> dict[str, Any]:
+def upkeep_settings(config: Config) -> dict[str, Any]:
     """Return the settings that the process needs from the job's configuration, as JSON."""
     job = config.job
     return {

@@ -30,7 +30,7 @@ from deltalake import DeltaTable
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.schemas import ALL_TABLES, DELIVERY_LOG, SHARE_GROUP_STATE
-from sharegroup.storage.upkeep.retention import prunable_delivery_log, prunable_state
+from sharegroup.storage.upkeep.retention import delivery_log_predicate, state_predicate
 from sharegroup.storage.upkeep.state_base_upkeep import StateBaseUpkeep
 from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
 from sharegroup.storage.writing.delta_table import DeltaVersions
@@ -79,11 +79,11 @@ class UpkeepWorker:
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
         """Return the predicate for old days. The base is written first, because it decides which days are old."""
         if name == DELIVERY_LOG.name:
-            return prunable_delivery_log(table, self._log_retention_ms, now)
+            return delivery_log_predicate(table, self._log_retention_ms, now)
         if name == SHARE_GROUP_STATE.name:
             if self._base is None:
                 self._base = StateBaseUpkeep(self._tables_path, self._options, is_synced=self._is_synced)
-            return prunable_state(table, self._base.run(table, self._upkeep), now)
+            return state_predicate(table, self._base.run(table, self._upkeep), now)
         return None
 
     def _table(self, name: str) -> DeltaVersions:

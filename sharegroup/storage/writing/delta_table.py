@@ -16,7 +16,7 @@ from sharegroup.storage.rows import check_format
 from sharegroup.storage.schemas import CHUNK, FORMAT_PROPERTY, FORMAT_VERSION, TableSpec, table_path
 from sharegroup.storage.store_outage import one_line
 from sharegroup.storage.writing.delta_commit import NO_HOOKS, commit_of, commit_properties
-from sharegroup.storage.writing.delta_upkeep import LEAST_HOURS, DeltaUpkeep, retention_properties
+from sharegroup.storage.writing.delta_upkeep import MIN_HOURS, DeltaUpkeep, retention_properties
 from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import (
@@ -50,7 +50,7 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
             mode="ignore",
             partition_by=list(spec.partition_by) or None,
             name=spec.name,
-            configuration={FORMAT_PROPERTY: FORMAT_VERSION, **retention_properties(LEAST_HOURS)},
+            configuration={FORMAT_PROPERTY: FORMAT_VERSION, **retention_properties(MIN_HOURS)},
             raise_if_key_not_exists=False,  # the format's property is unknown to delta-rs
             storage_options=options,
         )

@@ -23,12 +23,12 @@ from deltalake.fs import DeltaStorageHandler
 
 from sharegroup.storage.writing.compaction import due_target
 from sharegroup.storage.writing.delta_commit import NO_HOOKS
-from sharegroup.storage.writing.local_log import kept_hours, trim_local_log
+from sharegroup.storage.writing.local_log import trim_local_log, versions_age_hours
 from sharegroup.storage.writing.local_sync import LocalSync
 from sharegroup.storage.writing.versioned_table import Upkeep
 
 #: The minimum time for which old versions stay; on a local disk with few versions, their files stay for less.
-LEAST_HOURS = 24
+MIN_HOURS = 24
 _VACUUM_INTERVAL_S = 3_600
 #: A larger checkpoint is written after more commits: as many as write about as many bytes as the checkpoint has.
 _BYTES_A_COMMIT, _MAX_COMMITS = 10_000, 1_000
@@ -60,7 +60,7 @@ class DeltaUpkeep:
         Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because the
         checkpoint drops files that were removed too long ago. After a day without a job, the vacuum still finds them.
         """
-        hours = max(LEAST_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
+        hours = max(MIN_HOURS, -(-upkeep.versions_retention // timedelta(hours=1)))
         files_hours = self._wanted_files_hours(table, hours, upkeep.local_versions)
         _set_retention(table, retention_properties(hours, files_hours), properties)
         if upkeep.prune_before is not None:
@@ -74,7 +74,7 @@ class DeltaUpkeep:
 
     def _wanted_files_hours(self, table: DeltaTable, hours: int, local_versions: int) -> int:
         """Return how long files are kept. The value is a table property, so it changes in factors and rarely."""
-        kept = kept_hours(self._path, table.version(), local_versions)
+        kept = versions_age_hours(self._path, table.version(), local_versions)
         wanted = hours if kept is None else min(hours, 1 << kept.bit_length())
         if self._files_hours is None or not self._files_hours // 4 < wanted <= self._files_hours:
             self._files_hours = wanted

@@ -27,7 +27,7 @@ def leader_epoch_of(table: VersionedTable) -> int:
     return table.transaction_version(LEADER_APP_ID) or 0
 
 
-class Fence:
+class WriterFence:
     """The fence of one writer: its epoch, and whether the writer has been fenced, which is permanent.
 
     `writer_id` must be unique; it identifies a commit whose response was lost.
@@ -38,13 +38,13 @@ class Fence:
         self._own_epoch = 0
         self._fenced: FencedLeaderError | None = None
 
-    def begin_lead(self, leader_epoch: int) -> None:
+    def begin_epoch(self, leader_epoch: int) -> None:
         """Prepare to commit this epoch. Raises FencedLeaderError if the table has this or a higher one already."""
         self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
             raise self._fence("it came first")
 
-    def refuse_when_fenced(self) -> None:
+    def raise_if_fenced(self) -> None:
         """Raise FencedLeaderError again if it was raised before."""
         if self._fenced is not None:
             raise self._fenced

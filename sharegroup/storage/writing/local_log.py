@@ -31,7 +31,7 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
     return len(gone)
 
 
-def kept_hours(table_path: str, newest_version: int, keep: int) -> int | None:
+def versions_age_hours(table_path: str, newest_version: int, keep: int) -> int | None:
     """Return the maximum age of the last `keep` versions of a table on a local disk, in hours, rounded up.
 
     None for a table on an object store, where versions are not limited by number.

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from sharegroup.storage.schemas import TableSpec
-from sharegroup.storage.writing.fence import LEADER_APP_ID, Fence, leader_epoch_of
+from sharegroup.storage.writing.fence import LEADER_APP_ID, WriterFence, leader_epoch_of
 from sharegroup.storage.writing.versioned_table import (
     Info,
     NotCommittedError,
@@ -45,7 +45,7 @@ class TableWriter:
     """
 
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
-        self._table, self._fence = table, Fence(table, writer_id)
+        self._table, self._fence = table, WriterFence(table, writer_id)
         self._committed: dict[str, int] = {}
         #: The info of the last batch (see `commit_steps`); None before the first.
         self.last_info = newest_info(table)
@@ -69,18 +69,18 @@ class TableWriter:
         """Go to the newest version. A leading writer must not, because it would hide the commits of others."""
         self._table.refresh()
 
-    def lead(self, leader_epoch: int) -> None:
+    def become_leader(self, leader_epoch: int) -> None:
         """Write the leader epoch as a commit of its own; writers of lower epochs fail from then on.
 
         Raises FencedLeaderError if the table has this or a higher epoch already.
         """
-        self._fence.begin_lead(leader_epoch)
+        self._fence.begin_epoch(leader_epoch)
         self._commit(lambda stamp: self._table.write(Write(()), stamp), LEADER_APP_ID, leader_epoch)
         self._table.sync()
         self._committed.clear()
         self.last_info = newest_info(self._table)
 
-    def committed(self, app_id: str) -> int:
+    def newest_batch(self, app_id: str) -> int:
         """Return the highest batch id that `app_id` committed here; -1 for none.
 
         The result is cached, because a look-up takes half as long as a commit. It stays valid, because a later commit
@@ -97,7 +97,7 @@ class TableWriter:
         Returns False, without calling `write`, if `app_id` has committed this batch or a later one. Raises
         FencedLeaderError if anybody else has written since this writer's last commit.
         """
-        is_new = self.committed(app_id) < batch_id
+        is_new = self.newest_batch(app_id) < batch_id
         if is_new:
             if info is not None:
                 self.last_info = info
@@ -107,11 +107,11 @@ class TableWriter:
         self._table.sync()
         return is_new
 
-    def read(self) -> list[Row]:
+    def read_rows(self) -> list[Row]:
         """Return all rows at the writer's version."""
         return self._table.rows()
 
-    def go_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
+    def roll_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
         """Roll back what `app_id` committed after a batch, and what leaders of `below_epoch` or higher committed.
 
         The newest version without any of it is restored. Returns the newest batch of `app_id` in that version. Raises
@@ -141,7 +141,7 @@ class TableWriter:
                 yield commit.info
 
     def _commit(self, commit: Callable[[Stamp], None], app_id: str, version: int) -> None:
-        self._fence.refuse_when_fenced()
+        self._fence.raise_if_fenced()
         while True:
             known = self.version
             try:

@@ -13,7 +13,7 @@ from rich.table import Table
 from sharegroup.testing.tables.delivery_audit import Progress, TopicPartition
 
 #: The maximum time between two lines.
-WORD_S = 3.0
+LINE_INTERVAL_S = 3.0
 _POLL_S = 0.1
 
 
@@ -29,7 +29,7 @@ class Display:
         self._printed_s = self._begin
 
     @contextmanager
-    def on(self) -> Iterator[None]:
+    def live_table(self) -> Iterator[None]:
         """Show the table while the block runs, if the console is a terminal; `show` updates it."""
         if not self._console.is_terminal:
             yield
@@ -38,17 +38,17 @@ class Display:
             yield
         self._live = None
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line with the seconds since the beginning."""
         self._printed_s = time.monotonic()
         self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def wait(self, what: str, is_done: Callable[[], bool], stage: Callable[[], str] = lambda: "") -> None:
         """Wait until `is_done`. Print what is awaited, and every `LINE_INTERVAL_S` seconds the current stage."""
-        self.say(f"waiting for {what}")
+        self.print_line(f"waiting for {what}")
         while not is_done():
-            if time.monotonic() - self._printed_s >= WORD_S:
-                self.say(f"  still waiting for {what}{(reached := stage()) and ': '}{reached}")
+            if time.monotonic() - self._printed_s >= LINE_INTERVAL_S:
+                self.print_line(f"  still waiting for {what}{(reached := stage()) and ': '}{reached}")
             time.sleep(_POLL_S)  # polls other processes
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
@@ -57,8 +57,8 @@ class Display:
         lag = now.lag(log_end_offsets)
         deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
         if self._live is None:
-            if now != self._shown or time.monotonic() - self._printed_s >= WORD_S:
-                self.say(
+            if now != self._shown or time.monotonic() - self._printed_s >= LINE_INTERVAL_S:
+                self.print_line(
                     f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
                     f"in flight {now.acquired.total():,}, lag {lag:,}, deliveries {deliveries}"
                 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import yaml
 from kafka import KafkaProducer
 
-from sharegroup.kafka_clients.topic_lookup import topic_id
+from sharegroup.kafka_clients.topic_lookup import lookup_topic_id
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.samples.sample_history import PARTITIONS, TOPIC, LogEnd, write_sample_history
@@ -48,7 +48,7 @@ class SampleCluster:
         self._kafka.start()
         try:
             self._kafka.create_topic(TOPIC, PARTITIONS)
-            of_broker = topic_id({"bootstrap_servers": self._kafka.bootstrap_servers}, TOPIC)
+            of_broker = lookup_topic_id({"bootstrap_servers": self._kafka.bootstrap_servers}, TOPIC)
             self.log_ends = write_sample_history(self.tables_path, topic_id=of_broker)
             self._write_records(self.log_ends)
             job = {"bootstrap.servers": self._kafka.bootstrap_servers, "tables.path": self.tables_path}

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps
 from sharegroup.protocol.rows.share_partition_requests import (
     FETCH,
@@ -60,7 +60,7 @@ _BURST = range(10, 20)  # the minutes in which twice as many records are written
 Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
 
 
-class Tables:
+class SampleTables:
     """The tables and the operator of one (group, topic id) that writes them, with a clock set by the caller.
 
     `commit` is a micro-batch: rows in, responses out; everything is durable and dated `now_ms`.
@@ -80,7 +80,7 @@ class Tables:
     def _lead(self, specs: Sequence[TableSpec]) -> CommitSteps:
         steps = CommitSteps([DeltaTableWriter(self._path, spec) for spec in specs], self)
         steps.query_id = str(uuid.uuid4())  # as with a new checkpoint
-        steps.lead()
+        steps.become_leader()
         return steps
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
@@ -89,12 +89,12 @@ class Tables:
 
     def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
         """Run a micro-batch of input rows (`core.operators.rows`) and return the responses."""
-        shard = Shard("sample", self._group_id, self._topic_id, self._records, self._state)
+        shard = SharePartitionOperator("sample", self._group_id, self._topic_id, self._records, self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
         self._batch_id += 1
         self._responses = []
-        self._steps.commit(Batch.of(self._batch_id, [output]))
+        self._steps.commit(Batch.from_outputs(self._batch_id, [output]))
         return self._responses
 
     def commit_group(self, rows_of: Mapping[str, list[dict[str, Any]]], now_ms: int) -> None:
@@ -134,10 +134,10 @@ def write_sample_history(
     """
     end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
-    config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
-    tables = Tables(tables_path, GROUP_ID, topic_id, SnapshotRules(updates_per_snapshot=50))
+    config = GroupConfig.from_overrides(ShareGroupConfig(), GroupOverrides())
+    tables = SampleTables(tables_path, GROUP_ID, topic_id, SnapshotRules(updates_per_snapshot=50))
     tables.commit_group(_group_rows(topic_id), now_ms)
-    tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
+    tables.commit([rows.encode_row(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
     dated = tables.date_commits({}, now_ms)
     hour = _Hour(now_ms, topic_id)
     log_ends: list[LogEnd] = []
@@ -165,11 +165,11 @@ class _Hour:
         ends = zip(self._log_end_offsets, _PER_STEP, strict=True)
         self._log_end_offsets = [end + factor * written for end, written in ends]
         log = [[partition, 0, end] for partition, end in enumerate(self._log_end_offsets)]
-        lines = [rows.encode(rows.LOG, json.dumps(log))]
+        lines = [rows.encode_row(rows.LOG, json.dumps(log))]
         for member_id in MEMBERS:
             if member_id != MEMBERS[-1] or minute not in _STUCK:
                 lines += [self._request_line(request, now_ms) for request in self._requests(member_id)]
-        return [*lines, rows.encode(rows.TICK, str(now_ms))]
+        return [*lines, rows.encode_row(rows.TICK, str(now_ms))]
 
     def log_ends(self, now_ms: int) -> list[LogEnd]:
         """Return the ends of the partitions' logs at `now_ms`."""
@@ -199,7 +199,7 @@ class _Hour:
 
     def _request_line(self, request: SharePartitionRequest, now_ms: int) -> str:
         row = f"{request.partition}\t{request.id}\t{now_ms}\t{request.encode().decode()}"
-        return rows.encode(rows.REQUEST, row)
+        return rows.encode_row(rows.REQUEST, row)
 
 
 def _acknowledged(acquired: AcquiredRange) -> AcknowledgementBatch:
@@ -228,7 +228,7 @@ def _load_row() -> str:
         }
         for partition in range(PARTITIONS)
     ]
-    return rows.encode(rows.LOAD, json.dumps(loads))
+    return rows.encode_row(rows.LOAD, json.dumps(loads))
 
 
 def _group_rows(topic_id: str) -> dict[str, list[dict[str, Any]]]:

@@ -64,7 +64,7 @@ class MemoryTables:
         self._lost_responses, self._rejected = 0, 0
         self._synced: dict[str, int] = {}
         #: While True, nothing can be read, written or listed.
-        self.is_away = False
+        self.is_unavailable = False
         #: While True, nothing can be written.
         self.is_full = False
 
@@ -80,7 +80,7 @@ class MemoryTables:
 
     def newest_version(self, spec: TableSpec) -> int:
         """Return the table's current version."""
-        return len(self.log_of(spec)) - 1
+        return len(self.get_log(spec)) - 1
 
     def rows(self, spec: TableSpec, version: int | None = None) -> list[Row]:
         """Return the rows at a version, or the newest one, in Delta's types: times are datetimes."""
@@ -88,7 +88,7 @@ class MemoryTables:
 
     def arrow(self, spec: TableSpec, version: int | None = None) -> pa.Table:
         """Return the rows as an Arrow table."""
-        log = self.log_of(spec)
+        log = self.get_log(spec)
         end = len(log) if version is None else version + 1
         if spec.is_append_only:
             start = max((number for number in range(end) if log[number].prunes), default=0)
@@ -99,7 +99,7 @@ class MemoryTables:
 
     def files(self, spec: TableSpec, version: int | None = None) -> MemoryFiles:
         """Return the files of a table of current state at a version, or the newest one."""
-        log = self.log_of(spec)
+        log = self.get_log(spec)
         return MemoryFiles(spec, log[-1 if version is None else version].files)
 
     # -- faults
@@ -108,11 +108,11 @@ class MemoryTables:
         """Call an action once, immediately before the next commit to any table."""
         self._before_commit.append(action)
 
-    def lose_next_answer(self) -> None:
+    def lose_next_response(self) -> None:
         """Make the next commit, but report a failure to its writer."""
         self._lost_responses += 1
 
-    def refuse_next_commit(self) -> None:
+    def reject_next_commit(self) -> None:
         """Reject the next commit."""
         self._rejected += 1
 
@@ -131,7 +131,7 @@ class MemoryTables:
         """
         lost = []
         for spec in tables:
-            log, synced = self.log_of(spec), self._synced.get(spec.name, 0)
+            log, synced = self.get_log(spec), self._synced.get(spec.name, 0)
             stay = random.randint(synced + 1, len(log))
             if stay < len(log):
                 lost.append(spec.name)
@@ -141,7 +141,7 @@ class MemoryTables:
 
     def lose_from(self, spec: TableSpec, version: int) -> None:
         """Remove a version and all later ones without a trace."""
-        del self.log_of(spec)[version:]
+        del self.get_log(spec)[version:]
         self._synced[spec.name] = min(self._synced.get(spec.name, 0), version - 1)
 
     def torn_tables(self) -> list[str]:
@@ -157,13 +157,13 @@ class MemoryTables:
 
     # -- interface of the handles
 
-    def synced(self, spec: TableSpec, version: int) -> None:
+    def mark_synced(self, spec: TableSpec, version: int) -> None:
         """Make the commits up to this version survive a power loss."""
         self._synced[spec.name] = max(version, self._synced.get(spec.name, 0))
 
-    def log_of(self, spec: TableSpec) -> list[_Version]:
+    def get_log(self, spec: TableSpec) -> list[_Version]:
         """Return a table's commits, by version. Raises TableStoreError."""
-        if self.is_away:
+        if self.is_unavailable:
             raise TableStoreError("the store is away")
         log = self._logs.setdefault(spec.name, [_Version(Commit(None, False, None))])
         if log[-1].is_torn:
@@ -179,7 +179,7 @@ class MemoryTables:
             self._before_commit.pop(0)()
         if self.is_full:
             raise TableStoreError("OSError: No space left on device")
-        others = self.log_of(spec)[known + 1 :]
+        others = self.get_log(spec)[known + 1 :]
         is_alone = made.prunes or not made.commit.rearranges
         if (is_alone and others) or any(map(_removes, others)):
             raise NotCommittedError(f"version {known + 1} of {spec.name} already exists")
@@ -193,7 +193,7 @@ class MemoryTables:
         return version
 
     def _append(self, spec: TableSpec, made: _Version) -> int:
-        log = self.log_of(spec)
+        log = self.get_log(spec)
         transactions = {**log[-1].transactions, **made.transactions}
         files = {} if spec.is_append_only else _files(log[-1].files, made.write, len(log))
         log.append(replace(made, transactions=transactions, files=files))
@@ -214,7 +214,7 @@ class MemoryTable:
         return self._now().transactions.get(app_id)
 
     def commits(self, count: int) -> Sequence[Commit]:
-        log = self._tables.log_of(self.spec)[: self.version + 1]
+        log = self._tables.get_log(self.spec)[: self.version + 1]
         return [each.commit for each in reversed(log[-count:])]
 
     def at(self, version: int) -> MemoryTable:
@@ -223,7 +223,7 @@ class MemoryTable:
         return older
 
     def restore(self, version: int, stamp: Stamp) -> None:
-        older = self._tables.log_of(self.spec)[version]
+        older = self._tables.get_log(self.spec)[version]
         chunks = {chunk for chunk in (*self._now().files, *older.files) if chunk is not None}
         self._add(Write(self.at(version).rows(), chunks), stamp, prunes=self.spec.is_append_only)
 
@@ -237,7 +237,7 @@ class MemoryTable:
         self._add(copied, stamp)
 
     def sync(self) -> None:
-        self._tables.synced(self.spec, self.version)
+        self._tables.mark_synced(self.spec, self.version)
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Prune, compact and vacuum; the latter two ignore the commits of others, as in delta-rs."""
@@ -255,7 +255,7 @@ class MemoryTable:
         self.version = self._tables.add(self.spec, self.version, made)
 
     def _now(self) -> _Version:
-        return self._tables.log_of(self.spec)[self.version]
+        return self._tables.get_log(self.spec)[self.version]
 
 
 class MemoryFiles:

@@ -66,7 +66,7 @@ class BrokerLogs:
         """See `Logs`."""
         with self._lock:
             try:
-                existing = self._topics.names()
+                existing = self._topics.list_names()
                 admin = self._connected()
                 leaders = admin.leaders({topic for topic, _ in places if topic in existing})
                 available = [key for key, leader in leaders.items() if leader >= 0 and tuple(key) in places]
@@ -88,7 +88,7 @@ class BrokerLogs:
         """See `Logs`."""
         with self._lock:
             try:
-                if place[0] not in self._topics.names():
+                if place[0] not in self._topics.list_names():
                     return None
                 found: list[Any] = read_records(self._settings, TopicPartition(*place), offset, 1, _TIMEOUT_MS)
             except KafkaError as error:

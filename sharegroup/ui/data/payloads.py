@@ -11,31 +11,31 @@ FORMATS = ("text", "json", "hex")
 _PER_LINE = 16
 
 
-class Shown(NamedTuple):
+class PayloadText(NamedTuple):
     """A payload as text. `note` describes a deviation from the requested format, or is empty."""
 
     text: str
     note: str
 
 
-def shown(payload: bytes | None, form: str) -> Shown:
+def payload_text(payload: bytes | None, form: str) -> PayloadText:
     """Return a key or value in one of `FORMATS`. An unknown format is text."""
     if payload is None:
-        return Shown("null", "")
+        return PayloadText("null", "")
     part, note = payload[:MOST_BYTES], ""
     if len(payload) > MOST_BYTES:
         note = f"the first {MOST_BYTES:,} of {len(payload):,} bytes"
     if form == "hex":
-        return Shown(_hex(part), note)
+        return PayloadText(_hex(part), note)
     if form == "json" and not note:
         try:
-            return Shown(visible(json.dumps(json.loads(payload), indent=2, ensure_ascii=False)), "")
+            return PayloadText(escape(json.dumps(json.loads(payload), indent=2, ensure_ascii=False)), "")
         except (ValueError, RecursionError):
             note = "not JSON, shown as text"
-    return Shown(visible(part.decode("utf-8", "backslashreplace")), note)
+    return PayloadText(escape(part.decode("utf-8", "backslashreplace")), note)
 
 
-def visible(text: str, kept: str = "\n\t") -> str:
+def escape(text: str, kept: str = "\n\t") -> str:
     """Escape control characters, and characters that change the text direction, except those in `kept`."""
     return "".join(c if c in kept or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

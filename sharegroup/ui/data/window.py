@@ -27,7 +27,7 @@ COLOURS = 8
 ZONES = 24
 
 
-class Kind(str, Enum):
+class RecordKind(str, Enum):
     """The kinds of records, in the order of the stack of a column."""
 
     FINISHED = "finished"
@@ -40,17 +40,17 @@ class Kind(str, Enum):
 
 #: The texts of the legend.
 LABELS = {
-    Kind.FINISHED: "below the start offset",
-    Kind.ACKNOWLEDGED: "acknowledged",
-    Kind.ARCHIVED: "archived",
-    Kind.ACQUIRED: "acquired",
-    Kind.AGAIN: "available again",
-    Kind.NEW: "not delivered yet",
+    RecordKind.FINISHED: "below the start offset",
+    RecordKind.ACKNOWLEDGED: "acknowledged",
+    RecordKind.ARCHIVED: "archived",
+    RecordKind.ACQUIRED: "acquired",
+    RecordKind.AGAIN: "available again",
+    RecordKind.NEW: "not delivered yet",
 }
 _KINDS = {
-    RecordState.ACKNOWLEDGED: Kind.ACKNOWLEDGED,
-    RecordState.ARCHIVED: Kind.ARCHIVED,
-    RecordState.ACQUIRED: Kind.ACQUIRED,
+    RecordState.ACKNOWLEDGED: RecordKind.ACKNOWLEDGED,
+    RecordState.ARCHIVED: RecordKind.ARCHIVED,
+    RecordState.ACQUIRED: RecordKind.ACQUIRED,
 }
 
 
@@ -71,7 +71,7 @@ class Piece(NamedTuple):
 
     first: int
     last: int
-    kind: Kind
+    kind: RecordKind
     delivery_count: int = 0
     member_id: str | None = None
     lock_deadline_ms: int | None = None
@@ -82,7 +82,7 @@ class Column(NamedTuple):
 
     first: int
     last: int
-    kinds: Counter[Kind]
+    kinds: Counter[RecordKind]
     members: Counter[str]
 
 
@@ -100,24 +100,24 @@ def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iter
     """Yield the pieces of a span, in order and without gaps. `batches` are the ranges in flight, by offset."""
     at = span.first
     if at < start_offset:
-        yield Piece(at, min(start_offset - 1, span.last), Kind.FINISHED)
+        yield Piece(at, min(start_offset - 1, span.last), RecordKind.FINISHED)
         at = start_offset
     for batch in batches:
         if batch.last_offset < at or batch.first_offset > span.last:
             continue
         if batch.first_offset > at:
-            yield Piece(at, batch.first_offset - 1, Kind.NEW)
+            yield Piece(at, batch.first_offset - 1, RecordKind.NEW)
         first = max(at, batch.first_offset)
         last = min(batch.last_offset, span.last)
         yield Piece(first, last, _kind(batch), batch.delivery_count, batch.member_id, batch.lock_deadline_ms)
         at = last + 1
     if at <= span.last:
-        yield Piece(at, span.last, Kind.NEW)
+        yield Piece(at, span.last, RecordKind.NEW)
 
 
-def _kind(batch: StateBatch) -> Kind:
+def _kind(batch: StateBatch) -> RecordKind:
     is_new = batch.delivery_state is RecordState.AVAILABLE and batch.delivery_count == 0
-    return Kind.NEW if is_new else _KINDS.get(batch.delivery_state, Kind.AGAIN)
+    return RecordKind.NEW if is_new else _KINDS.get(batch.delivery_state, RecordKind.AGAIN)
 
 
 def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column]:
@@ -134,7 +134,7 @@ def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column
             column = found[reached]
             records = min(piece.last, column.last) - max(piece.first, column.first) + 1
             column.kinds[piece.kind] += records
-            if piece.member_id is not None and piece.kind is Kind.ACQUIRED:
+            if piece.member_id is not None and piece.kind is RecordKind.ACQUIRED:
                 column.members[piece.member_id] += records
             reached += 1
     return found
@@ -161,7 +161,7 @@ def member_bars(of: Sequence[Column], names: Sequence[str]) -> list[Bar]:
 
 def _stack(column: Column) -> tuple[tuple[str, float, float], ...]:
     total, top, stack = column.last - column.first + 1, 0.0, []
-    for kind in Kind:
+    for kind in RecordKind:
         if records := column.kinds[kind]:
             height = records / total
             stack.append((kind.value, round(top, 3), round(height, 3)))
@@ -181,12 +181,12 @@ def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Colum
     """Return (left, width, content) of the parts of the picture, in columns."""
     count = min(most, len(of))
     edges = [index * len(of) // count for index in range(count + 1)]
-    return [(left, after - left, joined(of[left:after])) for left, after in pairwise(edges)]
+    return [(left, after - left, join_columns(of[left:after])) for left, after in pairwise(edges)]
 
 
-def joined(of: Sequence[Column]) -> Column:
+def join_columns(of: Sequence[Column]) -> Column:
     """Combine consecutive columns, at least one, into one."""
-    kinds: Counter[Kind] = Counter()
+    kinds: Counter[RecordKind] = Counter()
     members: Counter[str] = Counter()
     for column in of:
         kinds.update(column.kinds)
@@ -194,14 +194,14 @@ def joined(of: Sequence[Column]) -> Column:
     return Column(of[0].first, of[-1].last, kinds, members)
 
 
-def zoomed(span: Span, bounds: Span, factor: float) -> Span:
+def zoom_span(span: Span, bounds: Span, factor: float) -> Span:
     """Return the span with the same center and `factor` times the width, within the bounds; at least one offset."""
     width = max(1, min(bounds.records, round(span.records * factor)))
     first = span.first + (span.records - width) // 2
-    return moved(Span(first, first + width - 1), bounds, 0)
+    return move_span(Span(first, first + width - 1), bounds, 0)
 
 
-def moved(span: Span, bounds: Span, records: int) -> Span:
+def move_span(span: Span, bounds: Span, records: int) -> Span:
     """Return the span moved by `records`, within the bounds."""
     width = min(span.records, bounds.records)
     first = max(bounds.first, min(span.first + records, bounds.last - width + 1))

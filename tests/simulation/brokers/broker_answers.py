@@ -23,7 +23,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.log_reader import IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
 from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, LATEST
-from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, parse_topic_id, topic_id_text
 from tests.simulation.brokers.kafka_log import (
     CLUSTER_ID,
     LogBatch,
@@ -296,7 +296,7 @@ def _topic(name: str, found: TopicView | None, has_id: bool) -> Any:
     return topic(
         error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.NONE),
         name=name,
-        topic_id=topic_id_of(found.topic_id) if found is not None and has_id else NO_TOPIC_ID,
+        topic_id=parse_topic_id(found.topic_id) if found is not None and has_id else NO_TOPIC_ID,
         is_internal=False,
         partitions=[
             topic.MetadataResponsePartition(

@@ -20,7 +20,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from sharegroup.protocol.topic_ids import made_topic_id, topic_id_text
+from sharegroup.protocol.topic_ids import derive_topic_id, topic_id_text
 from tests.simulation.brokers.broker_silence import BrokerSilence
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_clock import Scheduler
@@ -393,7 +393,7 @@ class SimulatedKafka:
 
     def _new_id(self, name: str) -> str:
         if not self.has_topic_ids:
-            return topic_id_text(made_topic_id(CLUSTER_ID, name))
+            return topic_id_text(derive_topic_id(CLUSTER_ID, name))
         self._made += 1
         raw = self._made.to_bytes(4, "big") * 4
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")

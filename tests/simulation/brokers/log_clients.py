@@ -135,7 +135,7 @@ class RowTail:
         self._consumer = SimulatedResponses(kafka)
         self._responses = ResponsePartitions(topic, key, choose_partition)
         if kafka.may_grow:
-            self._responses.open(self._consumer)  # type: ignore[arg-type]  # of kafka-python's, what is used
+            self._responses.start_reading(self._consumer)  # type: ignore[arg-type]  # of kafka-python's, what is used
             self._positions = self._consumer.assigned
         kafka.listeners.append(self._appended)
 
@@ -156,7 +156,7 @@ class RowTail:
         if self.closed:
             return
         known = set(self._positions)
-        self._responses.follow(self._consumer)  # type: ignore[arg-type]
+        self._responses.follow_partition_count(self._consumer)  # type: ignore[arg-type]
         self._positions = self._consumer.assigned
         for partition in sorted(set(self._positions) - known):
             self._read(partition)
@@ -174,6 +174,8 @@ class RowTail:
         for append_ms, record in found:
             self._positions[partition] = record.offset + 1
             if self._kafka.may_grow:
-                self._responses.took(TopicPartition(self._topic, partition), [_Read(record.offset, append_ms)])
+                self._responses.record_positions(
+                    TopicPartition(self._topic, partition), [_Read(record.offset, append_ms)]
+                )
             if not self.closed:
                 self._on_row(append_ms, record)

@@ -51,7 +51,7 @@ class SimulatedAppender:
         """Return the brokers' time, as far as it is known here."""
         return self.broker_clock.now_ms(self.local_ms())
 
-    async def knows(self, topics: Iterable[str]) -> bool:
+    async def has_topics(self, topics: Iterable[str]) -> bool:
         """Return whether rows can be appended to all of these topics. Raises UpstreamUnavailableError."""
         wanted = set(topics)
         return (await self._cluster.topics(wanted)).keys() == wanted
@@ -168,7 +168,7 @@ class _Queue:
         if append_ms is None:
             self._loop.call_later(RETRY_S, self._attempt, batch)
             return
-        self._appender.broker_clock.appended(batch.sent_ms, append_ms, self._appender.local_ms())
+        self._appender.broker_clock.record_append(batch.sent_ms, append_ms, self._appender.local_ms())
         self._settle(batch, append_ms)
 
     def _settle(self, batch: _Batch, append_ms: int | None) -> None:

@@ -10,7 +10,7 @@ from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.response_reader import Row
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
-from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_records import LIST_SUFFIX
 from tests.simulation.brokers.kafka_log import LogRecord, SimulatedKafka
 from tests.simulation.brokers.log_clients import RowTail, Weather
 from tests.simulation.gateway.gateway_appender import SimulatedAppender
@@ -37,7 +37,7 @@ class SimulatedJobChannel(CellChannel):
     ) -> None:
         super().__init__({}, topics, timeout_s, cluster)
         self._delivered = delivered
-        self.reply_to = name + LISTS
+        self.reply_to = name + LIST_SUFFIX
         self._clock, self._kafka, self._weather = clock, kafka, weather
         self.simulated_appender = SimulatedAppender(clock, kafka, weather, loop, cluster, local_ms, timeout_s)
         self._appender = self.simulated_appender  # type: ignore[assignment]

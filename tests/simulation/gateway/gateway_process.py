@@ -326,7 +326,7 @@ class _Process:
         if connection.task is not None:
             connection.task.cancel()
         if self.share is not None:
-            self.share.sessions.disconnected(connection.caller.connection_id)
+            self.share.sessions.on_disconnect(connection.caller.connection_id)
 
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class _Process:
         if self.share is None:
             return False
         served = self.share.sessions._served.values()
-        return any(part.read_ahead.buffered for session in served for part in session.parts)
+        return any(part.read_ahead.buffered for session in served for part in session.member_partitions)
 
     def _each(self, interval_s: float, work: Callable[[], Any]) -> None:
         """Call `work` at an interval."""

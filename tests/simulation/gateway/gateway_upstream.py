@@ -8,7 +8,7 @@ from typing import Any
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 from tests.simulation.brokers.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
 from tests.simulation.brokers.kafka_log import SimulatedKafka
 from tests.simulation.brokers.log_clients import Weather
@@ -36,8 +36,8 @@ class SimulatedUpstream(UpstreamCluster):
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
         """Return the metadata without converting it to bytes and back."""
-        return await (self._connections.from_any(_all_metadata) if names is None else super()._metadata(names))
+        return await (self._connections.query_any(_all_metadata) if names is None else super()._metadata(names))
 
 
-async def _all_metadata(connection: KeptConnection) -> Any:
+async def _all_metadata(connection: ReconnectingConnection) -> Any:
     return await connection.ask(MetadataRequest(topics=None), MetadataResponse)

@@ -14,7 +14,7 @@ from kafka.protocol.api_message import ApiMessage
 from sharegroup.kafka_clients.connections.broker_connections import METADATA_TIMEOUT_S, Address, BrokerConnections
 from sharegroup.kafka_clients.connections.connection import UpstreamConnection, UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import Response
-from sharegroup.kafka_clients.connections.kept_connection import KeptConnection
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 from tests.simulation.brokers.broker_answers import BrokerAnswers, broker_host, broker_id
 
 PORT = 9092
@@ -53,7 +53,7 @@ class SimulatedConnection(UpstreamConnection):
             task.cancel()
 
 
-class _KeptConnection(KeptConnection):
+class _KeptConnection(ReconnectingConnection):
     """A connection to one broker. A silent broker accepts it, like the machine of a paused one, but never responds."""
 
     def __init__(self, host: str, port: int, answers: BrokerAnswers) -> None:
@@ -73,5 +73,5 @@ class SimulatedConnections(BrokerConnections):
         self.settings = {"bootstrap_servers": servers}
         super().__init__(self.settings, metadata_timeout_s)
 
-    def _connection(self, address: Address) -> KeptConnection:
+    def _connection(self, address: Address) -> ReconnectingConnection:
         return _KeptConnection(*address, self._answers)

@@ -12,24 +12,24 @@ from kafka.errors import KafkaError
 
 from sharegroup.config import Config
 from sharegroup.core.operators.operator import Operator
-from sharegroup.core.operators.refused_requests import UnkeyedRequests
+from sharegroup.core.operators.rejected_requests import UnkeyedRequests
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.errors import FencedLeaderError
 from sharegroup.job.cells.static_configs import write_static_configs
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.commit.query_run import QueryRun
-from sharegroup.job.commit.repeated_batch import rules_of
+from sharegroup.job.commit.repeated_batch import effect_rules
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.job.lead.job_lead import JobLead
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
+from sharegroup.job.lead.stale_checkpoint import Checkpoint, reject_checkpoint_ahead, reject_stale_checkpoint
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.kafka_clients.job_clock import JobClock
 from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
 from sharegroup.protocol.json_text import unpack_json
-from sharegroup.protocol.response_records import records_of
-from sharegroup.protocol.rows.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.response_records import to_records
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.protocol.rows.probe import PROBE
 from sharegroup.storage.schemas import (
     GROUP_COORDINATOR_TABLES,
@@ -64,7 +64,7 @@ def operator_of(name: str, config: Config) -> Callable[[str, str | None], Operat
         if key == UNKEYED:
             return UnkeyedRequests(key)
         group_id, topic_id, _ = ShardKey.decode(key)
-        return Shard(key, group_id, topic_id, records, state)
+        return SharePartitionOperator(key, group_id, topic_id, records, state)
 
     return restore
 
@@ -144,10 +144,10 @@ class RowProducer:
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Send as `KafkaRowProducer.send`: rows for all, requests to the other query, responses."""
         requested = [(key.encode(), value.encode()) for key, value in requests]
-        answers = [(key.encode(), value) for key, value in records_of(responses)]
-        self._broadcast([value for key, value in answers if key == EVERYBODY.encode()])
+        answers = [(key.encode(), value) for key, value in to_records(responses)]
+        self._broadcast([value for key, value in answers if key == BROADCAST_KEY.encode()])
         self._produce(self._requests, requested)
-        self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])
+        self._produce(self._responses, [(key, value) for key, value in answers if key != BROADCAST_KEY.encode()])
 
     def announce_leader(self) -> None:
         """Send as `KafkaRowProducer.announce_leader`: a row for all in each partition."""
@@ -163,7 +163,7 @@ class RowProducer:
         self._send_probes(topic)
 
     def _send_probes(self, topic: str) -> list[_SentRow]:
-        self._clock.probes()
+        self._clock.record_probe()
         partitions = range(len(self._kafka.topic(topic).partitions))
         return [self._send_probe(topic, partition) for partition in partitions]
 
@@ -171,13 +171,13 @@ class RowProducer:
         sent_ms = self._clock.local_ms()
 
         def appended(append_ms: int) -> None:
-            self._clock.appended((topic, partition), sent_ms, append_ms)
+            self._clock.record_append((topic, partition), sent_ms, append_ms)
 
         return _SentRow(self._kafka, topic, partition, (b"", PROBE.encode()), appended)
 
     def _broadcast(self, values: list[bytes]) -> None:
         partitions = range(len(self._kafka.topic(self._responses).partitions))
-        rows = [(EVERYBODY.encode(), value) for value in values]
+        rows = [(BROADCAST_KEY.encode(), value) for value in values]
         self._wait([self._send(self._responses, partition, row) for row in rows for partition in partitions])
 
     def close(self) -> None:
@@ -242,7 +242,7 @@ def make_query(
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
     later = SimulatedLater(process, process.world.random(f"later {process.name}"))
     steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS, later)
-    steps.rules = rules_of(config)
+    steps.rules = effect_rules(config)
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:
@@ -307,15 +307,15 @@ def refuse_stale_checkpoints(
         if checkpoint is not None:
             writers = {spec.name: tables.slow_writer(spec, StoreFaults()) for spec in specs}
             first, query_id = writers[specs[0].name], checkpoint.query_id
-            committed = first.committed(query_id)
-            refuse_stale_checkpoint(checkpoint, first.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
+            committed = first.newest_batch(query_id)
+            reject_stale_checkpoint(checkpoint, first.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
             beside = next(path(other) for other in _TABLES if other != name)
-            refuse_checkpoint_ahead(checkpoint, lambda table: writers[table].committed(query_id), beside)  # noqa: B023 - called now
+            reject_checkpoint_ahead(checkpoint, lambda table: writers[table].newest_batch(query_id), beside)  # noqa: B023 - called now
 
 
 def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) -> bool:
     """Return whether step 2 of a query's batch is durable."""
-    return tables.slow_writer(_TABLES[name][0], StoreFaults()).committed(query_id) >= batch_id
+    return tables.slow_writer(_TABLES[name][0], StoreFaults()).newest_batch(query_id) >= batch_id
 
 
 def lose_commits(tables: SimulatedTables, name: str, query_id: str, batch_id: int, lost: Sequence[int]) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from sharegroup.config import Config
-from sharegroup.job.clock.hand_over import HandOver, HandOverChange
+from sharegroup.job.clock.handover import Handover, HandoverChange
 from sharegroup.job.clock.request_clock import RequestClock
-from sharegroup.job.clock.unread_requests import NOBODY
+from sharegroup.job.clock.unread_requests import NO_DEMANDS
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.kafka_clients.outage_log import OutageLog
@@ -62,11 +62,11 @@ class _Clock(RequestClock):
         super().__init__(poll, topic, idle_poll_ms)
         self._kafka = kafka
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
         """Return without waiting."""
         return False
 
-    def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+    def is_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NO_DEMANDS) -> bool:
         """Return whether there are requests. None lingers; all are seen whose leaders respond."""
         reads = self._read(positions)
         for _, partition in self._partitions:
@@ -113,13 +113,13 @@ class _HandOver:
     """The handover from a query to its source, instead of `hand_over_file`."""
 
     def __init__(self) -> None:
-        self._told = HandOver()
+        self._told = Handover()
 
-    def write(self, change: HandOverChange) -> None:
+    def write(self, change: HandoverChange) -> None:
         """Apply a change."""
         self._told.apply(change)
 
-    def read(self) -> HandOver:
+    def read(self) -> Handover:
         """Return the present content."""
         return self._told
 

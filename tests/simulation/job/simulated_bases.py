@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sharegroup.storage.reading.state_base import Cut, StateBases
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE
-from sharegroup.storage.upkeep.state_base_upkeep import rebased
+from sharegroup.storage.upkeep.state_base_upkeep import make_base
 from sharegroup.testing.tables.memory_tables import MemoryTables
 
 
@@ -30,7 +30,7 @@ class SimulatedBases(StateBases):
             before = self._versions[-1].rows
             rows = rows.filter(self._versions[-1].cut.later_rows())
         if len(rows):
-            self._versions.append(SimulatedBase(rebased(before, rows, version)))
+            self._versions.append(SimulatedBase(make_base(before, rows, version)))
 
     def forget_after(self, version: int) -> None:
         """Remove the bases of lost versions, as `storage.writing.torn_log` does."""

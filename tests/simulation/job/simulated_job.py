@@ -11,7 +11,7 @@ from typing import Any
 
 from sharegroup.config import Config
 from sharegroup.errors import FencedLeaderError
-from sharegroup.job.lead.job_lead import LOOK_INTERVAL_S, JobLead
+from sharegroup.job.lead.job_lead import CHECK_INTERVAL_S, JobLead
 from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.spark.job.supervisor import Supervisor
 from tests.simulation.brokers.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
@@ -120,7 +120,7 @@ class SimulatedJob:
         job_adapter.refuse_stale_checkpoints(tables, checkpoints, checkpoint_path)
         self.pause(10, 300)
         self._lead = job_adapter.make_lead(tables, _Store(self))
-        self._lead.take()
+        self._lead.acquire_epoch()
         self._supervisor = Supervisor(
             {name: functools.partial(self._start_query, name) for name in NAMES}, self.clock.monotonic_s
         )
@@ -135,7 +135,7 @@ class SimulatedJob:
         except FencedLeaderError as error:
             self._exit(error)
         else:
-            self.clock.after(1000 * LOOK_INTERVAL_S, self._look)
+            self.clock.after(1000 * CHECK_INTERVAL_S, self._look)
 
     def _exit(self, error: Exception) -> None:
         if self.alive:
@@ -191,7 +191,7 @@ class SimulatedJob:
     def is_postponed(self, action: Action) -> bool:
         """Return whether the process is suspended; the action is then called soon after it continues."""
         if self.stands_still:
-            self.clock.at(self._still_until_ms + self._random.uniform(1, 1_000 * LOOK_INTERVAL_S), action)
+            self.clock.at(self._still_until_ms + self._random.uniform(1, 1_000 * CHECK_INTERVAL_S), action)
             return True
         return False
 
@@ -268,7 +268,7 @@ class SimulatedJob:
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
-        parts.run.lead(epoch, self.checkpoint(name), lambda id_: job_adapter.last_leader_epoch(tables, id_))
+        parts.run.become_leader(epoch, self.checkpoint(name), lambda id_: job_adapter.last_leader_epoch(tables, id_))
         folder = self.checkpoints[name]
         if self._is_void(name):
             self._drop_checkpoint(name)
@@ -277,7 +277,7 @@ class SimulatedJob:
             folder.boot = self.world.boot
             folder.query_id = f"query-{self.name}-{name}-{self.clock.happened}"
         steps.query_id = folder.query_id
-        folder.mark(steps.committed_batches())
+        folder.mark(steps.newest_batches())
         job_adapter.record_start(tables, name, steps, self.clock.now_ms)
         stream = self.queries[name] = StreamingQuery(self, name, parts)
         self.world.trace.add(self.name, f"{name} leads with epoch {steps.leader_epoch}")

@@ -54,7 +54,7 @@ class SimulatedTables(MemoryTables):
         if known is not None and known[0] == at:
             return known[1]
         if known is not None and known[0] < at and spec.is_append_only:
-            log = self.log_of(spec)[known[0] + 1 : at + 1]
+            log = self.get_log(spec)[known[0] + 1 : at + 1]
             if not any(each.prunes for each in log):
                 rows = [row for each in log for row in each.write.rows]
                 table = pa.concat_tables([known[1], pa.Table.from_pylist(rows, schema=spec.schema)])

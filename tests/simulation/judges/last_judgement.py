@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sharegroup.config.keys.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.storage.reading.state_table import folded_states
+from sharegroup.storage.reading.state_table import fold_states
 from sharegroup.storage.schemas import DELIVERY_LOG, SHARE_GROUP_STATE
 from sharegroup.types import AcknowledgeType, Cause, RecordState, StateBatch
 from tests.simulation.brokers.kafka_log import PartitionLog
@@ -61,7 +61,7 @@ class LastJudgement:
 
     def __init__(self, world: World, host: JobHost) -> None:
         self._world, self._host, self._judge = world, host, world.judge
-        self._states = folded_states(world.tables.arrow(SHARE_GROUP_STATE))
+        self._states = fold_states(world.tables.arrow(SHARE_GROUP_STATE))
         self._beginnings = {key: found for key, found in self._all_beginnings().items() if found}
         #: By offset, the time of the micro-batch that finished it, in the share-partition's present life.
         self._finished_ms: dict[TableKey, dict[int, int]] = {}

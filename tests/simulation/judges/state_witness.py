@@ -7,7 +7,7 @@ from typing import Any
 
 from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig
 from sharegroup.job.knowledge.known_configs import KnownConfigs
-from sharegroup.storage.reading.state_table import folded_states
+from sharegroup.storage.reading.state_table import fold_states
 from sharegroup.storage.schemas import SHARE_GROUP_STATE
 from sharegroup.types import StateBatch
 from tests.simulation.job import job_sources
@@ -29,7 +29,7 @@ def compare_operator_states(world: World, job: SimulatedJob) -> None:
     """
     if not job.queries[SHARE_PARTITION].micro_batches.is_between_batches:
         return
-    states = folded_states(world.tables.arrow(SHARE_GROUP_STATE))
+    states = fold_states(world.tables.arrow(SHARE_GROUP_STATE))
     for key, header, window in table_adapter.operator_states(job):
         state = states.get(table_adapter.to_state_key(key))
         if state is None:
@@ -50,12 +50,12 @@ def compare_configs(world: World, job: SimulatedJob) -> None:
     if any(query.has_unread or not query.is_between_batches for query in queries):
         return
     known = KnownConfigs()
-    known.take(job_sources.Configs(job.config, world.tables).in_force(0, fresh=True), ())
+    known.replace(job_sources.Configs(job.config, world.tables).in_force(0, fresh=True), ())
     for key, config in table_adapter.operator_configs(job):
         changes = world.judge.configs.get(key.group_id, ())
         is_settled = all(change.ok is not None and _is_old(world, change) for change in changes)
-        if is_settled and config != PartitionConfig.of(known.of(key.group_id)):
-            text = f"{config}, the table says {PartitionConfig.of(known.of(key.group_id))}"
+        if is_settled and config != PartitionConfig.from_group_config(known.get(key.group_id)):
+            text = f"{config}, the table says {PartitionConfig.from_group_config(known.get(key.group_id))}"
             world.judge.violate("a config that was answered is in force", text, key.named())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sharegroup.member.member_logic import MemberLogic, Request, renews
+from sharegroup.member.member_logic import MemberLogic, Request, has_renewal
 from tests.simulation.members.member_channel import MemberChannel
 from tests.simulation.process_time import ProcessTime
 
@@ -33,7 +33,7 @@ class MemberThread:
     def start(self) -> None:
         """Join the group."""
         self._channel.open()
-        self._logic.opened()
+        self._logic.mark_open()
         self._next(0)
 
     def wake(self) -> None:
@@ -52,9 +52,9 @@ class MemberThread:
             self._on_over()
             return
         if logic.metadata_is_due(now_ms):
-            logic.take_metadata(self._channel.topics_metadata(logic.settings.topics), now_ms)
+            logic.handle_metadata(self._channel.topics_metadata(logic.settings.topics), now_ms)
         requests = logic.step(self._channel.taken(), now_ms)
-        if renews(requests):
+        if has_renewal(requests):
             self._is_sending = True
             self._channel.send(requests, lambda in_time: self._sent(requests if in_time else None))
         else:
@@ -69,5 +69,5 @@ class MemberThread:
         """Handle the end of a send; None: Kafka could not be reached."""
         self._is_sending = False
         if appended is not None:
-            self._logic.appended(appended, self._time.now_ms)
+            self._logic.mark_appended(appended, self._time.now_ms)
         self._next(_TICK_MS)

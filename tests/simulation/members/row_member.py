@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from random import Random
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_records import LIST_SUFFIX
 from sharegroup.protocol.rows.broadcasts import (
-    EVERYBODY,
+    BROADCAST_KEY,
     Broadcast,
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
@@ -175,7 +175,7 @@ class RowMember:
     @property
     def reply_to(self) -> str:
         """Return the key of its responses; every second process accepts several in a record."""
-        return f"to-{self.name}-{self._process}{LISTS if self._process % 2 else ''}"
+        return f"to-{self.name}-{self._process}{LIST_SUFFIX if self._process % 2 else ''}"
 
     def _in_a_while(self, delay_ms: float, action: object) -> None:
         """Act after a delay, unless the process has ended by then."""
@@ -443,7 +443,7 @@ class RowMember:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _on_row(self, append_ms: int, record: LogRecord) -> None:
-        if record.key == EVERYBODY.encode():
+        if record.key == BROADCAST_KEY.encode():
             self._on_broadcast(decode_broadcast(record.value))
             return
         if record.key != self.reply_to.encode():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from kafka.errors import KafkaError
 
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, ranges_delivered_before, transaction_id
 from sharegroup.spark.share_consumer.lock_guard import WATCH_S
 from tests.simulation.brokers.kafka_log import LogBatch, PartitionLog, SimulatedKafka
 from tests.simulation.process_time import ProcessTime
@@ -64,7 +64,7 @@ class SinkWrite:
         if not self._is_held():
             self._then("LocksLostError before it")
             return
-        present = self._sink.present(delivered_before(self._batch))
+        present = self._sink.present(ranges_delivered_before(self._batch))
         try:
             found = [key for held in self._batch.ranges for key in records_of(self._sink.kafka, held)]
         except KafkaError as error:
@@ -89,7 +89,7 @@ class SinkWrite:
             self._time.after_at_all_costs(commit_ms, self._commit)
 
     def _commit(self) -> None:
-        if self._sink.append(transaction_of(self._batch), self._batch.batch_id, self._rows):
+        if self._sink.append(transaction_id(self._batch), self._batch.batch_id, self._rows):
             self._appended(self._rows)
         self._time.after(0, lambda: self._then(""))
 

@@ -62,16 +62,16 @@ def log_of(kafka: SimulatedKafka, key: TableKey) -> PartitionLog | None:
 def operator_configs(job: SimulatedJob) -> Iterator[tuple[TableKey, PartitionConfig]]:
     """Yield the group's config as each share-partition has it."""
     for loaded in _shard_states(job):
-        for partition in loaded.here():
+        for partition in loaded.partitions():
             key = TableKey(loaded.group_id, loaded.topic, loaded.topic_id, partition)
-            yield key, loaded.configs.of(partition)
+            yield key, loaded.configs.get(partition)
 
 
 def operator_states(job: SimulatedJob) -> Iterator[tuple[TableKey, ShareGroupOffsetHeader, SharePartition]]:
     """Yield the present state of the share_partition operator."""
     for loaded in _shard_states(job):
-        for partition in loaded.here():
-            led = loaded.led(partition)
+        for partition in loaded.partitions():
+            led = loaded.get(partition)
             assert led is not None
             yield TableKey(loaded.group_id, loaded.topic, loaded.topic_id, partition), led.header, led.window
 

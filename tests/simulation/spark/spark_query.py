@@ -15,10 +15,10 @@ from random import Random
 import numpy as np
 from kafka.errors import KafkaError
 
-from sharegroup.member.batch_calls import Acknowledging, Beginning, NotAnsweredError
+from sharegroup.member.batch_calls import PendingAcknowledge, PendingBegin, ResponseTimeoutError
 from sharegroup.member.member_logic import MemberLogic, Request
 from sharegroup.member.ranges import AssignedPartition, OfferedBatch
-from sharegroup.spark.share_consumer.acknowledgements import PresentOffsets, acknowledge_all, with_gaps
+from sharegroup.spark.share_consumer.acknowledgements import PresentOffsets, acknowledge_all, mark_gaps
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.types import AcknowledgeType
 from tests.simulation.judges.sink_judge import SinkJudge
@@ -113,18 +113,18 @@ class SparkQuery:
     # -- as BatchRunner --------------------------------------------------------------------------------------------
 
     def _begin(self, planned: OfferedBatch) -> None:
-        offered = OfferedBatch.of_rows(planned.rows())
+        offered = OfferedBatch.from_rows(planned.rows())
         beginning = self.logic.begin(offered, self._time.now_ms)
         self._wait(lambda: self._has_begun(offered, beginning), beginning.deadline_ms)
 
-    def _has_begun(self, offered: OfferedBatch, beginning: Beginning) -> bool:
+    def _has_begun(self, offered: OfferedBatch, beginning: PendingBegin) -> bool:
         ranges = beginning.poll(self._time.now_ms)
         if ranges is None:
             return False
         if ranges:
             batch_id = self._checkpoint.commits
             query_id, incarnation = self._checkpoint.query_id, self.logic.incarnation
-            batch = AcquiredBatch.begun(offered, ranges, query_id, batch_id, incarnation)
+            batch = AcquiredBatch.from_offer(offered, ranges, query_id, batch_id, incarnation)
             self._witness.begins(offered, batch)
             if not self._point("begun"):
                 self._handle(offered, batch)
@@ -160,7 +160,7 @@ class SparkQuery:
             return
         said = acknowledge_all(batch.ranges, AcknowledgeType.RELEASE if error else AcknowledgeType.ACCEPT)
         with contextlib.suppress(KafkaError):  # as `PresentRecords`: without a response all is accepted
-            said = with_gaps(said, self._present(batch))
+            said = mark_gaps(said, self._present(batch))
         acknowledging = self.logic.acknowledge(said, batch.ranges, self._time.now_ms)
         self._wait(lambda: self._may_append(offered, acknowledging), acknowledging.deadline_ms)
 
@@ -171,21 +171,21 @@ class SparkQuery:
                 found[share_partition].append(offset)
         return {share_partition: np.sort(np.array(at, dtype=np.int64)) for share_partition, at in found.items()}
 
-    def _may_append(self, offered: OfferedBatch, acknowledging: Acknowledging) -> bool:
+    def _may_append(self, offered: OfferedBatch, acknowledging: PendingAcknowledge) -> bool:
         if not acknowledging.may_append(self._time.now_ms):
             return False
         self._append(offered, acknowledging)
         return True
 
-    def _append(self, offered: OfferedBatch, acknowledging: Acknowledging) -> None:
+    def _append(self, offered: OfferedBatch, acknowledging: PendingAcknowledge) -> None:
         def sent(in_time: bool) -> None:
             if in_time:
-                acknowledging.appended()
+                acknowledging.mark_appended()
             self._after_append(offered, acknowledging)
 
         try:
-            requests: list[Request] = [*acknowledging.due(self._time.now_ms)]
-        except NotAnsweredError as error:
+            requests: list[Request] = [*acknowledging.due_requests(self._time.now_ms)]
+        except ResponseTimeoutError as error:
             self._fail(error)
             return
         if requests:
@@ -194,7 +194,7 @@ class SparkQuery:
         else:
             self._after_append(offered, acknowledging)
 
-    def _after_append(self, offered: OfferedBatch, acknowledging: Acknowledging) -> None:
+    def _after_append(self, offered: OfferedBatch, acknowledging: PendingAcknowledge) -> None:
         if not acknowledging.is_done:
             self._time.after(_PAUSE_MS, lambda: self._append(offered, acknowledging))
         elif not self._point("acknowledged"):
@@ -221,7 +221,7 @@ class SparkQuery:
     def _has_come(self, poll: Callable[[], bool]) -> bool:
         try:
             return poll()
-        except NotAnsweredError as error:
+        except ResponseTimeoutError as error:
             self._fail(error)
             return True
 

@@ -145,8 +145,8 @@ class MicroBatches:
             if planned is None:
                 return False
             self._process.point("planned")
-        time = self._query.begin(batch_id)
-        self._query.finish(batch_id, self._outputs(batch_id, planned, time))
+        time = self._query.begin_batch(batch_id)
+        self._query.finish_batch(batch_id, self._outputs(batch_id, planned, time))
         self._process.point("returned")
         folder.commits = batch_id + 1
         folder.forget_old()

@@ -180,7 +180,7 @@ class SparkWitness:
             _, grant = self._grants.get(key, {}).get(held.first_offset, (0, None))
             if grant is not None:
                 grant = grant._replace(deadline_ms=held.lock_deadline_ms)
-            self._judge.delivered(self.member_id, key, [held.grant], held.lock_deadline_ms, name, grant)
+            self._judge.delivered(self.member_id, key, [held.acquired_range], held.lock_deadline_ms, name, grant)
 
 
 def _key(named: SharePartitionRequest | SharePartitionResponse) -> Key:

@@ -19,7 +19,7 @@ from sharegroup.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
+from sharegroup.protocol.topic_ids import parse_topic_id, topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 from tests.simulation.gateway.gateway_batch_bytes import record_offsets
 from tests.simulation.wire.wire_connection import Answer, Connection, ConnectionLostError
@@ -92,7 +92,7 @@ class NodeSession:
                 is_renew_ack=False,
                 topics=_topics(ShareFetchRequest.FetchTopic, "FetchPartition", [*new, *acknowledged], acknowledged),
                 forgotten_topics_data=[
-                    ShareFetchRequest.ForgottenTopic(topic_id=topic_id_of(topic_id), partitions=partitions)
+                    ShareFetchRequest.ForgottenTopic(topic_id=parse_topic_id(topic_id), partitions=partitions)
                     for topic_id, partitions in _by_topic(dict.fromkeys([*gone, *named_alone])).items()
                 ],
             )
@@ -258,7 +258,7 @@ def _topics(
             part.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
             for first, last, types in acknowledged.get(place, ())
         ]
-        found.setdefault(topic_id_of(place.topic_id), []).append(
+        found.setdefault(parse_topic_id(place.topic_id), []).append(
             part(partition_index=place.partition, acknowledgement_batches=batches)
         )
     return [topic(topic_id=topic_id, partitions=parts) for topic_id, parts in found.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka import TopicPartition
 
-from sharegroup.cli.browse import RecordStanding, standing_of
+from sharegroup.cli.browse import RecordStanding, get_standing
 from sharegroup.cli.top import finished_records, total_lag
 from sharegroup.kafka_clients.admin import LogOffsets, ShareGroupOffset
 from sharegroup.storage import InFlightRange
@@ -28,12 +28,12 @@ RANGES = [
     ],
 )
 def test_the_standing_of_a_record_from_the_tables(offset: int, standing: RecordStanding) -> None:
-    assert standing_of(offset, 5, RANGES) == standing
+    assert get_standing(offset, 5, RANGES) == standing
 
 
 def test_the_standing_of_a_record_without_the_tables() -> None:
-    assert [standing_of(offset, 5, None).state for offset in (4, 5)] == ["FINISHED", "UNFINISHED"]
-    assert standing_of(4, None, RANGES) == RecordStanding(None)
+    assert [get_standing(offset, 5, None).state for offset in (4, 5)] == ["FINISHED", "UNFINISHED"]
+    assert get_standing(4, None, RANGES) == RecordStanding(None)
 
 
 def test_lag_and_finished_records_of_a_group() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.cli.configs import added_configs, removed_configs
+from sharegroup.cli.configs import parse_added_configs, parse_removed_configs
 from sharegroup.cli.options.connection import CommandError
 
 
@@ -18,14 +18,14 @@ from sharegroup.cli.options.connection import CommandError
     ],
 )
 def test_configs_to_set_are_parsed(text: str, values: dict[str, str]) -> None:
-    assert added_configs(text) == values
+    assert parse_added_configs(text) == values
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "=1"])
 def test_invalid_configs_to_set_are_rejected(text: str) -> None:
     with pytest.raises(CommandError, match="Invalid entity config"):
-        added_configs(text)
+        parse_added_configs(text)
 
 
 def test_configs_to_remove_are_parsed() -> None:
-    assert removed_configs("a, b,") == ["a", "b"]
+    assert parse_removed_configs("a, b,") == ["a", "b"]

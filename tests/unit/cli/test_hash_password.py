@@ -25,7 +25,7 @@ def test_the_line_authenticates_with_the_password(
     path = tmp_path_factory.mktemp("users") / "users.yaml"
     path.write_text(done.stdout, encoding="utf-8")
     for mechanism in mechanisms or ["SCRAM-SHA-512"]:
-        assert load_credentials(str(path), b"decoy").credential("alice", mechanism).proves("secret")
+        assert load_credentials(str(path), b"decoy").get_credential("alice", mechanism).matches("secret")
 
 
 @pytest.mark.parametrize("arguments", [[], ["alice", "secret"], ["alice", "SCRAM-SHA-256", "SCRAM-SHA-256"]])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.cli.share_groups.arguments import Arguments, Kind, UsageError, lag_filter, states
+from sharegroup.cli.share_groups.arguments import Arguments, DescribeKind, UsageError, parse_lag_filter, parse_states
 
 LIST: dict[str, Any] = {"list_": True}
 DESCRIBE: dict[str, Any] = {"describe": True, "group": ("g",)}
@@ -115,17 +115,17 @@ def test_an_invalid_combination_is_rejected(given: dict[str, Any], message: str)
 
 
 def test_the_aspect_to_describe_is_selected() -> None:
-    assert Arguments(**DESCRIBE).kind is Kind.OFFSETS
-    assert Arguments(**DESCRIBE, state="").kind is Kind.STATE
-    assert Arguments(**DESCRIBE, in_flight=True).kind is Kind.IN_FLIGHT
+    assert Arguments(**DESCRIBE).kind is DescribeKind.OFFSETS
+    assert Arguments(**DESCRIBE, state="").kind is DescribeKind.STATE
+    assert Arguments(**DESCRIBE, in_flight=True).kind is DescribeKind.IN_FLIGHT
     assert (Arguments(**LIST).watch_s, Arguments(**LIST, watch="").watch_s) == (None, 2.0)
 
 
 def test_states_are_parsed() -> None:
-    assert states("") == []
-    assert states("stable, EMPTY") == ["Stable", "Empty"]
+    assert parse_states("") == []
+    assert parse_states("stable, EMPTY") == ["Stable", "Empty"]
     with pytest.raises(UsageError, match=r"Invalid state list 'stable,bogus'\. Valid states are: Stable, Empty, Dead"):
-        states("stable,bogus")
+        parse_states("stable,bogus")
 
 
 @pytest.mark.parametrize(
@@ -133,5 +133,5 @@ def test_states_are_parsed() -> None:
     [(">0", [1, 2]), (">=1", [1, 2]), ("<1", [0]), ("<= 1", [0, 1]), ("=1", [1]), ("2", [2])],
 )
 def test_lags_are_filtered(text: str, lags: list[int]) -> None:
-    wanted = lag_filter(text)
+    wanted = parse_lag_filter(text)
     assert [lag for lag in (None, 0, 1, 2) if wanted(lag)] == lags

@@ -21,9 +21,9 @@ def cells(names: object, groups: dict[str, str] | None = None, **job: Any) -> Co
 def test_without_cells_there_is_one_job() -> None:
     config = Config()
     assert config.cells.cell_of("any") == ""
-    assert config.of_cell("") == config
+    assert config.for_cell("") == config
     assert config.has_group("any")
-    assert config.job_of("any") == config.job
+    assert config.job_for("any") == config.job
 
 
 def test_a_group_has_its_configured_cell_or_one_by_its_id() -> None:
@@ -50,22 +50,22 @@ def test_a_cell_has_its_own_folders_and_topics() -> None:
         "share.group.requests.topic": "r",
     }
     config = cells("a,b", {"billing": "b"}, **job)
-    of_b = config.of_cell("b")
+    of_b = config.for_cell("b")
     assert (of_b.cell, of_b.job.tables_path, of_b.job.checkpoint_path) == (
         "b", "s3://bucket/tables/b", "data/checkpoint/b",
     )  # fmt: skip
     assert of_b.job.topics == ("r-b", "__share_partition_requests-b", "__share_group_responses-b")
-    assert (of_b.has_group("billing"), config.of_cell("a").has_group("billing")) == (True, False)
-    assert of_b.job_of("billing") == config.job_of("billing") == of_b.job
+    assert (of_b.has_group("billing"), config.for_cell("a").has_group("billing")) == (True, False)
+    assert of_b.job_for("billing") == config.job_for("billing") == of_b.job
     assert of_b.all_cells == config.job
 
 
 @pytest.mark.parametrize("cell", ["", "c"])
 def test_an_unknown_cell_is_rejected(cell: str) -> None:
     with pytest.raises(InvalidConfigError, match=r"is not in cell\.names \(a, b\); set --cell to one of them"):
-        cells("a,b").of_cell(cell)
+        cells("a,b").for_cell(cell)
     with pytest.raises(InvalidConfigError, match=r"\(none\)"):
-        Config().of_cell("a")
+        Config().for_cell("a")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ CONFIG = parse_config(
 
 
 def test_stored_values_override_the_file_and_the_file_overrides_the_job() -> None:
-    config, warnings = CONFIG.effective(
+    config, warnings = CONFIG.effective_group_config(
         "orders", {"share.delivery.count.limit": "3", "share.isolation.level": "read_committed"}
     )
     assert warnings == ()
@@ -31,12 +31,12 @@ def test_stored_values_override_the_file_and_the_file_overrides_the_job() -> Non
 
 
 def test_without_stored_values_the_file_applies() -> None:
-    assert CONFIG.effective("orders", {}) == (CONFIG.group_config("orders"), ())
+    assert CONFIG.effective_group_config("orders", {}) == (CONFIG.group_config("orders"), ())
 
 
 def test_values_outside_the_jobs_bounds_are_clamped_with_a_warning() -> None:
     stored = {"share.delivery.count.limit": 25, "share.session.timeout.ms": 1_000}
-    config, warnings = CONFIG.effective("g", stored)
+    config, warnings = CONFIG.effective_group_config("g", stored)
     assert (config.delivery_count_limit, config.session_timeout_ms) == (10, 45_000)
     assert warnings == (
         "share.session.timeout.ms 1000 is outside group.share.min.session.timeout.ms 45000, which is used instead",
@@ -45,13 +45,13 @@ def test_values_outside_the_jobs_bounds_are_clamped_with_a_warning() -> None:
 
 
 def test_a_stored_assignor_that_was_removed_is_replaced_by_the_first() -> None:
-    config, warnings = CONFIG.effective("g", {"share.assignor": "all"})
+    config, warnings = CONFIG.effective_group_config("g", {"share.assignor": "all"})
     assert config.assignor == "simple"
     assert warnings == ("share.assignor all is not one of group.share.assignors simple; the first is used",)
 
 
 def test_an_invalid_stored_value_is_ignored_with_a_warning() -> None:
-    config, warnings = CONFIG.effective("orders", {"share.delivery.count.limit": "many", "share.typo": 1})
+    config, warnings = CONFIG.effective_group_config("orders", {"share.delivery.count.limit": "many", "share.typo": 1})
     assert config == CONFIG.group_config("orders")
     assert warnings == (
         "Unknown group config name: share.typo",
@@ -63,14 +63,14 @@ def test_an_invalid_stored_value_is_ignored_with_a_warning() -> None:
 def test_a_session_timeout_below_the_heartbeat_interval_is_replaced(heartbeat_ms: int) -> None:
     job = parse_config({"group": {"group.share.min.session.timeout.ms": 1_000}}, "x")
     stored = {"share.session.timeout.ms": 6_000, "share.heartbeat.interval.ms": heartbeat_ms}
-    config, (warning,) = job.effective("g", stored)
+    config, (warning,) = job.effective_group_config("g", stored)
     assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 5_000)
     expected = f"share.session.timeout.ms 6000 is not greater than share.heartbeat.interval.ms {heartbeat_ms}; "
     assert warning == expected + "the job's values are used"
 
 
 def test_a_config_is_converted_to_json_and_back() -> None:
-    config, _ = CONFIG.effective(
+    config, _ = CONFIG.effective_group_config(
         "g", {"share.auto.offset.reset": "by_duration:P1D", "share.renew.acknowledge.enable": "false"}
     )
     assert GroupConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
@@ -93,7 +93,7 @@ def test_the_job_has_defaults_of_offset_reset_and_isolation_level() -> None:
     assert str(config.group_config("any").auto_offset_reset) == "by_duration:PT3600S"
     assert config.group_config("any").isolation_level is IsolationLevel.READ_COMMITTED
     assert str(config.group_config("own").auto_offset_reset) == "latest"
-    stored = config.effective("any", {"share.isolation.level": "read_uncommitted"}).config
+    stored = config.effective_group_config("any", {"share.isolation.level": "read_uncommitted"}).config
     assert stored.isolation_level is IsolationLevel.READ_UNCOMMITTED
     again = parse_config({"group": config.group.set_texts()}, "the texts that sources are handed")
     assert again.group == config.group
@@ -109,9 +109,9 @@ def test_a_wrong_default_of_the_job_is_refused(key: str, value: str) -> None:
 
 def test_each_cells_metrics_have_a_port_of_their_own() -> None:
     config = parse_config({"job": {"metrics.port": 9300}, "cells": {"cell.names": "a, b"}}, "test")
-    assert [config.of_cell(cell).job.metrics_port for cell in ("a", "b")] == [9300, 9301]
+    assert [config.for_cell(cell).job.metrics_port for cell in ("a", "b")] == [9300, 9301]
     off = parse_config({"cells": {"cell.names": "a, b"}}, "test")
-    assert off.of_cell("b").job.metrics_port == 0
+    assert off.for_cell("b").job.metrics_port == 0
 
 
 def test_a_group_cannot_be_its_own_offset_mirror() -> None:

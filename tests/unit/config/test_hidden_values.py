@@ -26,7 +26,7 @@ def test_reprs_and_dumps_hide_passwords() -> None:
     job = config.job
     assert SECRET in job.kafka["sasl.jaas.config"]
     shown = [repr(config), str(config), repr(job), str(job), str(job.model_dump()), job.model_dump_json()]
-    shown += [str(job.model_dump(by_alias=True)), repr(config.of_cell("")), repr(job.model_copy())]
+    shown += [str(job.model_dump(by_alias=True)), repr(config.for_cell("")), repr(job.model_copy())]
     assert not [text for text in shown if SECRET in text]
     assert "sasl.jaas.config" in job.model_dump_json()
 

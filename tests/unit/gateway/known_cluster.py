@@ -28,7 +28,7 @@ class KnownCluster(UpstreamCluster):
         self.asked: list[list[str] | None] = []
         self.fetches: list[Any] = []
         self.is_away = False
-        self.learn(self._answer(None))
+        self.apply_metadata(self._answer(None))
 
     async def _metadata(self, names: Any = None) -> Any:
         self.asked.append(None if names is None else sorted(names))

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import strategies as st
 from kafka.protocol import admin, consumer, metadata, sasl
 
-from sharegroup.gateway.passing.rule import Rule
-from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.passthrough.rule import Rule
+from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.protocol import messages
 
 OWN_REQUESTS: list[Any] = [

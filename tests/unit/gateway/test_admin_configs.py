@@ -18,7 +18,7 @@ from kafka.protocol.admin import (
 from sharegroup.config import Config, GroupOverrides, parse_config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import ConfigType, Source, Synonym, config_entries
-from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs, split
+from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs, split_changes
 from sharegroup.gateway.handlers.configs.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.configs.list_config_resources import ListConfigResources
 from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest
@@ -370,12 +370,12 @@ def test_altering_configs_requires_its_right() -> None:
 )
 def test_invalid_changes_are_rejected_with_kafkas_messages(configs: list[Any], code: int, words: str) -> None:
     with pytest.raises(RequestError, match=words) as refused:
-        split(configs)
+        split_changes(configs)
     assert refused.value.code == code
 
 
 def test_unknown_config_name_is_rejected_by_the_job() -> None:
-    ours, theirs = split([change("bogus", "1"), change("consumer.x", "2"), change("streams.y", None, DELETE)])
+    ours, theirs = split_changes([change("bogus", "1"), change("consumer.x", "2"), change("streams.y", None, DELETE)])
     assert ours == {"bogus": "1"}
     assert [config.name for config in theirs] == ["consumer.x", "streams.y"]
 

@@ -15,22 +15,22 @@ from kafka.protocol import admin, metadata, sasl
 
 from sharegroup.config import Config, parse_config
 from sharegroup.errors import ErrorCode, InvalidConfigError
-from sharegroup.gateway.acting import acting_logins, client_rights
-from sharegroup.gateway.acting.acting_logins import ActingLogins, check_settings
-from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
-from sharegroup.gateway.acting.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
-from sharegroup.gateway.acting.exchanges import PassedOnExchange, user_of_password, user_of_token
-from sharegroup.gateway.acting.named import _RESOURCES_OF, Named, named_in
+from sharegroup.gateway.client_identity import client_rights, forwarded_logins
+from sharegroup.gateway.client_identity.broker_rights import CLUSTER, BrokerRights, Key
+from sharegroup.gateway.client_identity.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
+from sharegroup.gateway.client_identity.exchanges import ForwardedExchange, user_of_password, user_of_token
+from sharegroup.gateway.client_identity.forwarded_logins import ForwardedLogins, check_settings
+from sharegroup.gateway.client_identity.required_resources import _RESOURCES_OF, RequiredResources, resources_of
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.kafka_clients.connections import headers as wire
-from sharegroup.kafka_clients.connections.broker_login import PassedOnLogin
+from sharegroup.kafka_clients.connections.broker_login import ForwardedLogin
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol import messages
 from sharegroup.security.acl import Operation, Resource
-from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import LoginRejectedError
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
 from tests.processes.loop_clock import advance
@@ -44,7 +44,7 @@ UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, TOPIC_DENIED, GROUP_DENIED = 3, 5, 29, 30
 TRANSACTION_DENIED, LOADING, INVALID_GROUP_ID = 53, 14, 24
 READ, DESCRIBE = {int(Operation.READ), int(Operation.DESCRIBE)}, {int(Operation.DESCRIBE)}
 DESCRIBE_GROUPS, FIND_COORDINATOR = 15, 10
-FIRST, SECOND = (PassedOnLogin("OAUTHBEARER", token) for token in (b"first", b"second"))
+FIRST, SECOND = (ForwardedLogin("OAUTHBEARER", token) for token in (b"first", b"second"))
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN_OF_GATEWAY = {
     "security.protocol": "SASL_SSL",
@@ -56,43 +56,43 @@ LOGIN_OF_GATEWAY = {
 # -- the login ---------------------------------------------------------------------------------------------------------
 
 
-def server(log_in: Callable[[PassedOnLogin], int | None]) -> SaslServer:
-    return SaslServer({"PLAIN": lambda: PassedOnExchange("PLAIN", user_of_password, log_in)})
+def server(log_in: Callable[[ForwardedLogin], int | None]) -> SaslServer:
+    return SaslServer({"PLAIN": lambda: ForwardedExchange("PLAIN", user_of_password, log_in)})
 
 
 def test_login_message_is_forwarded_unchanged() -> None:
-    seen: list[PassedOnLogin] = []
+    seen: list[ForwardedLogin] = []
     login = server(lambda passed: seen.append(passed))
-    assert login.handshake("PLAIN", 1, 0) is ErrorCode.NONE
+    assert login.choose_mechanism("PLAIN", 1, 0) is ErrorCode.NONE
     assert login.authenticate(b"\0alice\0secret", 0).error_code is ErrorCode.NONE
-    assert seen == [PassedOnLogin("PLAIN", b"\0alice\0secret")]
+    assert seen == [ForwardedLogin("PLAIN", b"\0alice\0secret")]
     assert (login.principal, login.session_ends_ms) == ("User:alice", None)
     assert "secret" not in repr(seen[0])
 
 
 def test_session_lifetime_is_that_of_the_brokers() -> None:
     login = server(lambda _: 9_000)
-    login.handshake("PLAIN", 1, 0)
+    login.choose_mechanism("PLAIN", 1, 0)
     assert login.authenticate(b"\0alice\0secret", 4_000).session_lifetime_ms == 5_000
 
 
 def test_login_that_the_brokers_reject_is_rejected() -> None:
-    def refuse(_: PassedOnLogin) -> None:
-        raise LoginRefusedError("message", "reason")
+    def refuse(_: ForwardedLogin) -> None:
+        raise LoginRejectedError("message", "reason")
 
     login = server(refuse)
-    login.handshake("PLAIN", 1, 0)
+    login.choose_mechanism("PLAIN", 1, 0)
     step = login.authenticate(b"\0alice\0a guess", 0)
     assert (step.error_code, step.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "message")
-    assert (login.claimed, login.refusal, login.has_failed) == ("alice", "reason", True)
+    assert (login.claimed_user, login.rejection, login.has_failed) == ("alice", "reason", True)
 
 
 def test_unavailable_brokers_do_not_reject_a_login() -> None:
-    def away(_: PassedOnLogin) -> None:
+    def away(_: ForwardedLogin) -> None:
         raise UpstreamUnavailableError("unavailable")
 
     login = server(away)
-    login.handshake("PLAIN", 1, 0)
+    login.choose_mechanism("PLAIN", 1, 0)
     with pytest.raises(UpstreamUnavailableError):
         login.authenticate(b"\0alice\0secret", 0)
     assert not login.has_failed
@@ -100,7 +100,7 @@ def test_unavailable_brokers_do_not_reject_a_login() -> None:
 
 @pytest.mark.parametrize("message", ["", "alice", "\0alice", "\0\0secret", "\0a\0b\0c", "bob\0alice\0secret"])
 def test_malformed_message_is_not_forwarded(message: str) -> None:
-    with pytest.raises(LoginRefusedError):
+    with pytest.raises(LoginRejectedError):
         user_of_password(message)
 
 
@@ -109,7 +109,7 @@ def test_user_is_read_from_the_claim_of_the_token() -> None:
     assert user_of_token("sub", bearer(issuer.token()).decode()) == "alice"
     assert user_of_token("email", bearer(issuer.token(email="alice@example.com")).decode()) == "alice@example.com"
     for wrong in (bearer(issuer.token(sub=None)), bearer("opaque"), b"", bearer(issuer.token(), "bob")[:-1]):
-        with pytest.raises(LoginRefusedError):
+        with pytest.raises(LoginRejectedError):
             user_of_token("sub", wrong.decode())
 
 
@@ -153,7 +153,7 @@ def test_resources_are_found_in_any_decoded_request(message: Any, version: int) 
     @settings(max_examples=20)
     @given(bodies(message, version))
     def check(body: Any) -> None:
-        named = named_in(decoded(message, version, body), version)
+        named = resources_of(decoded(message, version, body), version)
         assert all(isinstance(name, str) and name for _, name in named.keys)
 
     check()
@@ -168,15 +168,15 @@ def test_every_handled_request_has_its_resources() -> None:
 def test_resources_of_metadata_for_all_and_for_some_topics() -> None:
     topic = metadata.MetadataRequest.MetadataRequestTopic
     every = metadata.MetadataRequest(topics=None, allow_auto_topic_creation=True)
-    assert named_in(every, 12) == Named(frozenset({CLUSTER}), has_all_topics=True)
-    assert named_in(metadata.MetadataRequest(topics=[], allow_auto_topic_creation=True), 0).has_all_topics
+    assert resources_of(every, 12) == RequiredResources(frozenset({CLUSTER}), has_all_topics=True)
+    assert resources_of(metadata.MetadataRequest(topics=[], allow_auto_topic_creation=True), 0).has_all_topics
     topics = [topic(name="orders", topic_id=UUID(int=0)), topic(name=None, topic_id=UUID(int=7))]
     some = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=True)
-    assert named_in(some, 12) == Named(
+    assert resources_of(some, 12) == RequiredResources(
         frozenset({CLUSTER, ORDERS}), frozenset({UUID(int=7)}), creates=frozenset({"orders"})
     )
     some.allow_auto_topic_creation = False
-    assert not named_in(some, 12).creates
+    assert not resources_of(some, 12).creates
 
 
 # -- what counts -------------------------------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ def test_broker_rights_replace_the_list_and_hide_internal_topics() -> None:
     assert security.may_read(caller, "orders")
     assert not security.may_read(caller, "__requests")
     assert not security.may_see(caller, "others")
-    assert security.judges(caller)
-    assert not security.judges(Caller(1, 1, "h"))
+    assert security.has_own_rights(caller)
+    assert not security.has_own_rights(Caller(1, 1, "h"))
 
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
@@ -274,8 +274,8 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 1_000))  # type: ignore[arg-type]
 
 
-def named(*keys: Key, **more: Any) -> Named:
-    return Named(frozenset(keys), **more)
+def named(*keys: Key, **more: Any) -> RequiredResources:
+    return RequiredResources(frozenset(keys), **more)
 
 
 def test_each_resource_type_has_its_own_query() -> None:
@@ -284,7 +284,7 @@ def test_each_resource_type_has_its_own_query() -> None:
             {"orders": READ, "denied": TOPIC_DENIED}, {"billing": READ, "hidden": READ, "no": GROUP_DENIED}
         )
         kinds = Resource.TRANSACTIONAL_ID
-        rights = await rights_of(brokers).of(
+        rights = await rights_of(brokers).get_rights(
             1,
             named(
                 *(ORDERS, (Resource.TOPIC, "denied"), BILLING, (Resource.GROUP, "hidden"), (Resource.GROUP, "no")),
@@ -312,11 +312,11 @@ def test_all_names_are_queried_again_after_some_seconds() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
         rights = rights_of(brokers)
         for _ in range(3):
-            await rights.of(1, named(ORDERS, BILLING))
+            await rights.get_rights(1, named(ORDERS, BILLING))
         assert (brokers.count("MetadataRequest"), brokers.count("DescribeGroupsRequest")) == (1, 1)
         brokers.topic_rights["orders"] = TOPIC_DENIED
         advance(FRESH_S)
-        now = await rights.of(1, named(BILLING))
+        now = await rights.get_rights(1, named(BILLING))
         assert not now.allows(Operation.READ, "topic", "orders")
         assert now.allows(Operation.READ, "group", "billing")
 
@@ -327,10 +327,10 @@ def test_names_of_an_earlier_login_are_queried_with_the_next_request() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
         before, after = rights_of(brokers), rights_of(brokers)
-        await before.of(1, named(ORDERS, BILLING))
-        after.expect(before.names)
+        await before.get_rights(1, named(ORDERS, BILLING))
+        after.add_names(before.names)
         assert set(after.names) == {ORDERS, BILLING}  # for the login after that
-        assert (await after.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+        assert (await after.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
     run(test)
 
@@ -341,10 +341,10 @@ def test_names_of_an_earlier_login_are_queried_despite_fresh_rights() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
         rights = rights_of(brokers)
-        await rights.of(1, named(BILLING))
-        rights.expect([ORDERS, BILLING])
+        await rights.get_rights(1, named(BILLING))
+        rights.add_names([ORDERS, BILLING])
         for _ in range(2):
-            assert (await rights.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+            assert (await rights.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
         assert brokers.count("MetadataRequest") == 1
 
     run(test)
@@ -356,14 +356,14 @@ def test_names_of_an_earlier_login_are_queried_again_after_a_failure() -> None:
     async def test() -> None:
         brokers = Answers({"orders": LEADER_NOT_AVAILABLE}, {"billing": READ})
         rights = rights_of(brokers)
-        await rights.of(1, named(BILLING))
-        rights.expect([ORDERS])
-        coming = asyncio.ensure_future(rights.of(1, named(BILLING)))
+        await rights.get_rights(1, named(BILLING))
+        rights.add_names([ORDERS])
+        coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
         await _given_up(brokers, "MetadataRequest")
         with pytest.raises(UpstreamUnavailableError):
             await coming
         brokers.topic_rights["orders"] = READ
-        assert (await rights.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+        assert (await rights.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
     run(test)
 
@@ -374,15 +374,15 @@ def test_share_session_continues_under_the_next_login(monkeypatch: pytest.Monkey
 
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
-        monkeypatch.setattr(acting_logins, "ClientBrokers", lambda *_: brokers)
-        logins = ActingLogins(acting_config(), {}, cast(UpstreamCluster, brokers), no_groups, lambda: 0)
-        before = logins.join(FIRST)
-        await before.of(1, named(ORDERS, BILLING))
+        monkeypatch.setattr(forwarded_logins, "ClientBrokers", lambda *_: brokers)
+        logins = ForwardedLogins(acting_config(), {}, cast(UpstreamCluster, brokers), no_groups, lambda: 0)
+        before = logins.acquire_rights(FIRST)
+        await before.get_rights(1, named(ORDERS, BILLING))
         if another_was_first:
-            await logins.join(SECOND).of(1, named(BILLING))
-        after = logins.join(SECOND, before.names)
-        logins.leave(FIRST)
-        assert (await after.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+            await logins.acquire_rights(SECOND).get_rights(1, named(BILLING))
+        after = logins.acquire_rights(SECOND, before.names)
+        logins.release_rights(FIRST)
+        assert (await after.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
     run(test)
 
@@ -391,13 +391,13 @@ def test_missing_topic_is_queried_each_time() -> None:
     async def test() -> None:
         brokers = Answers({}, {})
         rights = rights_of(brokers)
-        early = await rights.of(1, named(ORDERS))
+        early = await rights.get_rights(1, named(ORDERS))
         assert early.allows(
             Operation.DESCRIBE, "topic", "orders"
         )  # otherwise the brokers would not report it as missing
         assert not early.allows(Operation.READ, "topic", "orders")
         brokers.topic_rights["orders"] = READ
-        assert (await rights.of(1, named(ORDERS))).allows(Operation.READ, "topic", "orders")
+        assert (await rights.get_rights(1, named(ORDERS))).allows(Operation.READ, "topic", "orders")
 
     run(test)
 
@@ -406,13 +406,13 @@ def test_query_for_all_topics_replaces_earlier_rights() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ, "others": DESCRIBE}, {})
         rights = rights_of(brokers)
-        assert (await rights.of(1, named(has_all_topics=True))).operations.keys() >= {
+        assert (await rights.get_rights(1, named(has_all_topics=True))).operations.keys() >= {
             ORDERS,
             (Resource.TOPIC, "others"),
         }
         del brokers.topic_rights["others"]
         advance(FRESH_S)
-        now = await rights.of(1, named(has_all_topics=True))
+        now = await rights.get_rights(1, named(has_all_topics=True))
         assert now.allows(Operation.READ, "topic", "orders")
         assert not now.allows(Operation.DESCRIBE, "topic", "others")
 
@@ -424,7 +424,7 @@ def test_listing_groups_queries_the_rights_on_each() -> None:
         brokers = Answers({}, {"billing": READ, "hidden": GROUP_DENIED})
         brokers.listed = ["classic"]
         rights = rights_of(brokers, share_groups=["billing", "hidden"])
-        found = await rights.of(1, named(CLUSTER, has_all_groups=True))
+        found = await rights.get_rights(1, named(CLUSTER, has_all_groups=True))
         seen = [name for name in ("billing", "hidden", "classic", "others") if found.allows(8, "group", name)]
         assert seen == ["billing", "classic"]
 
@@ -435,18 +435,18 @@ def test_failed_query_is_retried_and_earlier_rights_stay_in_use() -> None:
     async def test() -> None:
         brokers = Answers({}, {"billing": LOADING})
         rights = rights_of(brokers)
-        coming = asyncio.ensure_future(rights.of(1, named(BILLING)))
+        coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
         while brokers.count("DescribeGroupsRequest") < 2:
             await asyncio.sleep(0.01)
         brokers.group_rights["billing"] = READ
         assert (await coming).allows(Operation.READ, "group", "billing")
         brokers.group_rights["billing"] = LOADING
         advance(FRESH_S)
-        old = asyncio.ensure_future(rights.of(1, named(BILLING)))
+        old = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
         await _given_up(brokers)
         assert (await old).allows(Operation.READ, "group", "billing")
         advance(LAST_RESORT_S)
-        late = asyncio.ensure_future(rights.of(1, named(BILLING)))
+        late = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
         await _given_up(brokers)
         with pytest.raises(UpstreamUnavailableError):
             await late
@@ -465,7 +465,7 @@ async def _given_up(brokers: Answers, request: str = "DescribeGroupsRequest") ->
 def test_invalid_name_does_not_affect_other_names() -> None:
     async def test() -> None:
         brokers = Answers({}, {"odd": INVALID_GROUP_ID, "billing": READ})
-        found = await rights_of(brokers).of(1, named(BILLING, (Resource.GROUP, "odd")))
+        found = await rights_of(brokers).get_rights(1, named(BILLING, (Resource.GROUP, "odd")))
         assert found.allows(Operation.READ, "group", "billing")
         assert not found.allows(Operation.DESCRIBE, "group", "odd")
 
@@ -478,12 +478,12 @@ def test_listing_many_groups_does_not_evict_names_of_a_session(monkeypatch: pyte
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
         rights = rights_of(brokers, share_groups=[f"group-{number}" for number in range(50)])
-        await rights.of(1, named(ORDERS, BILLING))
-        await rights.of(1, named(CLUSTER, has_all_groups=True))
+        await rights.get_rights(1, named(ORDERS, BILLING))
+        await rights.get_rights(1, named(CLUSTER, has_all_groups=True))
         assert len(rights.names) == 3
         for _ in range(20):
             advance(FRESH_S)
-            now = await rights.of(1, named(BILLING))
+            now = await rights.get_rights(1, named(BILLING))
         assert now.allows(Operation.READ, "topic", "orders")
         assert (Resource.GROUP, "group-1") not in now.operations  # it was not queried again
 
@@ -493,7 +493,7 @@ def test_listing_many_groups_does_not_evict_names_of_a_session(monkeypatch: pyte
 def test_topic_is_created_with_the_login_of_the_client() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ}, {})
-        await rights_of(brokers).of(1, named(ORDERS, creates=frozenset({"orders"})))
+        await rights_of(brokers).get_rights(1, named(ORDERS, creates=frozenset({"orders"})))
         made = [request for request in brokers.asked if request.name == "MetadataRequest"]
         assert [request.allow_auto_topic_creation for request in made] == [True, False]
 
@@ -504,7 +504,7 @@ def test_topic_is_created_with_the_login_of_the_client() -> None:
 def test_every_name_gets_its_own_rights(names: list[str]) -> None:
     async def test() -> None:
         brokers = Answers({name: READ if place % 2 else TOPIC_DENIED for place, name in enumerate(names)}, {})
-        found = await rights_of(brokers).of(1, named(*((Resource.TOPIC, name) for name in names)))
+        found = await rights_of(brokers).get_rights(1, named(*((Resource.TOPIC, name) for name in names)))
         allowed = [name for name in names if found.allows(Operation.READ, "topic", name)]
         assert allowed == names[1::2]
 
@@ -512,7 +512,7 @@ def test_every_name_gets_its_own_rights(names: list[str]) -> None:
 
 
 def test_resources_of_admin_requests_are_their_groups() -> None:
-    assert named_in(admin.DeleteGroupsRequest(groups_names=["billing"]), 2).keys == {BILLING}
-    lists = named_in(admin.ListGroupsRequest(), 5)
+    assert resources_of(admin.DeleteGroupsRequest(groups_names=["billing"]), 2).keys == {BILLING}
+    lists = resources_of(admin.ListGroupsRequest(), 5)
     assert lists.has_all_groups
     assert CLUSTER in lists.keys

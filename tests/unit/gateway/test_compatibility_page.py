@@ -12,10 +12,10 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.config import Config
 from sharegroup.gateway.handlers.api_versions import (
-    CAPS,
     FEATURE_CAPS,
-    OWN,
+    OWN_VERSIONS,
     SHARE_VERSION,
+    VERSION_CAPS,
     ApiVersions,
     supported_features,
 )
@@ -81,15 +81,15 @@ def test_other_apis_are_forwarded_or_between_brokers() -> None:
 
 
 def test_offered_versions_exist_in_the_messages() -> None:
-    for key, (low, high) in OWN.items():
+    for key, (low, high) in OWN_VERSIONS.items():
         message, _ = routes()[key]
         assert message.valid_versions[0] <= low <= high <= message.valid_versions[1], message.name
 
 
 def test_page_has_the_caps() -> None:
     passed, own = caps(r"(\w+)\s+at\s+(\d+)"), caps(r"(\w+)\s+\(up\s+to\s+(\d+)\)")
-    assert passed | own == CAPS
-    assert set(own) == set(routes()) - set(OWN)
+    assert passed | own == VERSION_CAPS
+    assert set(own) == set(routes()) - set(OWN_VERSIONS)
 
 
 def test_page_has_the_features() -> None:

@@ -62,7 +62,7 @@ class NoSecrets(Authorization):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def find_coordinator(self, caller: Any, resource: Resource, key: str) -> None:
+    def authorize_find_coordinator(self, caller: Any, resource: Resource, key: str) -> None:
         if resource is Resource.TRANSACTIONAL_ID:
             raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "not you")
         if key == "secret":

@@ -15,7 +15,7 @@ from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.share_session import SessionKey
-from sharegroup.gateway.wire.short_names import LONGEST, short
+from sharegroup.gateway.wire.short_names import LONGEST, shorten_name
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from tests.unit.gateway.scripted_upstream import FixedTables
 
@@ -31,9 +31,9 @@ def long_name(number: int) -> str:
 async def leases() -> object:
     kept = MemberLeases()
     for number in range(NAMES):
-        kept.begin(long_name(number), long_name(number)).extend(100)
-    assert kept.of(long_name(1), long_name(1)).lasts(99)
-    assert not kept.of(long_name(1), long_name(2)).lasts(0)
+        kept.get_or_create(long_name(number), long_name(number)).extend(100)
+    assert kept.get(long_name(1), long_name(1)).is_valid_at(99)
+    assert not kept.get(long_name(1), long_name(2)).is_valid_at(0)
     return kept
 
 
@@ -41,8 +41,8 @@ async def identities() -> object:
     configs: Any = SimpleNamespace(group_config=lambda _: SimpleNamespace(client_id_as_instance_id=True))
     kept = MemberIdentities(configs)
     for number in range(NAMES):
-        kept.joined(SessionKey("g", long_name(number)), f"m{number}")
-    assert kept.of(SessionKey("g", long_name(7))).member_id == "m7"
+        kept.add(SessionKey("g", long_name(number)), f"m{number}")
+    assert kept.get(SessionKey("g", long_name(7))).member_id == "m7"
     return kept
 
 
@@ -61,7 +61,7 @@ async def other_kinds() -> object:
 async def quotas() -> object:
     kept = Quotas(request_rate=1)
     for number in range(NAMES):
-        kept.used("User:ANONYMOUS", long_name(number), 0, 0.0)
+        kept.record_request("User:ANONYMOUS", long_name(number), 0, 0.0)
     return kept
 
 
@@ -82,7 +82,7 @@ def test_long_names_are_stored_shortened(remember: Callable[[], Awaitable[object
 
 def test_shortened_names_stay_distinct() -> None:
     long = "x" * (LONGEST + 1)
-    keys = [short(name) for name in ("", "g", long[:-1], long, long + "x")]
+    keys = [shorten_name(name) for name in ("", "g", long[:-1], long, long + "x")]
     assert len(set(keys)) == len(keys)
     assert keys[:3] == ["", "g", long[:-1]]
     with pytest.raises(UnicodeEncodeError):

@@ -13,7 +13,7 @@ from sharegroup.security.authentication.oauth_bearer import (
     OAuthBearerExchange,
     parse_message,
 )
-from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import LoginRejectedError
 from tests.unit.gateway.logins import bearer
 
 NOW_MS = 1_790_000_000_000
@@ -21,13 +21,13 @@ NOW_MS = 1_790_000_000_000
 
 def check(token: str) -> AcceptedToken:
     if token != "good":
-        raise LoginRefusedError("the token was rejected", "it is bad")
+        raise LoginRejectedError("the token was rejected", "it is bad")
     return AcceptedToken("alice", NOW_MS + 60_000)
 
 
 def new_server(max_reauth_ms: int = 0) -> SaslServer:
     server = SaslServer({OAUTHBEARER: lambda: OAuthBearerExchange(check)}, max_reauth_ms)
-    assert server.handshake(OAUTHBEARER, 1, NOW_MS) is ErrorCode.NONE
+    assert server.choose_mechanism(OAUTHBEARER, 1, NOW_MS) is ErrorCode.NONE
     return server
 
 
@@ -51,14 +51,14 @@ def test_login_fails_after_the_client_confirms_the_rejection(answer: bytes) -> N
     assert [api_key for api_key in range(100) if server.allows(api_key, NOW_MS)] == [17, 18, 36]
     refused = server.authenticate(answer, NOW_MS)
     assert refused == (ErrorCode.SASL_AUTHENTICATION_FAILED, "the token was rejected", b"", 0)
-    assert (server.has_failed, server.principal, server.refusal) == (True, None, "it is bad")
+    assert (server.has_failed, server.principal, server.rejection) == (True, None, "it is bad")
 
 
 def test_authorization_id_must_be_the_user() -> None:
     server = new_server()
     server.authenticate(bearer("good", "bob"), NOW_MS)
     server.authenticate(b"\x01", NOW_MS)
-    assert (server.refusal, server.claimed) == ("the authorization id is not the user", "alice")
+    assert (server.rejection, server.claimed_user) == ("the authorization id is not the user", "alice")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_valid_messages_are_parsed(message: str, parsed: tuple[str, str]) -> Non
     ],
 )
 def test_malformed_messages_are_rejected(message: str) -> None:
-    with pytest.raises(LoginRefusedError):
+    with pytest.raises(LoginRejectedError):
         parse_message(message)
 
 
@@ -106,5 +106,5 @@ def test_undecodable_message_is_rejected_like_others(message: bytes) -> None:
 
 def test_almost_valid_message_is_parsed_in_linear_time() -> None:
     """Parse it in one pass, whatever it repeats."""
-    with pytest.raises(LoginRefusedError):
+    with pytest.raises(LoginRejectedError):
         parse_message("n,," + "\x01a=" * 5_000)

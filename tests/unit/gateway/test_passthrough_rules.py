@@ -9,14 +9,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.passing.passage import judge
-from sharegroup.gateway.passing.rights import Names, Rights
-from sharegroup.gateway.passing.rule import Rule
-from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.passthrough.decision import authorize_request
+from sharegroup.gateway.passthrough.rights import RequestRights, TopicNames
+from sharegroup.gateway.passthrough.rule import Rule
+from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.kafka_clients.connections.headers import decode_response, read_header
 from sharegroup.security.acl import Resource
 from tests.unit.gateway.own_requests import PASSED_VERSIONS, bodies
-from tests.unit.gateway.passing_cases import ALICE, Told, listing, through
+from tests.unit.gateway.passthrough_cases import ALICE, RecordingAuthorization, alice_acl, authorize_with
 
 EVERYTHING = ("All topic *", "All group *", "All transactional_id *", "All cluster")
 IDS = [f"{rule.name}-{version}" for rule, version in PASSED_VERSIONS]
@@ -24,9 +24,9 @@ IDS = [f"{rule.name}-{version}" for rule, version in PASSED_VERSIONS]
 ERROR_FIELDS = {"error_code", "partition_error_code"}
 
 
-def rights(security: Told) -> Rights:
+def rights(security: RecordingAuthorization) -> RequestRights:
     """Return rights for which every topic id is the id of topic `t`."""
-    return Rights(security, ALICE, Names(lambda topic_id: "t", lambda: ["t"]))
+    return RequestRights(security, ALICE, TopicNames(lambda topic_id: "t", lambda: ["t"]))
 
 
 def errors(message: Any) -> set[int]:
@@ -65,10 +65,10 @@ def has_gaps(message: Any) -> bool:
 def test_caller_with_all_rights_is_not_denied(rule: Rule, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(rule.request, version))
     assume(not has_null_ids(body))
-    security = Told(listing(*EVERYTHING), hidden=())
+    security = RecordingAuthorization(alice_acl(*EVERYTHING), hidden=())
     if rule.name == "Fetch":  # as a consumer sends it, without a session
         body.session_epoch, body.replica_id = -1, -1
-    passed = through(
+    passed = authorize_with(
         body, version, security, rights(security), rule.response(version=version) if rule.response else None
     )
     assert passed.sent is not None
@@ -87,21 +87,21 @@ def test_caller_with_all_rights_is_not_denied(rule: Rule, version: int, data: st
 def test_request_without_any_right_is_rejected_and_not_forwarded(rule: Rule, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(rule.request, version))
     assume(not has_null_ids(body))
-    security = Told(listing(), hidden=())
+    security = RecordingAuthorization(alice_acl(), hidden=())
     try:
-        passed = through(body, version, security, rights(security), rule.response(version=version))
+        passed = authorize_with(body, version, security, rights(security), rule.response(version=version))
     except RequestError:
         assert (rule.name, body.acks) == ("Produce", 0)
         assert security.denials
         return
     if security.denials:
         assert passed.sent is None
-        assert errors(passed.answer) <= {29, 30, 31, 53, 55}
-        assert errors(passed.answer) or has_gaps(body) or (rule.name == "DescribeLogDirs" and version < 3)
+        assert errors(passed.response) <= {29, 30, 31, 53, 55}
+        assert errors(passed.response) or has_gaps(body) or (rule.name == "DescribeLogDirs" and version < 3)
     declared = {(need.operation, need.resource) for need in rule.needs} | {
         (need.or_on_cluster, Resource.CLUSTER) for need in rule.needs if need.or_on_cluster is not None
     }
-    assert security.asked <= declared
+    assert security.checked <= declared
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES.values() if rule.request is None and rule.response])
@@ -111,21 +111,21 @@ def test_undecoded_requests_are_rejected_without_decoding(name: str) -> None:
     low, high = rule.response.valid_versions
     for version in range(low, high + 1):
         for grants, is_allowed in ((("All cluster",), True), (("Describe cluster",), False)):
-            security = Told(listing(*grants))
+            security = RecordingAuthorization(alice_acl(*grants))
             passed = unread(rule, version, security)
             assert (passed is None) is is_allowed
             assert passed is None or passed.error_code == 31
 
 
-def unread(rule: Rule, version: int, security: Told) -> Any:
+def unread(rule: Rule, version: int, security: RecordingAuthorization) -> Any:
     """Return the gateway's own response, None if the request is forwarded."""
     frame = memoryview(rule.api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff\0whatever")
-    passage = judge(rule, read_header(frame), frame, rights(security))
-    if passage.answer is None:
+    passage = authorize_request(rule, read_header(frame), frame, rights(security))
+    if passage.response is None:
         assert passage.frame is frame
         return None
     assert rule.response is not None
-    return decode_response(rule.response, version, memoryview(bytes(passage.answer))[4:])
+    return decode_response(rule.response, version, memoryview(bytes(passage.response))[4:])
 
 
 def test_rules_that_need_topic_rights_name_topics() -> None:

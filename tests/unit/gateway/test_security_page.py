@@ -10,8 +10,8 @@ import yaml
 
 from sharegroup.config import GatewayConfig, parse_config
 from sharegroup.gateway.clients.quotas import load_quotas
-from sharegroup.gateway.passing.rights import Need
-from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.passthrough.rights import Need
+from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.security import authorization
 from sharegroup.security.acl import Operation, Resource, load_acl
 from sharegroup.security.authentication.credentials import hash_password, load_credentials
@@ -46,7 +46,7 @@ def test_line_of_the_users_file_has_the_documented_form(tmp_path: Path) -> None:
     assert re.fullmatch(form, yaml.safe_load(line)[user])
     path = tmp_path / "users.yaml"
     path.write_text(line, encoding="utf-8")
-    assert load_credentials(str(path), b"decoy").credential(user).proves("secret")
+    assert load_credentials(str(path), b"decoy").get_credential(user).matches("secret")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def need_text(need: Need) -> str:
 
 def test_table_of_forwarded_requests_agrees_with_the_rules() -> None:
     assert table("Permissions for forwarded requests") == [
-        [rule.name, "; ".join(map(need_text, rule.needs)) or "nothing", rule.answer] for rule in RULES.values()
+        [rule.name, "; ".join(map(need_text, rule.needs)) or "nothing", rule.error_place] for rule in RULES.values()
     ]
     assert all(need.or_on_cluster in (None, need.operation) for rule in RULES.values() for need in rule.needs)
 

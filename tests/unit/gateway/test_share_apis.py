@@ -59,7 +59,7 @@ class Gateway:
         listeners.add(NODE, 9192)
         listeners.add(OTHER_NODE, 9193)
         leases = MemberLeases()
-        leases.begin("g", "m").extend(10 * LOCK_MS)
+        leases.get_or_create("g", "m").extend(10 * LOCK_MS)
         self.identities = MemberIdentities(groups)
         self.apis = ShareApis(
             config, groups, cast(Any, self.job), self.cluster, listeners, security, leases, self.identities
@@ -122,14 +122,14 @@ class Gateway:
 
     def part(self, name: str = "orders") -> MemberPartition:
         """Return the member's part of partition 0 of a topic."""
-        session = self.apis.sessions.node(NODE).get("g", "m")
+        session = self.apis.sessions.sessions_at(NODE).get("g", "m")
         assert session is not None
-        return next(part for part in self.apis.sessions.serve(session).parts if part.key.topic == name)
+        return next(part for part in self.apis.sessions.get_served(session).member_partitions if part.key.topic == name)
 
     def hand_out(self, first: int, last: int) -> None:
         """Respond to the last demand with records that all go to the member."""
         self.job.acquire(first, last, LOCK_MS)
-        self.part().take(Slice([AcquiredRange(first, last, 1)], [], [], [], last - first + 1, 0), 0)
+        self.part().deliver(Slice([AcquiredRange(first, last, 1)], [], [], [], last - first + 1, 0), 0)
 
     async def until(self, condition: Callable[[], Any]) -> None:
         while not condition():
@@ -234,7 +234,7 @@ def test_connection_end_releases_after_acknowledgements_of_a_fetch() -> None:
         gateway.rows()
         fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),)))
         await gateway.until(lambda: gateway.job.rows)
-        gateway.apis.sessions.disconnected(7)
+        gateway.apis.sessions.on_disconnect(7)
         assert [row for row in gateway.rows() if row[0] != FETCH] == [
             (ACKNOWLEDGE, "orders"),
             (RELEASE_MEMBER, "orders"),
@@ -250,7 +250,7 @@ def test_connection_end_during_an_acknowledgement_raises_nothing() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
-        gateway.part().holdings.asked([AcknowledgementBatch(0, 9, (1,))], "another request")
+        gateway.part().holdings.record_request([AcknowledgementBatch(0, 9, (1,))], "another request")
         gateway.rows()
         fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),), max_wait_ms=LONG_MS))
         await gateway.until(lambda: gateway.job.rows)
@@ -272,11 +272,11 @@ def test_lock_timeout_of_a_response_is_the_remaining_time() -> None:
         await gateway.fetch(0, ORDERS)
         gateway.job.acquire(0, 19, LOCK_MS)
         part = gateway.part()
-        part.take(Slice([AcquiredRange(0, 9, 1)], [], [], [], 10, 0), 0)
-        part.holdings.asked([AcknowledgementBatch(0, 9, (1,))], "another request")
+        part.deliver(Slice([AcquiredRange(0, 9, 1)], [], [], [], 10, 0), 0)
+        part.holdings.record_request([AcknowledgementBatch(0, 9, (1,))], "another request")
         gateway.cluster.answers = [partition_data(log_batches.batch(10, 10))]
         fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),)))
-        await gateway.until(lambda: part.holdings.held([AcknowledgementBatch(10, 19, (1,))], 0))
+        await gateway.until(lambda: part.holdings.find_acknowledged([AcknowledgementBatch(10, 19, (1,))], 0))
         gateway.job.time_ms = 7_000
         (row,) = gateway.sent(ACKNOWLEDGE)
         answer = AcknowledgeResponse(row.id, row.reply_to, *part.key, "m")
@@ -385,12 +385,12 @@ def _deleted_as_the_job_says(gateway: Gateway) -> None:
 
 def _deleted_as_a_broker_says(gateway: Gateway) -> None:
     del gateway.cluster.there["orders"]
-    gateway.cluster.learn(gateway.cluster._answer(None))
+    gateway.cluster.apply_metadata(gateway.cluster._answer(None))
 
 
 def _led_elsewhere(gateway: Gateway) -> None:
     gateway.cluster.there["orders"] = ORDERS, OTHER_NODE
-    gateway.cluster.learn(gateway.cluster._answer(None))
+    gateway.cluster.apply_metadata(gateway.cluster._answer(None))
 
 
 @pytest.mark.parametrize(
@@ -461,8 +461,8 @@ def test_response_has_records_of_several_partitions() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS, BILLS)
         for name, first in (("orders", 0), ("bills", 100)):
-            gateway.part(name).read_ahead.sent("more", 5, 0)
-            gateway.part(name).read_ahead.arrived("more", [AcquiredRange(first, first + 4, 1)], LOCK_MS, 0)
+            gateway.part(name).read_ahead.record_demand("more", 5, 0)
+            gateway.part(name).read_ahead.add_response("more", [AcquiredRange(first, first + 4, 1)], LOCK_MS, 0)
         gateway.cluster.answers = [partition_data(log_batches.batch(first, 5)) for first in (100, 0)]
         response = await gateway.fetch(1)
         assert {
@@ -613,8 +613,8 @@ def test_records_are_read_at_the_isolation_level_of_their_acquisition() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.job.acquire(0, 9, LOCK_MS, read_committed=True)
-        gateway.part().read_ahead.sent("more", 10, 0)
-        gateway.part().read_ahead.arrived("more", [AcquiredRange(10, 19, 1)], LOCK_MS, 0)
+        gateway.part().read_ahead.record_demand("more", 10, 0)
+        gateway.part().read_ahead.add_response("more", [AcquiredRange(10, 19, 1)], LOCK_MS, 0)
         shown = [partition_data(log_batches.batch(0, 20)), partition_data(log_batches.batch(0, 20))]
         gateway.cluster.answers = shown
         first, second = await gateway.fetch(1, ORDERS), await gateway.fetch(2, ORDERS)

@@ -90,7 +90,7 @@ def test_caller_does_not_wait_for_the_checks_of_others() -> None:
 def test_deleted_topic_is_removed_and_watchers_are_called(again: UUID | None) -> None:
     async def test(cluster: KnownCluster) -> None:
         told: list[tuple[UUID, int]] = []
-        cluster.watch(lambda *changed: told.append(changed))
+        cluster.on_log_change(lambda *changed: told.append(changed))
         del cluster.there["orders"]
         if again is not None:
             cluster.there["orders"] = again, 1
@@ -128,7 +128,7 @@ def test_topics_are_checked_again_after_a_deletion_request() -> None:
 
     async def test(cluster: KnownCluster) -> None:
         assert await cluster.exists(ORDERS)
-        cluster.doubt()
+        cluster.expire_seen_topics()
         assert await cluster.exists(ORDERS)
         del cluster.there["orders"]
         assert not await cluster.exists(ORDERS)
@@ -151,7 +151,7 @@ def test_check_sent_before_a_deletion_request_is_not_used() -> None:
         before = asyncio.ensure_future(cluster.exists(ORDERS))
         while len(answers) < 1:
             await asyncio.sleep(0)
-        cluster.doubt()
+        cluster.expire_seen_topics()
         del cluster.there["orders"]
         after = asyncio.ensure_future(cluster.exists(ORDERS))
         while len(answers) < 2:
@@ -167,7 +167,7 @@ def test_check_sent_before_a_deletion_request_is_not_used() -> None:
 
 def test_outdated_broker_does_not_bring_back_a_deleted_topic() -> None:
     async def test(cluster: KnownCluster) -> None:
-        cluster.deleted(ORDERS)
+        cluster.mark_deleted(ORDERS)
         assert cluster.topic("orders") is None
         await cluster.refresh()
         assert cluster.topic_by_id(ORDERS) is None
@@ -185,7 +185,7 @@ def test_made_id_is_used_again_for_a_new_topic_of_the_name() -> None:
         made = cluster.topic("orders")
         assert made is not None
         assert made.has_made_id
-        cluster.deleted(made.topic_id)
+        cluster.mark_deleted(made.topic_id)
         assert cluster.topic("orders") is None
         assert await cluster.topics(["orders"]) == {"orders": made}
 
@@ -201,7 +201,7 @@ def test_made_id_is_used_again_if_the_gateway_saw_the_deletion_first() -> None:
         del cluster.there["orders"]
         await cluster.refresh()
         assert cluster.topic("orders") is None
-        cluster.deleted(made.topic_id)
+        cluster.mark_deleted(made.topic_id)
         cluster.there["orders"] = None, 1
         assert await cluster.topics(["orders"]) == {"orders": made}
 

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharegroup.job.commit.later import LaterThread
+from sharegroup.job.commit.retrying_worker import RetryingWorker
 from sharegroup.storage.writing.versioned_table import TableStoreError
 
 PATIENCE_S = 60
 
 
 @pytest.fixture
-def later() -> Iterator[LaterThread]:
-    made = LaterThread("test", retry_s=0.001)
+def later() -> Iterator[RetryingWorker]:
+    made = RetryingWorker("test", retry_s=0.001)
     yield made
     made.close(0)
 
 
-def test_work_is_done_on_another_thread_and_waited_for_at_the_end(later: LaterThread) -> None:
+def test_work_is_done_on_another_thread_and_waited_for_at_the_end(later: RetryingWorker) -> None:
     done_by: list[int] = []
     later(lambda: done_by.append(threading.get_ident()))
     assert later.close(PATIENCE_S)
@@ -28,7 +28,7 @@ def test_work_is_done_on_another_thread_and_waited_for_at_the_end(later: LaterTh
     assert done_by != [threading.get_ident()]
 
 
-def test_tasks_submitted_while_one_runs_are_replaced_by_the_last(later: LaterThread) -> None:
+def test_tasks_submitted_while_one_runs_are_replaced_by_the_last(later: RetryingWorker) -> None:
     begun, go_on, done = threading.Event(), threading.Event(), []
 
     def first() -> None:
@@ -45,7 +45,7 @@ def test_tasks_submitted_while_one_runs_are_replaced_by_the_last(later: LaterThr
     assert done == ["first", "third"]
 
 
-def test_an_unavailable_store_is_retried(later: LaterThread) -> None:
+def test_an_unavailable_store_is_retried(later: RetryingWorker) -> None:
     tries: list[int] = []
 
     def work() -> None:
@@ -58,7 +58,7 @@ def test_an_unavailable_store_is_retried(later: LaterThread) -> None:
     assert len(tries) == 3
 
 
-def test_another_failure_is_raised_at_the_next_submission(later: LaterThread) -> None:
+def test_another_failure_is_raised_at_the_next_submission(later: RetryingWorker) -> None:
     failed = threading.Event()
 
     def fail() -> None:
@@ -72,7 +72,7 @@ def test_another_failure_is_raised_at_the_next_submission(later: LaterThread) ->
         later(lambda: None)
 
 
-def test_the_close_does_not_wait_for_an_unavailable_store(later: LaterThread) -> None:
+def test_the_close_does_not_wait_for_an_unavailable_store(later: RetryingWorker) -> None:
     tried = threading.Event()
 
     def work() -> None:
@@ -85,9 +85,9 @@ def test_the_close_does_not_wait_for_an_unavailable_store(later: LaterThread) ->
 
 
 @pytest.fixture
-def resting() -> Iterator[tuple[LaterThread, list[str]]]:
+def resting() -> Iterator[tuple[RetryingWorker, list[str]]]:
     """Return a worker that has run its first task, and now pauses for longer than any test takes."""
-    made, done = LaterThread("test", rest_s=10 * PATIENCE_S), list[str]()
+    made, done = RetryingWorker("test", rest_s=10 * PATIENCE_S), list[str]()
     has_done = threading.Event()
 
     def first() -> None:
@@ -100,7 +100,7 @@ def resting() -> Iterator[tuple[LaterThread, list[str]]]:
     made.close(0)
 
 
-def test_while_it_rests_work_is_put_off_until_some_is_urgent(resting: tuple[LaterThread, list[str]]) -> None:
+def test_while_it_rests_work_is_put_off_until_some_is_urgent(resting: tuple[RetryingWorker, list[str]]) -> None:
     later, done = resting
     second, third = threading.Event(), threading.Event()
     later(second.set)
@@ -109,12 +109,12 @@ def test_while_it_rests_work_is_put_off_until_some_is_urgent(resting: tuple[Late
     assert (done, second.is_set()) == (["first"], False)
 
 
-def test_the_end_does_not_wait_for_the_rest(resting: tuple[LaterThread, list[str]]) -> None:
+def test_the_end_does_not_wait_for_the_rest(resting: tuple[RetryingWorker, list[str]]) -> None:
     later, done = resting
     later(lambda: done.append("second"))
     assert later.close(PATIENCE_S)
     assert done == ["first", "second"]
 
 
-def test_the_end_of_one_that_has_nothing_to_do(later: LaterThread) -> None:
+def test_the_end_of_one_that_has_nothing_to_do(later: RetryingWorker) -> None:
     assert later.close(0)

@@ -109,10 +109,10 @@ def test_changed_limit_applies_to_the_next_length() -> None:
 class Wary(Frames):
     """Rejects frames that start with x and are longer than 3; holds the body of frames longer than 5,000."""
 
-    def refusal(self, size: int, head: memoryview) -> str | None:
+    def frame_problem(self, size: int, head: memoryview) -> str | None:
         return f"x of {size}" if head[:1] == b"x" and size > 3 else None
 
-    def frame_begun(self, size: int) -> None:
+    def handle_frame_start(self, size: int) -> None:
         if size > 5_000:
             self.hold_body()
 
@@ -167,7 +167,7 @@ def test_drained_waits_for_room_or_the_end() -> None:
     async def wait() -> bool:
         protocol = Frames()
         protocol.pause_writing()
-        waiting = asyncio.ensure_future(protocol.drained())
+        waiting = asyncio.ensure_future(protocol.wait_drained())
         await asyncio.sleep(0)
         was_waiting = not waiting.done() and not protocol._drained.is_set()
         protocol.connection_lost(None)  # must wake up waiting writers

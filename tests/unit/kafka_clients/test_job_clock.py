@@ -30,7 +30,7 @@ def append(clock: JobClock, steady: Steady, partition: int, took_ms: int = 0, sk
     """Append in the middle of the request's duration, at a broker that is `skew_ms` ahead of the first."""
     sent_ms = steady.now_ms
     steady.now_ms += took_ms
-    clock.appended(("requests", partition), sent_ms, AHEAD_MS + sent_ms + took_ms // 2 + skew_ms)
+    clock.record_append(("requests", partition), sent_ms, AHEAD_MS + sent_ms + took_ms // 2 + skew_ms)
 
 
 def test_time_is_unknown_before_an_append() -> None:
@@ -78,7 +78,7 @@ def test_probe_is_due_once_per_interval() -> None:
     steady = Steady()
     clock = JobClock(steady)
     assert clock.is_probe_due()
-    clock.probes()
+    clock.record_probe()
     assert not clock.is_probe_due()
     steady.now_ms += PROBE_MS
     assert clock.is_probe_due()

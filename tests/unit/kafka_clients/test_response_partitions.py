@@ -67,32 +67,32 @@ def consumer() -> Consumer:
 @pytest.fixture
 def reads(consumer: Consumer) -> ResponsePartitions:
     reads = ResponsePartitions(TOPIC, KEY, modulo)
-    assert reads.open(consumer)
+    assert reads.start_reading(consumer)
     return reads
 
 
 def test_missing_topic_is_not_read() -> None:
-    assert not ResponsePartitions(TOPIC, KEY).open(Consumer(0))
+    assert not ResponsePartitions(TOPIC, KEY).start_reading(Consumer(0))
 
 
 def test_reader_starts_at_the_end_of_its_partition(consumer: Consumer, reads: ResponsePartitions) -> None:
-    reads.follow(consumer)
+    reads.follow_partition_count(consumer)
     assert consumer.places == {1: 9}
 
 
 def test_key_that_stays_in_its_partition_is_read_only_there(consumer: Consumer, reads: ResponsePartitions) -> None:
     consumer.partitions = 3
-    reads.follow(consumer)
+    reads.follow_partition_count(consumer)
     assert consumer.places == {1: 9}
 
 
 def test_added_partition_is_read_from_its_start(consumer: Consumer, reads: ResponsePartitions) -> None:
-    reads.took(TopicPartition(TOPIC, 1), [Record(9, READ_MS)])
+    reads.record_positions(TopicPartition(TOPIC, 1), [Record(9, READ_MS)])
     consumer.places[1] = 10
     consumer.partitions = 4
-    reads.follow(consumer)
+    reads.follow_partition_count(consumer)
     assert consumer.places == {1: 10, 3: 3}
-    reads.follow(consumer)
+    reads.follow_partition_count(consumer)
     assert consumer.places == {1: 10, 3: 3}, "once"
 
 
@@ -101,28 +101,28 @@ def test_added_partition_is_read_from_its_start(consumer: Consumer, reads: Respo
 def test_existing_partition_is_read_from_the_change_on(at: dict[int, int], first: int, is_followed: bool) -> None:
     consumer, reads = Consumer(4), ResponsePartitions(TOPIC, KEY, modulo)
     consumer.at = at
-    reads.open(consumer)
-    reads.took(TopicPartition(TOPIC, 3), [Record(9, READ_MS)])
+    reads.start_reading(consumer)
+    reads.record_positions(TopicPartition(TOPIC, 3), [Record(9, READ_MS)])
     if is_followed:
-        reads.follow(consumer)
-    reads.took(TopicPartition(TOPIC, 3), [Record(10, READ_MS + 50_000)])
+        reads.follow_partition_count(consumer)
+    reads.record_positions(TopicPartition(TOPIC, 3), [Record(10, READ_MS + 50_000)])
     consumer.partitions = 6
-    reads.follow(consumer)
+    reads.follow_partition_count(consumer)
     assert consumer.places == {3: 9, 1: first}
 
 
 def test_reader_without_rows_starts_at_the_end() -> None:
     consumer, reads = Consumer(4), ResponsePartitions(TOPIC, KEY, modulo)
-    reads.open(consumer)
+    reads.start_reading(consumer)
     consumer.partitions = 6
-    reads.follow(consumer)
+    reads.follow_partition_count(consumer)
     assert consumer.places == {3: 9, 1: 9}
 
 
 def test_next_consumer_continues_with_all_partitions(consumer: Consumer, reads: ResponsePartitions) -> None:
     consumer.partitions = 4
-    reads.follow(consumer)
-    reads.took(TopicPartition(TOPIC, 3), [Record(4, READ_MS)])
+    reads.follow_partition_count(consumer)
+    reads.record_positions(TopicPartition(TOPIC, 3), [Record(4, READ_MS)])
     other = Consumer(4)
-    assert reads.open(other)
+    assert reads.start_reading(other)
     assert other.places == {1: 9, 3: 5}

@@ -9,7 +9,7 @@ import pytest
 from sharegroup.kafka_clients import topic_lookup
 from sharegroup.kafka_clients.topic_lookup import TopicLookup
 from sharegroup.protocol.rows.share_group_requests import TopicMetadata
-from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id, topic_id_text
 
 ORDERS = uuid.UUID("c1b0a6c4-55a0-4c39-9f0e-1d2f3a4b5c6d")
 
@@ -50,27 +50,27 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
 
 def test_id_of_the_broker_is_used_and_missing_topics_are_left_out(make: Make) -> None:
     lookup, admin = make(orders={"topic_id": ORDERS})
-    assert lookup.look(["orders", "missing"]) == {"orders": TopicMetadata(topic_id_text(ORDERS), 2)}
+    assert lookup.describe_topics(["orders", "missing"]) == {"orders": TopicMetadata(topic_id_text(ORDERS), 2)}
     assert admin.asked_for_cluster == 0
 
 
 def test_recreated_topic_has_its_new_id(make: Make) -> None:
     lookup, admin = make(orders={"topic_id": ORDERS})
-    lookup.look(["orders"])
+    lookup.describe_topics(["orders"])
     again = uuid.uuid4()
     admin.topics["orders"]["topic_id"] = again
-    assert lookup.look(["orders"]) == {"orders": TopicMetadata(topic_id_text(again), 2)}
+    assert lookup.describe_topics(["orders"]) == {"orders": TopicMetadata(topic_id_text(again), 2)}
 
 
 @pytest.mark.parametrize("described", [{}, {"topic_id": None}, {"topic_id": NO_TOPIC_ID}])
 def test_id_is_derived_from_the_name_if_the_broker_has_none(make: Make, described: dict[str, Any]) -> None:
     lookup, admin = make(orders=described, bills=described)
-    assert lookup.look(["orders", "bills"]) == {
-        name: TopicMetadata(topic_id_text(made_topic_id("cluster", name)), 2) for name in ("orders", "bills")
+    assert lookup.describe_topics(["orders", "bills"]) == {
+        name: TopicMetadata(topic_id_text(derive_topic_id("cluster", name)), 2) for name in ("orders", "bills")
     }
     assert admin.asked_for_cluster == 1
 
 
 def test_topic_with_an_error_is_left_out(make: Make) -> None:
     lookup, _ = make(orders={"topic_id": ORDERS, "error_code": 5}, bills={"topic_id": ORDERS, "partitions": []})
-    assert lookup.look(["orders", "bills"]) == {}
+    assert lookup.describe_topics(["orders", "bills"]) == {}

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.core.operators.share_partition.notices import refusal
+from sharegroup.core.operators.share_partition.notices import rejection
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member.ranges import OfferedBatch
 from sharegroup.protocol.rows.response_rows import Response, decode_responses
@@ -204,7 +204,7 @@ class InMemoryJob:
         )  # fmt: skip
 
     def _refuse(self, request: SharePartitionRequest) -> None:
-        self.respond(refusal(request, RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "deleted")))
+        self.respond(rejection(request, RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "deleted")))
 
     def _run(self, *lines: str) -> None:
         with self.changed:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharegroup.member.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, reads_of
+from sharegroup.member.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, plan_reads
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import OffsetRange
 
@@ -29,12 +29,12 @@ def test_oldest_first_and_the_last_range_is_split() -> None:
 
 def test_one_read_for_all_partitions_when_ranges_are_dense() -> None:
     ranges = [held(0, 9), held(12, 19), held(5, 6, 1)]
-    assert reads_of(ranges) == [{P0: OffsetRange(0, 19), P0._replace(partition=1): OffsetRange(5, 6)}]
+    assert plan_reads(ranges) == [{P0: OffsetRange(0, 19), P0._replace(partition=1): OffsetRange(5, 6)}]
 
 
 def test_a_gap_up_to_twice_the_needed_records_is_read() -> None:
-    assert len(reads_of([held(0, 0), held(5, 5)])) == 1
-    assert len(reads_of([held(0, 0), held(6, 6)])) == 2
+    assert len(plan_reads([held(0, 0), held(5, 5)])) == 1
+    assert len(plan_reads([held(0, 0), held(6, 6)])) == 2
 
 
 def test_distant_ranges_wait_and_the_oldest_is_first() -> None:
@@ -42,7 +42,7 @@ def test_distant_ranges_wait_and_the_oldest_is_first() -> None:
     plan = plan_batch(far, 100)
     assert plan.batch == far[:MAX_READS]
     assert plan.rest == far[MAX_READS:]
-    assert len(reads_of(plan.batch)) == MAX_READS
+    assert len(plan_reads(plan.batch)) == MAX_READS
 
 
 def test_a_batch_is_read_with_one_isolation_level() -> None:
@@ -96,7 +96,7 @@ def test_nothing_is_lost_and_every_bound_holds(queued: tuple[HeldRange, ...], ma
     assert offsets((*plan.batch, *plan.rest)) == offsets(queued)
     assert sum(r.size for r in plan.batch) <= max_records
     assert bool(plan.batch) == bool(queued)
-    reads = reads_of(plan.batch)
+    reads = plan_reads(plan.batch)
     assert len(reads) <= MAX_READS
     covered: Counter[tuple[str, int, int]] = Counter()
     for read in reads:

@@ -74,12 +74,12 @@ def test_the_next_batch_is_on_offer_as_soon_as_one_is_claimed(holdings: HeldBatc
 def test_a_renewal_in_time_can_have_a_late_response() -> None:
     batch = RunningBatch(1, (held(0, 9), held(10, 19)), 0)
     assert (batch.is_held(LOCK_MS - 1), batch.is_held(LOCK_MS)) == (True, False)
-    batch.renewal_appended(LOCK_MS)
+    batch.mark_renewal_appended(LOCK_MS)
     assert not batch.is_held(LOCK_MS)
-    batch.renewal_appended(LOCK_MS - 1)
+    batch.mark_renewal_appended(LOCK_MS - 1)
     assert batch.is_held(2 * LOCK_MS)
     renewed = held(0, 9, now_ms=LOCK_MS)
-    assert batch.take_renewal([renewed], is_refused=False, now_ms=LOCK_MS) == 10
+    assert batch.apply_renewal([renewed], is_refused=False, now_ms=LOCK_MS) == 10
     assert not batch.is_held(LOCK_MS)  # the others are finished, and not because of the log's start
     assert (batch.renewable, batch.lock_deadline_ms) == ({renewed}, 2 * LOCK_MS)
 
@@ -99,7 +99,7 @@ def test_split_ranges_are_rejoined_when_an_offer_is_withdrawn(holdings: HeldBatc
     holdings.step(0)
     holdings.stop_offering(1)
     assert (offers.offer, offers.is_closed) == (None, True)
-    assert holdings.give_all_back(1) == [held(0, 149)]
+    assert holdings.remove_all(1) == [held(0, 149)]
     assert holdings.waiting_records == 0
 
 
@@ -144,7 +144,7 @@ def test_an_offer_claimed_meanwhile_is_not_returned(holdings: HeldBatches, offer
     offers.claim()
     holdings.stop_offering(LOCK_MS)
     assert holdings.running is not None
-    assert holdings.give_all_back(1) == []
+    assert holdings.remove_all(1) == []
 
 
 def test_no_batch_is_offered_after_the_stop(holdings: HeldBatches, offers: FakeOffers) -> None:
@@ -165,7 +165,7 @@ def test_a_fenced_member_holds_only_its_running_batch(holdings: HeldBatches, off
     holdings.step(0)
     offers.claim()
     holdings.step(1)
-    holdings.forget(2)
+    holdings.discard_all(2)
     assert (offers.offer, holdings.waiting_records) == (None, 0)
     assert holdings.running is not None
 
@@ -174,11 +174,11 @@ def test_waiting_ranges_of_a_deleted_topic_are_discarded(holdings: HeldBatches, 
     holdings.add([held(0, 49), held(0, 49, partition=1), held(50, 99, partition=1)], 0)
     holdings.step(0)
     assert offers.offer is not None
-    holdings.forget_gone(P1.__eq__, 1)
+    holdings.discard_deleted(P1.__eq__, 1)
     assert holdings.waiting_records == 50
     holdings.step(1)
     assert offers.offer == OfferedBatch(2, "i", (held(0, 49),))
-    holdings.forget_gone(P1.__eq__, 2)
+    holdings.discard_deleted(P1.__eq__, 2)
     assert offers.offer.seq == 2  # it had no such range, so it remains
     holdings.step(LOCK_MS)
     assert holdings.waiting_records == 0
@@ -191,7 +191,7 @@ def test_a_running_batch_that_has_lost_a_topic_is_not_held(holdings: HeldBatches
     holdings.step(1)
     assert holdings.running is not None
     assert holdings.running.is_held(1)
-    holdings.forget_gone(P1.__eq__, 1)
+    holdings.discard_deleted(P1.__eq__, 1)
     assert not holdings.running.is_held(1)
     assert holdings.running.renewable == {held(0, 9)}
 
@@ -200,10 +200,10 @@ def test_ranges_deleted_before_the_begin_are_left_out(holdings: HeldBatches, off
     holdings.add([held(0, 9), held(0, 9, partition=1)], 0)
     holdings.step(0)
     offers.claim()
-    holdings.see_claim(1)
-    holdings.forget_gone(P1.__eq__, 1)
+    holdings.check_claim(1)
+    holdings.discard_deleted(P1.__eq__, 1)
     assert holdings.running is not None
-    assert holdings.running.without_gone() == (held(0, 9),)
+    assert holdings.running.discard_deleted() == (held(0, 9),)
     assert holdings.running.is_held(1)
 
 

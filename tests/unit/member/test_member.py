@@ -15,7 +15,7 @@ from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
-from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, ranges_delivered_before
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
@@ -69,7 +69,7 @@ def offsets(ranges: tuple[HeldRange, ...]) -> list[tuple[int, int, int]]:
 
 def is_looked_up(ranges: tuple[HeldRange, ...]) -> bool:
     """Return whether `DeltaSink` checks all of a repeated batch."""
-    return delivered_before(AcquiredBatch("q", 1, ranges, is_rerun=True)) == list(ranges)
+    return ranges_delivered_before(AcquiredBatch("q", 1, ranges, is_rerun=True)) == list(ranges)
 
 
 def test_a_member_joins_fetches_offers_acknowledges_and_leaves(start: Start) -> None:
@@ -306,7 +306,7 @@ def test_a_repeated_batch_has_current_delivery_counts(start: Start) -> None:
 def test_sink_checks_repeated_batches_and_redelivered_records() -> None:
     ranges = (held(0, 9), held(10, 19, count=2))
     assert is_looked_up(ranges)
-    assert delivered_before(AcquiredBatch("q", 1, ranges)) == [ranges[1]]
+    assert ranges_delivered_before(AcquiredBatch("q", 1, ranges)) == [ranges[1]]
 
 
 def test_a_repeated_batch_is_skipped_without_renewals(start: Start) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.member.batch_calls import NotAnsweredError
+from sharegroup.member.batch_calls import ResponseTimeoutError
 from sharegroup.member.member_logic import (
     LINGER_MS,
     MISSING_TOPIC_INTERVAL_MS,
     MemberLogic,
     MemberSettings,
-    renews,
+    has_renewal,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
@@ -19,7 +19,7 @@ from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, Topi
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
-from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, ranges_delivered_before, transaction_id
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.core.operators.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
@@ -39,15 +39,15 @@ class Drive:
             GROUP, "m", (TOPIC,), max_records, acknowledge_timeout_ms=ANSWER_MS, group_instance_id=name
         )
         self.logic = MemberLogic(settings, self.offers, incarnation)
-        self.logic.opened()
+        self.logic.mark_open()
 
     def step(self) -> None:
         now_ms = self.job.now_ms()
         if self.logic.metadata_is_due(now_ms):
-            self.logic.take_metadata(self.job.topics_metadata([TOPIC]), now_ms)
+            self.logic.handle_metadata(self.job.topics_metadata([TOPIC]), now_ms)
         requests = self.logic.step(self.job.take("m", 0), now_ms)
-        self.job.send(requests, wait=renews(requests))
-        self.logic.appended(requests, now_ms)
+        self.job.send(requests, wait=has_renewal(requests))
+        self.logic.mark_appended(requests, now_ms)
 
     def claim(self) -> OfferedBatch:
         for _ in range(3):  # joined, acquired, offered
@@ -66,8 +66,8 @@ class Drive:
     def accept(self, ranges: Sequence[HeldRange]) -> None:
         accepted = acknowledge_all(ranges, AcknowledgeType.ACCEPT)
         acknowledging = self.logic.acknowledge(accepted, ranges, self.job.now_ms())
-        self.job.send(acknowledging.due(self.job.now_ms()), wait=True)
-        acknowledging.appended()
+        self.job.send(acknowledging.due_requests(self.job.now_ms()), wait=True)
+        acknowledging.mark_appended()
 
     def heartbeats(self) -> list[HeartbeatRequest]:
         return [request for request in self.job.requests if isinstance(request, HeartbeatRequest)]
@@ -90,8 +90,8 @@ def test_a_batch_from_its_offer_to_its_end() -> None:
         acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT), batch.ranges, drive.job.now_ms()
     )
     assert (acknowledging.may_append(drive.job.now_ms()), acknowledging.is_done) == (True, False)
-    drive.job.send(acknowledging.due(drive.job.now_ms()), wait=True)
-    acknowledging.appended()
+    drive.job.send(acknowledging.due_requests(drive.job.now_ms()), wait=True)
+    acknowledging.mark_appended()
     assert acknowledging.is_done
     drive.logic.finish(batch.seq)
     assert not drive.logic.holds_batch(drive.job.now_ms())
@@ -133,7 +133,7 @@ def test_missing_responses_are_reported() -> None:
     drive = Drive(InMemoryJob(records=10))
     beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), 0)
     assert beginning.poll(ANSWER_MS) is None
-    with pytest.raises(NotAnsweredError, match="has not responded"):
+    with pytest.raises(ResponseTimeoutError, match="has not responded"):
         beginning.poll(ANSWER_MS + 1)
 
 
@@ -161,12 +161,12 @@ def test_failed_appends_of_acknowledgements_are_retried_then_reported() -> None:
     drive = Drive(InMemoryJob(records=100))
     batch = drive.claim()
     acknowledging = drive.logic.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT), batch.ranges, 0)
-    [request] = acknowledging.due(0)
-    assert acknowledging.due(1_000) == []
-    assert acknowledging.due(ANSWER_MS) == [request]
+    [request] = acknowledging.due_requests(0)
+    assert acknowledging.due_requests(1_000) == []
+    assert acknowledging.due_requests(ANSWER_MS) == [request]
     assert not acknowledging.is_done
-    with pytest.raises(NotAnsweredError, match="could not be appended"):
-        acknowledging.due(ANSWER_MS + 1)
+    with pytest.raises(ResponseTimeoutError, match="could not be appended"):
+        acknowledging.due_requests(ANSWER_MS + 1)
 
 
 def test_an_acknowledgement_ignores_ranges_acquired_again(job: InMemoryJob) -> None:
@@ -207,13 +207,16 @@ def test_a_second_rerun_can_hold_more_than_the_first(job: InMemoryJob) -> None:
     job.acknowledge("another", (0, 49, AcknowledgeType.RELEASE))  # its handler failed
     first.step()  # a read-ahead fetch acquires them; the process dies after its append, before its acknowledgements
     handed.append(Drive(job, "process 2").begin(offered))
-    assert [[tuple(r.grant) for r in ranges] for ranges in handed] == [[(50, 99, 2)], [(0, 49, 3), (50, 99, 2)]]
+    assert [[tuple(r.acquired_range) for r in ranges] for ranges in handed] == [
+        [(50, 99, 2)],
+        [(0, 49, 3), (50, 99, 2)],
+    ]
     reruns = [
         AcquiredBatch("query", 7, ranges, is_rerun=True, incarnation=process)
         for process, ranges in zip(("process 1", "process 2"), handed, strict=True)
     ]
-    assert [delivered_before(batch) for batch in reruns] == [list(ranges) for ranges in handed]
-    assert len({transaction_of(batch) for batch in reruns}) == 2
+    assert [ranges_delivered_before(batch) for batch in reruns] == [list(ranges) for ranges in handed]
+    assert len({transaction_id(batch) for batch in reruns}) == 2
 
 
 def acknowledgement_errors(drive: Drive) -> float:
@@ -421,7 +424,7 @@ def test_ranges_awaited_by_a_rerun_are_not_returned(job: InMemoryJob) -> None:
     drive.step()
     (ranges,) = (beginning.poll(job.now_ms()),)
     assert ranges is not None
-    assert [tuple(part.grant) for part in ranges] == [(0, 99, 2)]
+    assert [tuple(part.acquired_range) for part in ranges] == [(0, 99, 2)]
     drive.accept(ranges)
     assert (job.log_of("accept"), job.sent(UnacquireRequest)) == ([(0, 99, "m", 2)], [])
 

@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member import member_loop
-from sharegroup.member.batch_calls import NotAnsweredError
+from sharegroup.member.batch_calls import ResponseTimeoutError
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings, Request
 from sharegroup.member.ranges import HeldRange, OfferedBatch
@@ -112,7 +112,7 @@ def start() -> Iterator[Start]:
 def not_begun(member: Member) -> BaseException:
     """Return the error raised instead of a response for a batch of an earlier process."""
     earlier = OfferedBatch(7, "earlier", (HeldRange(TOPIC, TOPIC_ID, 0, 0, 9, 1, T0 + LOCK_MS),))
-    with pytest.raises(NotAnsweredError) as raised:
+    with pytest.raises(ResponseTimeoutError) as raised:
         member.begin(earlier)
     return raised.value
 
@@ -159,7 +159,7 @@ def test_acknowledging_after_the_threads_end_fails_immediately(start: Start) -> 
     started.member.begin(batch)
     started.channel.defect = DefectError()
     job.wait_for(lambda: job.closed)
-    with pytest.raises(NotAnsweredError, match="has failed") as raised:
+    with pytest.raises(ResponseTimeoutError, match="has failed") as raised:
         started.member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
     assert raised.value.__cause__ is started.channel.defect
     assert job.acknowledgements() == []

@@ -36,7 +36,7 @@ def beat(member: Membership, now_ms: int) -> HeartbeatRequest:
 
 
 def joined(member: Membership) -> Membership:
-    member.take(answer(beat(member, 0), partitions=[0, 1]), 0)
+    member.handle_response(answer(beat(member, 0), partitions=[0, 1]), 0)
     return member
 
 
@@ -44,7 +44,7 @@ def test_a_join_sends_topics_and_receives_the_assignment(member: Membership) -> 
     join = beat(member, 0)
     assert (join.member_epoch, join.subscribed_topic_names, join.topics) == (0, ("t",), METADATA)
     assert (join.reply_to, join.client_id, join.client_host) == ("m", "client", "host")
-    member.take(answer(join, partitions=[0, 1]), 10)
+    member.handle_response(answer(join, partitions=[0, 1]), 10)
     assert (member.has_joined, member.member_epoch) == (True, 3)
     assert member.assignment == {AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)}
 
@@ -54,21 +54,21 @@ def test_heartbeats_follow_the_coordinators_interval(member: Membership) -> None
     assert member.heartbeat(METADATA, INTERVAL_MS - 1) is None
     request = beat(member, INTERVAL_MS)
     assert (request.member_epoch, request.subscribed_topic_names) == (3, None)
-    member.take(answer(request, epoch=4), INTERVAL_MS)
+    member.handle_response(answer(request, epoch=4), INTERVAL_MS)
     assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the response: it did not change
 
 
 def test_a_change_is_sent_immediately(member: Membership) -> None:
     joined(member)
     assert member.heartbeat(METADATA, 1) is None
-    member.hurry(1)
+    member.schedule_now(1)
     request = beat(member, 1)
     assert request.topics == METADATA
     assert member.heartbeat(METADATA, 2) is None
 
 
 def test_heartbeats_are_earlier_while_nothing_is_assigned(member: Membership) -> None:
-    member.take(answer(beat(member, 0), partitions=[]), 0)
+    member.handle_response(answer(beat(member, 0), partitions=[]), 0)
     assert member.heartbeat(METADATA, UNASSIGNED_INTERVAL_MS - 1) is None
     assert member.heartbeat(METADATA, UNASSIGNED_INTERVAL_MS) is not None
 
@@ -76,18 +76,18 @@ def test_heartbeats_are_earlier_while_nothing_is_assigned(member: Membership) ->
 def test_a_late_response_of_a_slow_coordinator_counts(member: Membership) -> None:
     first = beat(member, 0)
     second = beat(member, RESPONSE_TIMEOUT_MS)
-    member.take(answer(first, partitions=[0]), RESPONSE_TIMEOUT_MS + 1)
+    member.handle_response(answer(first, partitions=[0]), RESPONSE_TIMEOUT_MS + 1)
     assert member.has_joined
-    member.take(answer(second, epoch=5), RESPONSE_TIMEOUT_MS + 2)
+    member.handle_response(answer(second, epoch=5), RESPONSE_TIMEOUT_MS + 2)
     assert member.member_epoch == 5
-    assert not member.take(answer(second, epoch=9), RESPONSE_TIMEOUT_MS + 3)  # a repeated response
+    assert not member.handle_response(answer(second, epoch=9), RESPONSE_TIMEOUT_MS + 3)  # a repeated response
     assert member.member_epoch == 5
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
 def test_a_fenced_member_joins_again(member: Membership, code: ErrorCode) -> None:
     joined(member)
-    assert member.take(answer(beat(member, INTERVAL_MS), code=code), INTERVAL_MS)
+    assert member.handle_response(answer(beat(member, INTERVAL_MS), code=code), INTERVAL_MS)
     assert member.assignment == frozenset()
     again = beat(member, INTERVAL_MS)
     assert (again.member_epoch, again.subscribed_topic_names) == (0, ("t",))
@@ -97,16 +97,16 @@ def test_a_fence_of_an_earlier_epoch_is_ignored(member: Membership) -> None:
     joined(member)
     old = beat(member, INTERVAL_MS)
     new = beat(member, INTERVAL_MS + RESPONSE_TIMEOUT_MS)
-    member.take(answer(new, epoch=4), 20_000)
-    assert not member.take(answer(old, code=ErrorCode.FENCED_MEMBER_EPOCH), 20_001)
+    member.handle_response(answer(new, epoch=4), 20_000)
+    assert not member.handle_response(answer(old, code=ErrorCode.FENCED_MEMBER_EPOCH), 20_001)
     assert (member.member_epoch, len(member.assignment)) == (4, 2)
 
 
 def test_temporary_errors_are_retried_and_others_are_fatal(member: Membership) -> None:
-    member.take(answer(beat(member, 0), code=ErrorCode.GROUP_MAX_SIZE_REACHED), 0)
+    member.handle_response(answer(beat(member, 0), code=ErrorCode.GROUP_MAX_SIZE_REACHED), 0)
     assert member.fatal is None
     request = beat(member, RETRY_MS)
-    member.take(answer(request, code=ErrorCode.INVALID_REQUEST), RETRY_MS)
+    member.handle_response(answer(request, code=ErrorCode.INVALID_REQUEST), RETRY_MS)
     assert member.fatal is not None
     assert member.fatal.code is ErrorCode.INVALID_REQUEST
     assert member.heartbeat(METADATA, 1_000_000) is None
@@ -118,7 +118,7 @@ def test_a_leave_ends_the_membership(member: Membership) -> None:
     assert leaving is not None
     assert leaving.member_epoch == -1
     assert member.heartbeat(METADATA, 1_000_000) is None
-    member.take(answer(leaving, epoch=-1), 0)
+    member.handle_response(answer(leaving, epoch=-1), 0)
     assert member.left
 
 

@@ -36,14 +36,19 @@ def answer(request: HeartbeatRequest, topics: tuple[str, ...], code: int = Error
 )
 def test_an_invalid_subscription_is_rejected(topics: list[str] | None, pattern: str | None, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        Subscription.of(topics, pattern)
+        Subscription.from_arguments(topics, pattern)
 
 
 def test_a_pattern_matches_whole_names_and_nothing_internal() -> None:
     names = ["orders-2", "orders-1", "my-orders-1", "orders", "__share_group_requests"]
-    assert Subscription.of(None, "orders-.").matching(names) == ("orders-1", "orders-2")
-    assert Subscription.of(None, ".*").matching(names) == ("my-orders-1", "orders", "orders-1", "orders-2")
-    assert Subscription.of(["b", "a", "b"], None).topics == ("a", "b")
+    assert Subscription.from_arguments(None, "orders-.").matching_topics(names) == ("orders-1", "orders-2")
+    assert Subscription.from_arguments(None, ".*").matching_topics(names) == (
+        "my-orders-1",
+        "orders",
+        "orders-1",
+        "orders-2",
+    )
+    assert Subscription.from_arguments(["b", "a", "b"], None).topics == ("a", "b")
 
 
 def test_a_change_is_sent_until_the_coordinator_has_it() -> None:
@@ -54,15 +59,15 @@ def test_a_change_is_sent_until_the_coordinator_has_it() -> None:
         assert request is not None
         return request
 
-    member.take(answer(beat(0), ("a",)), 0)
+    member.handle_response(answer(beat(0), ("a",)), 0)
     before = beat(5_000)
     assert before.subscribed_topic_names is None
     member.subscribe(("b", "c"), 5_001)
     lost = beat(5_001)  # immediately, and once more
-    member.take(answer(before, ("a",)), 5_002)
+    member.handle_response(answer(before, ("a",)), 5_002)
     again = beat(5_002 + RESPONSE_TIMEOUT_MS)
     assert lost.subscribed_topic_names == again.subscribed_topic_names == ("b", "c")
-    member.take(answer(again, ("b", "c")), 11_000)
+    member.handle_response(answer(again, ("b", "c")), 11_000)
     member.subscribe(("b", "c"), 11_001)  # no change
     assert member.heartbeat(METADATA, 11_001) is None
     assert beat(30_000).subscribed_topic_names is None
@@ -73,7 +78,7 @@ class Member:
 
     def __init__(self, topics: tuple[str, ...] = (), pattern: str | None = None) -> None:
         self.logic = MemberLogic(MemberSettings("g", "m", topics, 10, pattern=pattern), Offers(), "p1")
-        self.logic.opened()
+        self.logic.mark_open()
         self.exist: set[str] = set()
         self.now_ms = 1_000
         self.sent: tuple[str, ...] | None = None
@@ -85,9 +90,9 @@ class Member:
         for _ in range(2):
             if self.logic.metadata_is_due(self.now_ms):
                 read = self.logic.subscription
-                names = read.topics if read.pattern is None else read.matching(self.exist)
+                names = read.topics if read.pattern is None else read.matching_topics(self.exist)
                 found = {name: TopicMetadata(f"id-{name}", 1) for name in names if name in self.exist}
-                self.logic.take_metadata(found, self.now_ms)
+                self.logic.handle_metadata(found, self.now_ms)
             requests = self.logic.step(self._responses, self.now_ms)
             self._responses = []
             for request in requests:
@@ -117,12 +122,12 @@ def test_a_subscription_is_changed_while_the_member_reads() -> None:
     member = Member(("a",))
     member.exist = {"a", "b", "b-2"}
     member.step()
-    member.logic.subscribe(Subscription.of(["b"], None))
+    member.logic.subscribe(Subscription.from_arguments(["b"], None))
     member.step(ms=1)
     assert member.sent == ("b",)
-    member.logic.subscribe(Subscription.of(None, "b.*"))
+    member.logic.subscribe(Subscription.from_arguments(None, "b.*"))
     member.step(ms=1)
     assert member.sent == ("b", "b-2")
-    member.logic.subscribe(Subscription.of(["not-there-yet"], None))
+    member.logic.subscribe(Subscription.from_arguments(["not-there-yet"], None))
     member.step(ms=1)
     assert member.sent == ("not-there-yet",)

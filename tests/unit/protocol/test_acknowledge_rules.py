@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.acknowledge_rules import asks_for_renewal, check_batches, check_renewing_fetch
+from sharegroup.protocol.acknowledge_rules import check_batches, check_renewing_fetch, has_renewals
 from sharegroup.types import AcknowledgementBatch
 
 Batches = list[tuple[int, int, tuple[int, ...]]]
@@ -53,9 +53,9 @@ def test_invalid_batches_are_rejected(batches: Batches) -> None:
 
 def test_renew_requires_is_renew_ack() -> None:
     batches = as_batches([(5, 7, (1, 4, 2))])
-    assert asks_for_renewal(batches)
+    assert has_renewals(batches)
     check_batches(batches, is_renew_ack=True)
-    assert not asks_for_renewal(as_batches([(5, 7, (1,))]))
+    assert not has_renewals(as_batches([(5, 7, (1,))]))
 
 
 def test_a_fetch_with_is_renew_ack_must_not_request_records() -> None:

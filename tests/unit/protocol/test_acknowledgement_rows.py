@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.protocol.rows import acknowledgement_rows as module
-from sharegroup.protocol.rows.acknowledgement_rows import MAX_ROW_BYTES, acknowledgement_rows
+from sharegroup.protocol.rows.acknowledgement_rows import MAX_ROW_BYTES, split_acknowledgement
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
@@ -23,7 +23,7 @@ def size(batches: tuple[AcknowledgementBatch, ...], grants: tuple[AcquiredRange,
 def test_a_small_acknowledgement_is_one_unchanged_row() -> None:
     batches = [AcknowledgementBatch(0, 9, (1,)), AcknowledgementBatch(20, 22, (1, 2, 3))]
     grants = [AcquiredRange(0, 9, 1), AcquiredRange(20, 22, 3)]
-    assert list(acknowledgement_rows(batches, grants)) == [(tuple(batches), tuple(grants))]
+    assert list(split_acknowledgement(batches, grants)) == [(tuple(batches), tuple(grants))]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_small_acknowledgement_is_one_unchanged_row() -> None:
     ids=["types", "grants", "batches"],
 )
 def test_each_row_fits_into_a_message(batches: list[AcknowledgementBatch], grants: list[AcquiredRange]) -> None:
-    rows = list(acknowledgement_rows(batches, grants))
+    rows = list(split_acknowledgement(batches, grants))
     assert len(rows) > 1
     assert max(size(*row) for row in rows) < MAX_MESSAGE_BYTES
     assert min(size(*row) for row in rows[:-1]) > MAX_ROW_BYTES / 10
@@ -90,7 +90,7 @@ def test_rows_have_each_offset_with_its_type_and_acquired_range(
         patch.setattr(module, "MAX_ROW_BYTES", row_bytes)
         patch.setattr(module, "_MAX_TYPES", types)
         patch.setattr(module, "MAX_RANGES_PER_ROW", ranges)
-        rows = list(acknowledgement_rows(batches, grants))
+        rows = list(split_acknowledgement(batches, grants))
     assert [named for row, _ in rows for named in by_offset(list(row))] == by_offset(batches)
     counts = {offset: count for first, last, count in grants for offset in range(first, last + 1)}
     for row, granted in rows:

@@ -45,10 +45,10 @@ from sharegroup.protocol.rows.share_partition_requests import (
     RELEASE_MEMBER,
     UNACQUIRE,
     AcknowledgeRequest,
-    AnswerableError,
     ConfigureRequest,
     FenceMemberRequest,
     FetchRequest,
+    InvalidFieldError,
     ReleaseMemberRequest,
     RowHeader,
     SharePartitionRequest,
@@ -350,7 +350,7 @@ def test_an_invalid_field_has_an_error_for_the_requester(kind: str, values: dict
     is_group = kind in GROUP_TYPES
     decoder: Callable[[str], object] = decode_share_group_request if is_group else decode_share_partition_request
     value = json.dumps(content)
-    with pytest.raises(AnswerableError) as caught:
+    with pytest.raises(InvalidFieldError) as caught:
         decoder(value)
     assert caught.value.message.startswith(problem)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -381,9 +381,9 @@ def test_a_subscription_may_have_invalid_topic_names() -> None:
 
 
 def test_a_row_of_the_other_topic_is_rejected() -> None:
-    with pytest.raises(AnswerableError, match="type must be one of fetch"):
+    with pytest.raises(InvalidFieldError, match="type must be one of fetch"):
         decode_share_partition_request(json.dumps(row(HEARTBEAT)))
-    with pytest.raises(AnswerableError, match="type must be one of heartbeat, initialized"):
+    with pytest.raises(InvalidFieldError, match="type must be one of heartbeat, initialized"):
         decode_share_group_request(json.dumps(row(FETCH)))
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.protocol import response_records
-from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
+from sharegroup.protocol.response_records import LIST_SUFFIX, decode_rows, to_record, to_records
 
-TAKES_LISTS, TAKES_ROWS, NOBODY = f"gateway{LISTS}", "member", ""
-KEYS = st.sampled_from((TAKES_LISTS, f"other{LISTS}", TAKES_ROWS, NOBODY))
+TAKES_LISTS, TAKES_ROWS, NOBODY = f"gateway{LIST_SUFFIX}", "member", ""
+KEYS = st.sampled_from((TAKES_LISTS, f"other{LIST_SUFFIX}", TAKES_ROWS, NOBODY))
 
 
 def row(number: int, reply_to: str, size: int = 0) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def row(number: int, reply_to: str, size: int = 0) -> dict[str, Any]:
 
 
 def ids(records: Sequence[tuple[str, bytes]], key: str) -> list[list[str]]:
-    return [[row["id"] for row in rows_of(value)] for found, value in records if found == key]
+    return [[row["id"] for row in decode_rows(value)] for found, value in records if found == key]
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 40))), st.integers(1, 400))
@@ -30,32 +30,32 @@ def test_each_reader_gets_its_rows_in_their_order(made: list[tuple[str, int]], m
     rows = [row(number, key, size) for number, (key, size) in enumerate(made)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(response_records, "_MAX_CHARACTERS", most)
-        records = records_of(rows)
+        records = to_records(rows)
     for key in {key for key, _ in made if key}:
-        read = [row for found, value in records if found == key for row in rows_of(value)]
+        read = [row for found, value in records if found == key for row in decode_rows(value)]
         assert read == [said for said in rows if said["reply_to"] == key]
     assert {key for key, _ in records} == {key for key, _ in made} - {NOBODY}
 
 
 def test_a_requester_without_lists_gets_a_record_for_each_row() -> None:
-    records = records_of([row(1, TAKES_ROWS), row(2, TAKES_LISTS), row(3, TAKES_ROWS), row(4, TAKES_LISTS)])
+    records = to_records([row(1, TAKES_ROWS), row(2, TAKES_LISTS), row(3, TAKES_ROWS), row(4, TAKES_LISTS)])
     assert ids(records, TAKES_ROWS) == [["1"], ["3"]]
     assert ids(records, TAKES_LISTS) == [["2", "4"]]
 
 
 def test_a_single_row_is_not_a_list() -> None:
-    ((key, value),) = records_of([row(1, TAKES_LISTS)])
-    assert (key, value) == as_record(row(1, TAKES_LISTS))
+    ((key, value),) = to_records([row(1, TAKES_LISTS)])
+    assert (key, value) == to_record(row(1, TAKES_LISTS))
     assert json.loads(value) == row(1, TAKES_LISTS)
 
 
 def test_a_list_ends_before_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    length = len(as_record(row(1, TAKES_LISTS))[1])
+    length = len(to_record(row(1, TAKES_LISTS))[1])
     monkeypatch.setattr(response_records, "_MAX_CHARACTERS", 2 * length)
-    records = records_of([row(number, TAKES_LISTS) for number in range(5)])
+    records = to_records([row(number, TAKES_LISTS) for number in range(5)])
     assert ids(records, TAKES_LISTS) == [["0", "1"], ["2", "3"], ["4"]]
 
 
 def test_invalid_json_is_rejected() -> None:
     with pytest.raises(ValueError, match="Expecting"):
-        rows_of(b"[{")
+        decode_rows(b"[{")

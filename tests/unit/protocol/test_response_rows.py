@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.broadcasts import (
-    EVERYBODY,
+    BROADCAST_KEY,
     Broadcast,
     MemberLeftBroadcast,
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
-    broadcast_row,
     decode_broadcast,
     encode_broadcast,
+    to_row,
 )
 from sharegroup.protocol.rows.response_rows import Response, decode_responses, encode_response
 from sharegroup.protocol.rows.share_group_requests import MemberIdentity
@@ -31,14 +31,14 @@ from sharegroup.protocol.rows.share_group_responses import (
     MemberError,
     PartitionError,
     RemoveMembersResponse,
-    ShareGroupRefusal,
+    ShareGroupRejection,
     TopicError,
 )
 from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,
-    SharePartitionRefusal,
+    SharePartitionRejection,
     UnacquireResponse,
     WantedNotice,
 )
@@ -67,7 +67,7 @@ RESPONSES = st.one_of(
     st.builds(UnacquireResponse, *OF_SHARE_PARTITION),
     st.builds(ReleaseMemberResponse, *OF_SHARE_PARTITION),
     st.builds(WantedNotice, *OF_SHARE_PARTITION),
-    st.builds(SharePartitionRefusal, *OF_SHARE_PARTITION, type=TEXT),
+    st.builds(SharePartitionRejection, *OF_SHARE_PARTITION, type=TEXT),
     st.builds(
         HeartbeatResponse, *OF_GROUP, member_id=TEXT, member_epoch=NUMBER, heartbeat_interval_ms=NUMBER,
         assignment=st.none() | ASSIGNMENT, subscribed_topic_names=st.none() | st.lists(TEXT, max_size=2).map(tuple),
@@ -79,7 +79,7 @@ RESPONSES = st.one_of(
     st.builds(AlterConfigsResponse, *OF_GROUP),
     st.builds(InvokeConsumerRebalanceResponse, *OF_GROUP, removed=MEMBERS),
     st.builds(RemoveMembersResponse, *OF_GROUP, member_errors=MEMBER_ERRORS),
-    st.builds(ShareGroupRefusal, *OF_GROUP, type=TEXT),
+    st.builds(ShareGroupRejection, *OF_GROUP, type=TEXT),
 )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_an_encoded_response_is_decoded(response: Response) -> None:
     )
 )
 def test_an_encoded_broadcast_is_decoded(broadcast: Broadcast) -> None:
-    assert broadcast_row(broadcast)["reply_to"] == EVERYBODY
+    assert to_row(broadcast)["reply_to"] == BROADCAST_KEY
     decoded = decode_broadcast(encode_broadcast(broadcast))
     assert (type(decoded), decoded) == (type(broadcast), broadcast)
 

@@ -27,9 +27,9 @@ def said(caplog: pytest.LogCaptureFixture) -> Said:
 
 
 def test_logins_are_logged(said: Said) -> None:
-    audit.login_accepted(ALICE, "PLAIN")
-    audit.login_refused("10.0.0.8", "SCRAM-SHA-256", "bob", "the password is wrong")
-    audit.login_refused("10.0.0.8", "TLS", "", "CERTIFICATE_VERIFY_FAILED")
+    audit.log_login(ALICE, "PLAIN")
+    audit.log_rejected_login("10.0.0.8", "SCRAM-SHA-256", "bob", "the password is wrong")
+    audit.log_rejected_login("10.0.0.8", "TLS", "", "CERTIFICATE_VERIFY_FAILED")
     assert said() == [
         "login outcome=accepted principal=User:alice address=10.0.0.7 mechanism=PLAIN",
         'login outcome=refused claimed=bob address=10.0.0.8 mechanism=SCRAM-SHA-256 reason="the password is wrong"',
@@ -38,8 +38,8 @@ def test_logins_are_logged(said: Said) -> None:
 
 
 def test_changes_are_logged(said: Said) -> None:
-    audit.changed(ALICE, "group", "billing", detail="share.isolation.level")
-    audit.changed(ALICE, "group", "billing", int(ErrorCode.NON_EMPTY_GROUP))
+    audit.log_change(ALICE, "group", "billing", detail="share.isolation.level")
+    audit.log_change(ALICE, "group", "billing", int(ErrorCode.NON_EMPTY_GROUP))
     who = "principal=User:alice address=10.0.0.7 api=ShareFetch resource=group:billing"
     assert said() == [
         f"change outcome=done {who} detail=share.isolation.level",
@@ -50,7 +50,7 @@ def test_changes_are_logged(said: Said) -> None:
 def test_denial_by_the_list_is_logged(said: Said) -> None:
     authorization = Authorization(Acl([]))
     with pytest.raises(RequestError):
-        authorization.fetch(ALICE, "billing")
+        authorization.authorize_fetch(ALICE, "billing")
     assert not authorization.may_read(ALICE, "orders")
     assert not authorization.may_see(ALICE, "orders")  # leaving a topic out of a list is not a denial
     who = "access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=READ"
@@ -69,7 +69,7 @@ def test_denial_by_the_list_is_logged(said: Said) -> None:
     ],
 )
 def test_clients_cannot_forge_a_line(said: Said, claimed: str, shown: str) -> None:
-    audit.login_refused("10.0.0.8", "PLAIN", claimed, "no")
+    audit.log_rejected_login("10.0.0.8", "PLAIN", claimed, "no")
     (line,) = said()
     assert line == f"login outcome=refused claimed={shown} address=10.0.0.8 mechanism=PLAIN reason=no"
 
@@ -89,7 +89,7 @@ def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 def test_no_line_is_limited_or_filtered(stderr: io.StringIO) -> None:
     """Other log lines are limited in number, and only warnings are written by default."""
     for _ in range(100):
-        audit.login_accepted(ALICE, "PLAIN")
+        audit.log_login(ALICE, "PLAIN")
     lines = stderr.getvalue().splitlines()
     assert len(lines) == 100
     assert all(" AUDIT   login outcome=accepted principal=User:alice" in line for line in lines)
@@ -101,11 +101,11 @@ def test_caller_has_the_name_of_the_api() -> None:
 
 def test_request_has_one_line_for_each_operation_and_kind(said: Said) -> None:
     authorization = Authorization(Acl([]))
-    with audit.one_request():
+    with audit.collect_denials():
         for number in range(1_000):
             assert not authorization.may_read(ALICE, f"t{number}")
         with pytest.raises(RequestError):
-            authorization.fetch(ALICE, "billing")
+            authorization.authorize_fetch(ALICE, "billing")
         assert said() == []
     who = "access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=READ"
     assert said() == [f"{who} resource=topic:t0 others=999", f"{who} resource=group:billing"]

@@ -10,7 +10,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode, InvalidConfigError, RequestError
 from sharegroup.security.acl import Acl, AclEntry, Operation, Resource, load_acl
-from sharegroup.security.authorization import Authorization, bit_field
+from sharegroup.security.authorization import Authorization, encode_operations
 from sharegroup.security.caller import Caller
 
 ALICE = Caller(1, 0, "10.0.0.1", "User:alice")
@@ -42,31 +42,39 @@ def allowing(*grants: tuple[Resource, Operation]) -> Authorization:
 
 Call = Callable[[Authorization], object]
 NEEDS: list[tuple[str, Call, list[tuple[Resource, Operation]]]] = [
-    ("heartbeat", lambda a: a.heartbeat(ALICE, "g", ["t"]), [(GROUP, Operation.READ), (TOPIC, Operation.DESCRIBE)]),
-    ("heartbeat again", lambda a: a.heartbeat(ALICE, "g"), [(GROUP, Operation.READ)]),
-    ("fetch", lambda a: a.fetch(ALICE, "g"), [(GROUP, Operation.READ)]),
+    (
+        "heartbeat",
+        lambda a: a.authorize_heartbeat(ALICE, "g", ["t"]),
+        [(GROUP, Operation.READ), (TOPIC, Operation.DESCRIBE)],
+    ),
+    ("heartbeat again", lambda a: a.authorize_heartbeat(ALICE, "g"), [(GROUP, Operation.READ)]),
+    ("fetch", lambda a: a.authorize_fetch(ALICE, "g"), [(GROUP, Operation.READ)]),
     (
         "describe group",
-        lambda a: a.describe_group(ALICE, "g", ["t"]),
+        lambda a: a.authorize_describe_group(ALICE, "g", ["t"]),
         [(GROUP, Operation.DESCRIBE), (TOPIC, Operation.DESCRIBE)],
     ),
-    ("alter offsets", lambda a: a.alter_offsets(ALICE, "g"), [(GROUP, Operation.READ)]),
-    ("delete offsets", lambda a: a.delete_offsets(ALICE, "g"), [(GROUP, Operation.DELETE)]),
-    ("delete group", lambda a: a.delete_group(ALICE, "g"), [(GROUP, Operation.DELETE)]),
-    ("find coordinator", lambda a: a.find_coordinator(ALICE, GROUP, "g"), [(GROUP, Operation.DESCRIBE)]),
+    ("alter offsets", lambda a: a.authorize_alter_offsets(ALICE, "g"), [(GROUP, Operation.READ)]),
+    ("delete offsets", lambda a: a.authorize_delete_offsets(ALICE, "g"), [(GROUP, Operation.DELETE)]),
+    ("delete group", lambda a: a.authorize_delete_group(ALICE, "g"), [(GROUP, Operation.DELETE)]),
+    ("find coordinator", lambda a: a.authorize_find_coordinator(ALICE, GROUP, "g"), [(GROUP, Operation.DESCRIBE)]),
     (
         "find coordinator of a transaction",
-        lambda a: a.find_coordinator(ALICE, TRANSACTIONAL_ID, "t"),
+        lambda a: a.authorize_find_coordinator(ALICE, TRANSACTIONAL_ID, "t"),
         [(TRANSACTIONAL_ID, Operation.DESCRIBE)],
     ),
     (
         "find coordinator of share-partitions",
-        lambda a: a.find_coordinator(ALICE, CLUSTER, "g:t:0"),
+        lambda a: a.authorize_find_coordinator(ALICE, CLUSTER, "g:t:0"),
         [(CLUSTER, Operation.CLUSTER_ACTION)],
     ),
-    ("describe configs", lambda a: a.describe_configs(ALICE, GROUP, "g"), [(GROUP, Operation.DESCRIBE_CONFIGS)]),
-    ("alter configs", lambda a: a.alter_configs(ALICE, GROUP, "g"), [(GROUP, Operation.ALTER_CONFIGS)]),
-    ("list configs", lambda a: a.list_config_resources(ALICE), [(CLUSTER, Operation.DESCRIBE_CONFIGS)]),
+    (
+        "describe configs",
+        lambda a: a.authorize_describe_configs(ALICE, GROUP, "g"),
+        [(GROUP, Operation.DESCRIBE_CONFIGS)],
+    ),
+    ("alter configs", lambda a: a.authorize_alter_configs(ALICE, GROUP, "g"), [(GROUP, Operation.ALTER_CONFIGS)]),
+    ("list configs", lambda a: a.authorize_list_config_resources(ALICE), [(CLUSTER, Operation.DESCRIBE_CONFIGS)]),
 ]
 
 
@@ -189,13 +197,13 @@ def test_operation_is_allowed_on_any_resource(tmp_path: Path, entries: str, is_a
 def test_internal_topics_are_not_accessible() -> None:
     for rules in (None, Acl([])):
         may = Authorization(rules, ["rows"])
-        assert may.hides_topics
+        assert may.has_hidden_topics
         assert not may.is_shown("rows")
         assert not may.may_read(ALICE, "rows")
         assert not may.may_see(ALICE, "rows")
         assert not may.may_create(ALICE, "rows")
     assert Authorization(None, ["rows"]).may_read(ALICE, "orders")
-    assert not Authorization(None).hides_topics
+    assert not Authorization(None).has_hidden_topics
 
 
 def test_creating_a_topic_by_metadata_needs_create() -> None:
@@ -211,7 +219,7 @@ def test_denials_are_logged_once_and_only_if_requested(caplog: pytest.LogCapture
         may.may_see_group(ALICE, "g")
         assert not caplog.messages
         with pytest.raises(RequestError):
-            may.fetch(dataclasses.replace(ALICE, api="ShareFetch"), "g")
+            may.authorize_fetch(dataclasses.replace(ALICE, api="ShareFetch"), "g")
     assert caplog.messages == [
         "access outcome=refused principal=User:alice address=10.0.0.1 api=ShareFetch operation=READ resource=group:g"
     ]
@@ -236,7 +244,7 @@ def test_authorized_operations_are_encoded_as_bits() -> None:
     assert allowing((GROUP, Operation.ALL)).operations(ALICE, GROUP, "g") == everything
     assert Authorization(None).operations(ALICE, TOPIC, "t") == {3, 4, 5, 6, 7, 8, 10, 11}
     assert Authorization(None).operations(ALICE, CLUSTER) == {5, 7, 8, 9, 10, 11, 12}
-    assert bit_field({Operation.READ, Operation.DESCRIBE}) == 1 << 3 | 1 << 8
+    assert encode_operations({Operation.READ, Operation.DESCRIBE}) == 1 << 3 | 1 << 8
 
 
 def test_no_list_allows_everything_and_an_empty_list_nothing(tmp_path: Path) -> None:

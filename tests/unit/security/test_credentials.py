@@ -27,9 +27,9 @@ def test_password_is_verified_and_not_stored(tmp_path: Path) -> None:
     line = hash_password("alice", "secret")
     assert "secret" not in line
     assert "\n" not in line
-    credential = load(tmp_path, line).credential("alice")
-    assert credential.proves("secret")
-    assert not credential.proves("Secret")
+    credential = load(tmp_path, line).get_credential("alice")
+    assert credential.matches("secret")
+    assert not credential.matches("Secret")
 
 
 def test_each_line_has_its_own_salt() -> None:
@@ -38,13 +38,13 @@ def test_each_line_has_its_own_salt() -> None:
 
 @pytest.mark.parametrize("user", ["alice", "o'hara: #1", "null", "123", "jürgen"])
 def test_any_user_name_survives_the_file(tmp_path: Path, user: str) -> None:
-    assert load(tmp_path, hash_password(user, "secret")).credential(user).proves("secret")
+    assert load(tmp_path, hash_password(user, "secret")).get_credential(user).matches("secret")
 
 
 def test_no_password_matches_an_unknown_user(tmp_path: Path) -> None:
-    decoy = load(tmp_path, hash_password("alice", "secret")).credential("bob")
-    assert not decoy.proves("secret")
-    assert not decoy.proves("")
+    decoy = load(tmp_path, hash_password("alice", "secret")).get_credential("bob")
+    assert not decoy.matches("secret")
+    assert not decoy.matches("")
 
 
 @pytest.mark.parametrize(("user", "password"), [("", "x"), ("alice", ""), ("alice", "\x00")])
@@ -91,15 +91,17 @@ def test_missing_file_is_rejected(tmp_path: Path) -> None:
 def test_a_user_may_have_both_mechanisms(tmp_path: Path) -> None:
     credentials = load(tmp_path, hash_password("alice", "secret", ("SCRAM-SHA-256", "SCRAM-SHA-512")))
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        assert credentials.credential("alice", mechanism).mechanism == mechanism
-        assert credentials.credential("alice", mechanism).proves("secret")
-        assert not credentials.credential("bob", mechanism).proves("secret")
-    assert credentials.credential("alice").mechanism == "SCRAM-SHA-512"  # for PLAIN, the stronger
+        assert credentials.get_credential("alice", mechanism).mechanism == mechanism
+        assert credentials.get_credential("alice", mechanism).matches("secret")
+        assert not credentials.get_credential("bob", mechanism).matches("secret")
+    assert credentials.get_credential("alice").mechanism == "SCRAM-SHA-512"  # for PLAIN, the stronger
 
 
 def test_check_of_an_unknown_user_takes_as_long_as_of_others(tmp_path: Path) -> None:
     credentials = load(tmp_path, hash_password("alice", "secret", ("SCRAM-SHA-256",)))
-    assert credentials.credential("alice").mechanism == credentials.credential("bob").mechanism == "SCRAM-SHA-256"
+    assert (
+        credentials.get_credential("alice").mechanism == credentials.get_credential("bob").mechanism == "SCRAM-SHA-256"
+    )
 
 
 def entry(mechanism: str, iterations: int, salt_bytes: int = 32) -> str:
@@ -119,19 +121,19 @@ def test_unknown_users_have_the_forms_of_known_users(tmp_path: Path, mechanism: 
     """Neither the duration of a failed login nor the challenge reveals which users exist."""
     entries = [entry("SCRAM-SHA-512", 4_096), entry("SCRAM-SHA-512", 8_192, 12), entry("SCRAM-SHA-256", 9_000)]
     credentials = load(tmp_path, "".join(f"{user}: {line}\n" for user, line in zip("abc", entries, strict=True)))
-    known = {form(credentials.credential(user, mechanism)) for user in "abc"}
-    unknown = {form(credentials.credential(f"nobody {number}", mechanism)) for number in range(100)}
+    known = {form(credentials.get_credential(user, mechanism)) for user in "abc"}
+    unknown = {form(credentials.get_credential(f"nobody {number}", mechanism)) for number in range(100)}
     assert known <= unknown
     assert len(unknown) == {None: 3, "SCRAM-SHA-512": 2, "SCRAM-SHA-256": 1}[mechanism]
-    once, again = (credentials.credential("nobody", mechanism) for _ in range(2))
+    once, again = (credentials.get_credential("nobody", mechanism) for _ in range(2))
     assert once == again
-    assert credentials.credential("another", mechanism).salt[:12] != once.salt[:12]
+    assert credentials.get_credential("another", mechanism).salt[:12] != once.salt[:12]
 
 
 def test_mechanism_without_users_has_the_usual_challenge(tmp_path: Path) -> None:
     credentials = load(tmp_path, f"carol: {entry('SCRAM-SHA-256', 4_096)}")
-    usual = load(tmp_path, hash_password("alice", "secret")).credential("alice")
-    found = {form(credentials.credential(user, "SCRAM-SHA-512")) for user in ("carol", "nobody")}
+    usual = load(tmp_path, hash_password("alice", "secret")).get_credential("alice")
+    found = {form(credentials.get_credential(user, "SCRAM-SHA-512")) for user in ("carol", "nobody")}
     assert found == {form(usual)}
 
 
@@ -144,8 +146,8 @@ def test_yaml_error_does_not_show_the_contents(tmp_path: Path) -> None:
 def test_repr_of_a_credential_hides_its_contents(tmp_path: Path) -> None:
     line = hash_password("alice", "secret")
     credentials = load(tmp_path, line)
-    shown = repr(credentials.credential("alice")) + repr(credentials) + str([credentials.credential("alice")])
+    shown = repr(credentials.get_credential("alice")) + repr(credentials) + str([credentials.get_credential("alice")])
     assert "credential for SCRAM-SHA-512" in shown
-    credential = credentials.credential("alice")
+    credential = credentials.get_credential("alice")
     for secret in (credential.salt, credential.stored_key, credential.server_key):
         assert repr(secret) not in shown

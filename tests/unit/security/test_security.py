@@ -80,11 +80,11 @@ def test_invalid_tls_files_are_rejected(pems: Path, cert: str, key: str, client_
 
 
 def test_everything_is_off_by_default() -> None:
-    security = Security.of(GatewayConfig())
+    security = Security.from_config(GatewayConfig())
     assert security.tls is None
     assert not security.logins
     assert not security.has_list
-    assert not security.hides_topics
+    assert not security.has_hidden_topics
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "kafka.example.org"])
@@ -126,13 +126,15 @@ def test_open_address_requires_authentication_and_a_list(host: str) -> None:
 
 def test_open_address_is_rejected_at_startup() -> None:
     with pytest.raises(InvalidConfigError, match="other machines can reach"):
-        Security.of(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0"}))
-    Security.of(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0", "gateway.allow.everyone": True}))
+        Security.from_config(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0"}))
+    Security.from_config(
+        GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0", "gateway.allow.everyone": True})
+    )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost", "LOCALHOST"])
 def test_loopback_address_needs_no_security(host: str) -> None:
-    assert Security.of(GatewayConfig.model_validate({"gateway.listener.host": host})).tls is None
+    assert Security.from_config(GatewayConfig.model_validate({"gateway.listener.host": host})).tls is None
 
 
 def test_everything_enabled(pems: Path, tmp_path: Path) -> None:
@@ -146,13 +148,13 @@ def test_everything_enabled(pems: Path, tmp_path: Path) -> None:
             "gateway.acls.location": str(tmp_path / "acl.yaml"),
         }
     )
-    security = Security.of(config)
+    security = Security.from_config(config)
     assert security.tls is not None
     assert security.logins
     first, second = SaslServer(security.logins.enabled), SaslServer(security.logins.enabled)
     for connection in (first, second):
-        connection.handshake("SCRAM-SHA-512", 1, 0)
+        connection.choose_mechanism("SCRAM-SHA-512", 1, 0)
     hello = b"n,,n=alice,r=x"
     assert first.authenticate(hello, 0) != second.authenticate(hello, 0)  # each has its own nonce
     with pytest.raises(RequestError):
-        security.fetch(Caller(1, 0, "127.0.0.1"), "g")
+        security.authorize_fetch(Caller(1, 0, "127.0.0.1"), "g")

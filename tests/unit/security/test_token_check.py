@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.errors import InvalidConfigError
-from sharegroup.security.authentication.sasl_exchange import LoginRefusedError
+from sharegroup.security.authentication.sasl_exchange import LoginRejectedError
 from sharegroup.security.authentication.token_check import TokenCheck
 from sharegroup.security.authentication.token_keys import TokenKeys, keys_path, parse_keys, read_keys
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer
@@ -30,10 +30,10 @@ class Known:
     def __init__(self, keys: TokenKeys) -> None:
         self.value = keys
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         return False
 
-    look_again = look
+    look_again = check
 
 
 def check_of(issuer: Issuer, **settings: Any) -> TokenCheck:
@@ -42,7 +42,7 @@ def check_of(issuer: Issuer, **settings: Any) -> TokenCheck:
 
 
 def refusal(check: TokenCheck, token: str) -> str:
-    with pytest.raises(LoginRefusedError) as refused:
+    with pytest.raises(LoginRejectedError) as refused:
         check(token)
     assert str(refused.value) == "the token was rejected"
     assert token[:20] not in refused.value.reason or len(token) < 20
@@ -196,9 +196,9 @@ def test_token_without_kid_uses_the_only_key(issuer: Issuer) -> None:
 
 
 def test_tokens_with_unknown_keys_are_found(issuer: Issuer, check: TokenCheck) -> None:
-    assert check.lacks_key(Issuer("third").token("third"))
-    assert not check.lacks_key(issuer.token())
-    assert not check.lacks_key("not a token")
+    assert check.has_unknown_key(Issuer("third").token("third"))
+    assert not check.has_unknown_key(issuer.token())
+    assert not check.has_unknown_key("not a token")
 
 
 @given(st.text(alphabet=st.characters(codec="ascii"), max_size=60) | st.binary(max_size=60).map(lambda b: b.hex()))

@@ -13,7 +13,7 @@ from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.protocol.rows.share_partition_requests import decode_share_partition_request
 from tests.simulation.brokers.kafka_log import LogRecord, PartitionLog, SimulatedKafka
 from tests.simulation.trace import Trace
@@ -87,17 +87,17 @@ class MinimalJob:
             lines.setdefault((request.group_id, request.topic_id), []).append(line)
         for key, loads in self._loads.items():
             if loads:
-                lines.setdefault(key, []).append(rows.encode(rows.LOAD, json.dumps(loads)))
+                lines.setdefault(key, []).append(rows.encode_row(rows.LOAD, json.dumps(loads)))
         self._loads = {}
         for key in self._due(self._shards):
             lines.setdefault(key, [])
         for key in self._logs:
             moved = self._moved(key)
             if moved and (key in lines or self._waits(key)):
-                lines.setdefault(key, []).append(rows.encode(rows.LOG, json.dumps(moved)))
+                lines.setdefault(key, []).append(rows.encode_row(rows.LOG, json.dumps(moved)))
         for key, found in lines.items():
-            config = rows.encode(rows.CONFIG, json.dumps(self._group_config(key[0]).to_json()))
-            shard = Shard("\t".join([*key, "0"]), *key, SnapshotRules(), self._shards.get(key))
+            config = rows.encode_row(rows.CONFIG, json.dumps(self._group_config(key[0]).to_json()))
+            shard = SharePartitionOperator("\t".join([*key, "0"]), *key, SnapshotRules(), self._shards.get(key))
             output = shard.run([config, *found, self._tick()], self._clock.now_ms)
             self._shards[key], self._outputs[key] = shard.dump(), output
             self._publish(output)
@@ -105,14 +105,14 @@ class MinimalJob:
     def _new(self, topic: str) -> list[tuple[str, LogRecord]]:
         log = self._kafka.log(topic, 0)
         found = [
-            (rows.encode(rows.REQUEST, f"0\t{r.offset}\t{append_ms}\t{r.value.decode()}"), r)
+            (rows.encode_row(rows.REQUEST, f"0\t{r.offset}\t{append_ms}\t{r.value.decode()}"), r)
             for append_ms, r in log.records(self._positions[topic])
         ]
         self._positions[topic] = log.log_end_offset
         return found
 
     def _tick(self) -> str:
-        return rows.encode(rows.TICK, str(self._clock.now_ms))
+        return rows.encode_row(rows.TICK, str(self._clock.now_ms))
 
     def _due(self, keys: Any) -> list[Any]:
         outputs = ((key, self._outputs.get(key)) for key in keys)
@@ -122,7 +122,7 @@ class MinimalJob:
         return key in self._outputs and self._outputs[key].waiting
 
     def _group_config(self, group_id: str) -> Any:
-        return self._config.effective(group_id, self.set_configs.get(group_id, {})).config
+        return self._config.effective_group_config(group_id, self.set_configs.get(group_id, {})).config
 
     def _moved(self, key: tuple[str, str]) -> list[list[int]]:
         moved = []

@@ -10,10 +10,10 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import READ_TIMEOUT_S, LogPosition, LogReader, LogReadError
-from sharegroup.gateway.upstream.cluster import SLOW_ANSWER_S
+from sharegroup.gateway.upstream.cluster import SLOW_RESPONSE_S
 from sharegroup.kafka_clients.connections.broker_connections import NEXT_BROKER_S
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
-from sharegroup.protocol.topic_ids import made_topic_id
+from sharegroup.protocol.topic_ids import derive_topic_id
 from tests.simulation.brokers.broker_answers import BatchBytes, UpstreamFaults
 from tests.simulation.brokers.kafka_log import SimulatedKafka
 from tests.simulation.brokers.log_clients import Weather
@@ -66,7 +66,7 @@ class Upstream:
             assert topic is not None
             position = LogPosition(topic, 0, committed)
             await self.reader.read(position, offset)
-            return self.reader.cached(position, offset, 1_000_000)
+            return self.reader.get_cached(position, offset, 1_000_000)
 
         return [(record_offsets(b.data), b.is_data) for chunk in self.call(read) for b in chunk.batches]
 
@@ -124,14 +124,14 @@ def test_a_leader_that_comes_back_has_another_epoch_and_what_was_read_is_read_an
     assert topic is not None
     before = topic.leaders[0]
     told: list[int] = []
-    upstream.cluster.watch(lambda topic_id, partition: told.append(partition))
+    upstream.cluster.on_log_change(lambda topic_id, partition: told.append(partition))
     upstream.kafka.move_leader("orders", 0, -1)
     upstream.kafka.move_leader("orders", 0, before.node_id)
-    assert upstream.reader.cached(LogPosition(topic, 0, False), 0, 1_000)
+    assert upstream.reader.get_cached(LogPosition(topic, 0, False), 0, 1_000)
     upstream.call(upstream.cluster.refresh)
     assert upstream.cluster.leader(topic.topic_id, 0) == before._replace(epoch=2)
     assert told == [0]
-    assert not upstream.reader.cached(LogPosition(topic, 0, False), 0, 1_000)
+    assert not upstream.reader.get_cached(LogPosition(topic, 0, False), 0, 1_000)
 
 
 def test_an_answer_may_be_empty_or_lost(upstream: Upstream) -> None:
@@ -155,7 +155,7 @@ def test_slow_metadata_is_what_was(upstream: Upstream) -> None:
 
 def test_a_topic_that_is_made_again_has_another_id(upstream: Upstream) -> None:
     gone: list[object] = []
-    upstream.cluster.watch(lambda topic_id, partition: gone.append((topic_id, partition)))
+    upstream.cluster.on_log_change(lambda topic_id, partition: gone.append((topic_id, partition)))
     first = upstream.call(lambda: upstream.cluster.topics(["orders"]))["orders"]
     upstream.kafka.delete_topic("orders")
     upstream.kafka.create_topic("orders", 1)
@@ -172,7 +172,7 @@ def test_brokers_without_topic_ids_are_asked_by_name_and_the_id_is_made() -> Non
     assert upstream.read(0) == [([0, 1, 2], True)]
     topic = upstream.cluster.topic("orders")
     assert topic is not None
-    assert topic.topic_id == made_topic_id("simulated", "orders")
+    assert topic.topic_id == derive_topic_id("simulated", "orders")
     assert topic.has_made_id
 
 
@@ -209,8 +209,8 @@ def test_a_read_leaves_a_silent_leader_once_another_broker_leads(upstream: Upstr
             await upstream.reader.read(position, 0)
         await upstream.reader.read(position, 0)
 
-    assert upstream.call(lambda: upstream.timed(read)) - began_s < SLOW_ANSWER_S + 2 * NEXT_BROKER_S
-    assert upstream.reader.cached(position, 0, 1_000)
+    assert upstream.call(lambda: upstream.timed(read)) - began_s < SLOW_RESPONSE_S + 2 * NEXT_BROKER_S
+    assert upstream.reader.get_cached(position, 0, 1_000)
 
 
 def test_a_silent_leader_delays_a_read_by_the_timeout_of_a_read(upstream: Upstream) -> None:

@@ -28,8 +28,8 @@ def wall_ms(run: QueryRun) -> int:
 
 def locks_start_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """They begin at the time of the driver's machine."""
-    begin = QueryRun.begin
-    patch.setattr(QueryRun, "begin", lambda run, batch_id: begin(run, batch_id)._replace(latest_ms=wall_ms(run)))
+    begin = QueryRun.begin_batch
+    patch.setattr(QueryRun, "begin_batch", lambda run, batch_id: begin(run, batch_id)._replace(latest_ms=wall_ms(run)))
 
 
 def locks_end_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,10 @@ def locks_end_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 
 def a_fetch_is_given_up_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """Whether anybody waits for it still is judged by the time of the driver's machine."""
-    begin = QueryRun.begin
-    patch.setattr(QueryRun, "begin", lambda run, batch_id: begin(run, batch_id)._replace(earliest_ms=wall_ms(run)))
+    begin = QueryRun.begin_batch
+    patch.setattr(
+        QueryRun, "begin_batch", lambda run, batch_id: begin(run, batch_id)._replace(earliest_ms=wall_ms(run))
+    )
 
 
 _SHORT, _STALL = "a lock is as long as configured", "a wrong clock delays nothing"

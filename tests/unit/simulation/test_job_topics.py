@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.job.clock.request_clock import RequestClock
 from sharegroup.kafka_clients.response_partitions import ResponsePartitions
 from tests.simulation.job import job_topic_faults
@@ -21,7 +21,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def readers_stay_in_their_partition(patch: pytest.MonkeyPatch) -> None:
     """The response topic is read where a key was at first."""
-    patch.setattr(ResponsePartitions, "follow", lambda *_: None)
+    patch.setattr(ResponsePartitions, "follow_partition_count", lambda *_: None)
 
 
 def new_request_partitions_are_not_watched(patch: pytest.MonkeyPatch) -> None:
@@ -62,13 +62,13 @@ def the_safe_clock_passes_an_open_transaction(patch: pytest.MonkeyPatch) -> None
 
 def an_unclean_election_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """A log that was cut is like any other."""
-    patch.setattr(LedPartition, "cut_by_election", lambda *_: None)
+    patch.setattr(ManagedPartition, "find_election_cut", lambda *_: None)
 
 
 def an_election_is_seen_by_the_end_alone(patch: pytest.MonkeyPatch) -> None:
     """Who looks when the log has grown beyond its old end sees nothing."""
-    cut = LedPartition.cut_by_election
-    patch.setattr(LedPartition, "cut_by_election", lambda led, log: cut(led, log._replace(epoch_start=None)))
+    cut = ManagedPartition.find_election_cut
+    patch.setattr(ManagedPartition, "find_election_cut", lambda led, log: cut(led, log._replace(epoch_start=None)))
 
 
 _SAFE = "the safe clock waits for requests"

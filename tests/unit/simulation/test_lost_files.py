@@ -36,12 +36,12 @@ def a_torn_checkpoint_is_gone_on_from(patch: pytest.MonkeyPatch) -> None:
 def a_checkpoint_ahead_is_gone_on_from(patch: pytest.MonkeyPatch) -> None:
     """A start compares only whether its checkpoint is behind the tables."""
     for module in (query_run, job_adapter):
-        patch.setattr(module, "refuse_checkpoint_ahead", lambda *_: None)
+        patch.setattr(module, "reject_checkpoint_ahead", lambda *_: None)
 
 
 def tables_stay_at_different_batches(patch: pytest.MonkeyPatch) -> None:
     """What one table has lost, others keep."""
-    patch.setattr(commit_steps, "take_back", lambda *_: {})
+    patch.setattr(commit_steps, "roll_back_tables", lambda *_: {})
 
 
 def a_full_disk_ends_the_job(patch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.core.operators.share_partition.led_partition import LedPartition
-from sharegroup.protocol.topic_ids import made_topic_id, topic_id_text
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
+from sharegroup.protocol.topic_ids import derive_topic_id, topic_id_text
 from tests.simulation.judges.judge import Key
 from tests.simulation.world import NO_TOPIC_IDS, faults_of
 from tests.unit.simulation.stage import TOPIC, Stage
 
-ID = topic_id_text(made_topic_id("simulated", TOPIC))
+ID = topic_id_text(derive_topic_id("simulated", TOPIC))
 
 
 def made_again(records: int, away_s: float = 1, later_s: float = 100) -> Stage:
@@ -51,7 +51,7 @@ def test_nothing_is_promised_of_a_log_that_does_not() -> None:
 
 
 def test_a_job_that_does_not_look_where_the_log_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LedPartition, "is_of_another_topic", lambda *_: False)
+    monkeypatch.setattr(ManagedPartition, "is_of_another_topic", lambda *_: False)
     assert [violation.rule for violation in made_again(4).violations()] == ["everything is delivered"]
 
 

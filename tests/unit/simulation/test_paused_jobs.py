@@ -9,7 +9,7 @@ import pytest
 
 from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig, PartitionConfigs
 from sharegroup.job.lead.job_lead import JobLead
-from sharegroup.storage.writing.fence import Fence
+from sharegroup.storage.writing.fence import WriterFence
 from tests.simulation import population
 from tests.simulation.job import job_host
 from tests.simulation.run import run
@@ -31,7 +31,7 @@ def a_change_is_taken_whenever_it_comes(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
     """A job goes on whoever has written to its tables, and does not look who leads."""
-    patch.setattr(Fence, "_is_foreign", lambda *_: False)
+    patch.setattr(WriterFence, "_is_foreign", lambda *_: False)
     patch.setattr(JobLead, "check", lambda _: None)
 
 

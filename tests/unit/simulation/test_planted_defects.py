@@ -12,7 +12,7 @@ from sharegroup.core.group_coordinator import CoordinatorResult, ReleaseMember, 
 from sharegroup.core.group_coordinator.assignors import SubscribedTopicDescriber
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.operators.share_partition.incarnations import Incarnations
-from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.share_partition import SharePartition
 from sharegroup.core.share_partition.outcome import Outcome
 from sharegroup.core.share_partition.record_state import ACQUIRED
@@ -32,8 +32,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def locks_end_early(patch: pytest.MonkeyPatch) -> None:
     """Records are given out while somebody holds them: locks are not looked at."""
-    expire = LedPartition.expire
-    patch.setattr(LedPartition, "expire", lambda led, clock_ms, config: expire(led, clock_ms + 60_000, config))
+    expire = ManagedPartition.expire
+    patch.setattr(ManagedPartition, "expire", lambda led, clock_ms, config: expire(led, clock_ms + 60_000, config))
 
 
 def start_passes_what_is_held(patch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def counts_stay(patch: pytest.MonkeyPatch) -> None:
 
 def an_older_config_is_used(patch: pytest.MonkeyPatch) -> None:
     """Share-partitions start as if nothing had been set."""
-    patch.setattr(KnownConfigs, "reset_of", lambda *_: AutoOffsetReset.parse("latest"))
+    patch.setattr(KnownConfigs, "get_offset_reset", lambda *_: AutoOffsetReset.parse("latest"))
 
 
 def releases_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def a_restart_releases(patch: pytest.MonkeyPatch) -> None:
         result = join_or_stay(group, request, *arguments)
         if before is None or not before.is_static or before.incarnation_id == request.incarnation_id:
             return result
-        topics = tuple(group.metadata.assignable().values())
+        topics = tuple(group.metadata.assignable_topics().values())
         return result._replace(releases=(ReleaseMember(before.group_id, before.member_id, -1, topics),))
 
     patch.setattr(ShareGroup, "_join_or_stay", released)
@@ -132,7 +132,7 @@ def a_name_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     def new_id(_: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
         return f"{request.incarnation_id}" if is_join and request.group_instance_id else request.member_id
 
-    patch.setattr(share_group, "member_id_of", new_id)
+    patch.setattr(share_group, "resolve_member_id", new_id)
 
 
 def the_process_before_is_served(patch: pytest.MonkeyPatch) -> None:
@@ -155,12 +155,12 @@ def the_member_itself_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 def a_connection_that_ends_releases(patch: pytest.MonkeyPatch) -> None:
     """What a static member at a gateway was sent goes to others as soon as its client is gone."""
-    patch.setattr(MemberPartition, "leave", MemberPartition.close)
+    patch.setattr(MemberPartition, "stop_fetching", MemberPartition.close)
 
 
 def repeated_batches_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """A batch that runs again with other effects is skipped as if it had the same."""
-    patch.setattr(commit_steps, "refuse_other_effects", lambda *_: None)
+    patch.setattr(commit_steps, "reject_other_effects", lambda *_: None)
 
 
 #: By name: the defect, and the rule by which it must be found.

@@ -62,7 +62,7 @@ def a_topic_of_a_silent_leader_is_deleted(patch: pytest.MonkeyPatch) -> None:
 
 def a_gateway_waits_for_a_silent_leader(patch: pytest.MonkeyPatch) -> None:
     """A read of a log waits, whoever leads the partition meanwhile."""
-    patch.setattr(cluster, "SLOW_ANSWER_S", 1e6)
+    patch.setattr(cluster, "SLOW_RESPONSE_S", 1e6)
     patch.setattr(log_reader, "READ_TIMEOUT_S", 1e6)
 
 

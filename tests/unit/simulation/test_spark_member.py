@@ -171,15 +171,17 @@ def test_who_has_lost_its_locks_appends_nothing(stage: SparkStage, scenario: Sce
 
 
 def one_transaction_for_all_runs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulated_sink, "transaction_of", lambda batch: batch.query_id)
+    patch.setattr(simulated_sink, "transaction_id", lambda batch: batch.query_id)
 
 
 def runs_of_before_are_not_looked_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulated_sink, "delivered_before", lambda batch: [r for r in batch.ranges if r.delivery_count > 1])
+    patch.setattr(
+        simulated_sink, "ranges_delivered_before", lambda batch: [r for r in batch.ranges if r.delivery_count > 1]
+    )
 
 
 def deliveries_of_before_are_not_looked_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(simulated_sink, "delivered_before", lambda batch: batch.ranges if batch.is_rerun else [])
+    patch.setattr(simulated_sink, "ranges_delivered_before", lambda batch: batch.ranges if batch.is_rerun else [])
 
 
 def locks_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:

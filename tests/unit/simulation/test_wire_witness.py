@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from sharegroup.gateway.sessions.holdings import Holdings
-from sharegroup.gateway.sessions.read_ahead_buffer import Grant
+from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.simulation.judges.judge import Judge
 from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
@@ -131,10 +131,10 @@ def test_members_who_are_late_are_refused() -> None:
 
 
 def test_a_gateway_that_takes_locks_to_last_longer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    handed_out = Holdings.handed_out
+    handed_out = Holdings.add
 
-    def longer(holdings: Holdings, grants: Iterable[Grant], now_ms: int) -> None:
+    def longer(holdings: Holdings, grants: Iterable[LockedRange], now_ms: int) -> None:
         handed_out(holdings, [g._replace(lock_deadline_ms=g.lock_deadline_ms + 60_000) for g in grants], now_ms)
 
-    monkeypatch.setattr(Holdings, "handed_out", longer)
+    monkeypatch.setattr(Holdings, "add", longer)
     assert RULE in rules_of_members_who_are_late()

@@ -50,7 +50,7 @@ def test_any_path_through_versions_returns_the_differences(versions: list[dict[s
     rows, before, seen = RowsByFile(SHARE_GROUPS), dict[str, int](), set[str]()
     for of_version in versions:
         files = Files(version(of_version))
-        change = rows.go_to(files)
+        change = rows.update(files)
         after = {group_id: epoch for group_id, (_, epoch) in of_version.items()}
         assert epochs(rows.rows) == after
         assert epochs(change.changed) == dict(after.items() - before.items())
@@ -62,10 +62,10 @@ def test_any_path_through_versions_returns_the_differences(versions: list[dict[s
 
 def test_a_file_that_cannot_be_read_changes_nothing() -> None:
     rows = RowsByFile(SHARE_GROUPS)
-    rows.go_to(Files({"0": {"a": 1}, "1": {"b": 1}}))
+    rows.update(Files({"0": {"a": 1}, "1": {"b": 1}}))
     later = {"1": {"b": 1}, "2": {"a": 2}, "3": {"c": 1}}
     with pytest.raises(OSError, match="3"):
-        rows.go_to(Files(later, unreadable="3"))
+        rows.update(Files(later, unreadable="3"))
     assert epochs(rows.rows) == {"a": 1, "b": 1}
-    change = rows.go_to(Files(later))
+    change = rows.update(Files(later))
     assert (epochs(change.changed), epochs(change.removed)) == ({"a": 2, "c": 1}, {})

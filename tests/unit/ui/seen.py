@@ -10,14 +10,14 @@ from sharegroup.config import Config, GatewayConfig
 from sharegroup.kafka_clients.admin import LogOffsets
 from sharegroup.security.acl import Acl
 from sharegroup.security.authorization import Authorization
-from sharegroup.storage import KeptTables, MemberDescription, ShareGroupDescription
+from sharegroup.storage import CachedTables, MemberDescription, ShareGroupDescription
 from sharegroup.types import RecordState, StateBatch
 from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
 from sharegroup.ui.data.logs import Payload, Place
-from sharegroup.ui.data.looks import GroupLook, Look, PartitionLook
+from sharegroup.ui.data.snapshots import GroupView, PartitionView, Snapshot
 from sharegroup.ui.data.trend import LagHistory
-from sharegroup.ui.pages import Parts
+from sharegroup.ui.pages import PageContext
 
 NOW_MS = 1_795_000_000_000
 TOPIC_ID = "nTqM0Q7dRkyb5xJw2hVu3A"
@@ -47,29 +47,29 @@ class SeenLogs:
 class SeenSnapshots:
     """Stands in for `Snapshots`."""
 
-    def __init__(self, groups: Iterable[GroupLook], problems: Sequence[str] = (), tables_path: str = "nowhere") -> None:
+    def __init__(self, groups: Iterable[GroupView], problems: Sequence[str] = (), tables_path: str = "nowhere") -> None:
         found = {group.description.group_id: group for group in groups}
-        self.newest = Look(NOW_MS, found, tuple(problems))
+        self.newest = Snapshot(NOW_MS, found, tuple(problems))
         self.history = LagHistory()
-        self._tables = KeptTables(tables_path)
+        self._tables = CachedTables(tables_path)
 
-    def tables_of(self, group_id: str) -> KeptTables:
+    def tables_of(self, group_id: str) -> CachedTables:
         return self._tables
 
-    def all_tables(self) -> list[KeptTables]:
+    def all_tables(self) -> list[CachedTables]:
         return [self._tables]
 
 
 def partition(
     number: int = 0, batches: Sequence[StateBatch] = (), start: int | None = 0, end: int = 1_000, topic: str = "orders"
-) -> PartitionLook:
+) -> PartitionView:
     log = LogOffsets(0, end)
-    return PartitionLook(topic, TOPIC_ID, number, start, log, end - (start or 0), NOW_MS - 61_000, tuple(batches))
+    return PartitionView(topic, TOPIC_ID, number, start, log, end - (start or 0), NOW_MS - 61_000, tuple(batches))
 
 
 def group(
-    group_id: str, partitions: Sequence[PartitionLook] = (), members: Sequence[str] = (), lag: int | None = None
-) -> GroupLook:
+    group_id: str, partitions: Sequence[PartitionView] = (), members: Sequence[str] = (), lag: int | None = None
+) -> GroupView:
     described = tuple(
         MemberDescription(member, 1, None, "client", "/127.0.0.1", ("orders",), {"orders": (TOPIC_ID, (0,))})
         for member in members
@@ -79,7 +79,7 @@ def group(
     acquired = sum(row.records(RecordState.ACQUIRED) for row in partitions)
     lags = [row.lag for row in partitions if row.lag is not None]
     total = sum(lags) if lag is None else lag
-    return GroupLook(description, "", tuple(partitions), total, NOW_MS - 61_000, acquired, {})
+    return GroupView(description, "", tuple(partitions), total, NOW_MS - 61_000, acquired, {})
 
 
 def many_ranges(count: int, members: Sequence[str]) -> list[StateBatch]:
@@ -103,18 +103,18 @@ def many_ranges(count: int, members: Sequence[str]) -> list[StateBatch]:
 
 
 def parts(
-    groups: Iterable[GroupLook],
+    groups: Iterable[GroupView],
     logs: SeenLogs | None = None,
     acl: Acl | None = None,
     allows_changes: bool = False,
     problems: Sequence[str] = (),
     tables_path: str = "nowhere",
-) -> Parts:
+) -> PageContext:
     snapshots = SeenSnapshots(groups, problems, tables_path)
-    return Parts(Config(), snapshots, logs or SeenLogs(), Authorization(acl), Tokens(), allows_changes)
+    return PageContext(Config(), snapshots, logs or SeenLogs(), Authorization(acl), Tokens(), allows_changes)
 
 
-def browser(of: Parts, config: GatewayConfig | None = None, host: str = "127.0.0.1") -> TestClient:
+def browser(of: PageContext, config: GatewayConfig | None = None, host: str = "127.0.0.1") -> TestClient:
     """A client of a page that listens on `host`."""
     app = application(of, config or GatewayConfig(), host)
     return TestClient(app, base_url="http://localhost", follow_redirects=False)

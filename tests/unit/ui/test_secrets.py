@@ -80,10 +80,10 @@ def test_users_change_while_the_page_is_served(users: Path) -> None:
     assert page.get("/", headers=login("alice", PASSWORD)).status_code == 200
     users.write_text(hash_password("alice", "another"), encoding="utf-8")
     for _ in range(2):  # the file has to be at rest
-        access.look()
+        access.reload()
     assert page.get("/", headers=login("alice", PASSWORD)).status_code == 401
     assert page.get("/", headers=login("alice", "another")).status_code == 200
 
 
 def test_without_users_nothing_is_reloaded() -> None:
-    application(parts([]), GatewayConfig(), "127.0.0.1").look()
+    application(parts([]), GatewayConfig(), "127.0.0.1").reload()

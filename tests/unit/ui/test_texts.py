@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.ui import words
-from sharegroup.ui.data.payloads import MOST_BYTES, Shown, shown
+from sharegroup.ui.data.payloads import MOST_BYTES, PayloadText, payload_text
 from sharegroup.ui.data.trend import LagHistory, polyline
-from sharegroup.ui.kept import KeptAnswers
 from sharegroup.ui.paging import page_of, whole_number
+from sharegroup.ui.result_cache import ResultCache
 
 
 @pytest.mark.parametrize(
@@ -23,20 +23,20 @@ from sharegroup.ui.paging import page_of, whole_number
     ],
 )
 def test_a_payload_as_text(payload: bytes | None, form: str, text: str) -> None:
-    assert shown(payload, form) == Shown(text, "")
+    assert payload_text(payload, form) == PayloadText(text, "")
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff", b"[" * 50_000])
 def test_invalid_json_is_shown_as_text(payload: bytes) -> None:
-    assert shown(payload, "json").note == "not JSON, shown as text"
+    assert payload_text(payload, "json").note == "not JSON, shown as text"
 
 
 def test_json_is_shown_without_hidden_characters() -> None:
-    assert "\u202e" not in shown('{"a": "\u202e"}'.encode(), "json").text
+    assert "\u202e" not in payload_text('{"a": "\u202e"}'.encode(), "json").text
 
 
 def test_a_long_payload_is_cut_with_a_note() -> None:
-    found = shown(b"x" * (MOST_BYTES + 1), "json")
+    found = payload_text(b"x" * (MOST_BYTES + 1), "json")
     assert (len(found.text), found.note) == (MOST_BYTES, "the first 65,536 of 65,537 bytes")
 
 
@@ -82,7 +82,7 @@ def test_a_result_is_cached_for_nine_times_its_duration() -> None:
         now[0] += 2
         return len(made)
 
-    kept = KeptAnswers(lambda: now[0])
+    kept = ResultCache(lambda: now[0])
     assert [kept.get("a", make), kept.get("a", make)] == [1, 1]
     now[0] = 19.9
     assert kept.get("a", make) == 1

@@ -9,16 +9,16 @@ from sharegroup.types import RecordState, StateBatch
 from sharegroup.ui.data.window import (
     COLUMNS,
     Bar,
-    Kind,
     Piece,
+    RecordKind,
     Span,
     columns,
     member_bars,
-    moved,
+    move_span,
     pieces,
     state_bars,
     zones,
-    zoomed,
+    zoom_span,
 )
 from tests.unit.ui.seen import many_ranges
 
@@ -28,23 +28,23 @@ AGAIN = StateBatch(18, 19, RecordState.AVAILABLE, 2)
 
 def test_pieces_cover_the_span() -> None:
     assert list(pieces([ACQUIRED, AGAIN], 8, Span(5, 22))) == [
-        Piece(5, 7, Kind.FINISHED),
-        Piece(8, 9, Kind.NEW),
-        Piece(10, 14, Kind.ACQUIRED, 1, "m-1", 99),
-        Piece(15, 17, Kind.NEW),
-        Piece(18, 19, Kind.AGAIN, 2),
-        Piece(20, 22, Kind.NEW),
+        Piece(5, 7, RecordKind.FINISHED),
+        Piece(8, 9, RecordKind.NEW),
+        Piece(10, 14, RecordKind.ACQUIRED, 1, "m-1", 99),
+        Piece(15, 17, RecordKind.NEW),
+        Piece(18, 19, RecordKind.AGAIN, 2),
+        Piece(20, 22, RecordKind.NEW),
     ]
 
 
 def test_pieces_are_cut_at_the_ends_of_the_span() -> None:
-    assert list(pieces([ACQUIRED, AGAIN], 10, Span(12, 13))) == [Piece(12, 13, Kind.ACQUIRED, 1, "m-1", 99)]
+    assert list(pieces([ACQUIRED, AGAIN], 10, Span(12, 13))) == [Piece(12, 13, RecordKind.ACQUIRED, 1, "m-1", 99)]
 
 
 def test_few_records_have_a_column_each() -> None:
     span = Span(9, 12)
     drawn = columns(pieces([ACQUIRED], 0, span), span)
-    assert [dict(column.kinds) for column in drawn] == [{Kind.NEW: 1}, *[{Kind.ACQUIRED: 1}] * 3]
+    assert [dict(column.kinds) for column in drawn] == [{RecordKind.NEW: 1}, *[{RecordKind.ACQUIRED: 1}] * 3]
     assert state_bars(drawn) == [Bar(0, 1, 0.0, 1.0, "new"), Bar(1, 3, 0.0, 1.0, "acquired")]
     assert member_bars(drawn, ["m-1"]) == [Bar(1, 3, 0, 1, "m0")]
     assert member_bars(drawn, ["other"] * 8 + ["m-1"]) == [Bar(1, 3, 0, 1, "others")]
@@ -65,9 +65,9 @@ def test_the_picture_of_many_ranges_is_bounded() -> None:
     span = Span(0, batches[-1].last_offset)
     drawn = columns(pieces(batches, 0, span), span)
     assert len(drawn) == COLUMNS
-    assert len(state_bars(drawn)) <= COLUMNS * len(Kind)
+    assert len(state_bars(drawn)) <= COLUMNS * len(RecordKind)
     acquired = sum(b.last_offset - b.first_offset + 1 for b in batches if b.delivery_state is RecordState.ACQUIRED)
-    assert sum(column.kinds[Kind.ACQUIRED] for column in drawn) == acquired
+    assert sum(column.kinds[RecordKind.ACQUIRED] for column in drawn) == acquired
     assert sum(sum(column.members.values()) for column in drawn) == acquired
 
 
@@ -84,6 +84,6 @@ def test_every_record_is_in_one_column(first: int, more: int, most: int, start: 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(-200, 200), st.sampled_from([0.25, 1, 4]))
 def test_a_span_stays_within_its_bounds(first: int, more: int, by: int, factor: float) -> None:
     bounds, span = Span(0, 100), Span(first, first + more)
-    for found in (moved(span, bounds, by), zoomed(span, bounds, factor)):
+    for found in (move_span(span, bounds, by), zoom_span(span, bounds, factor)):
         assert 0 <= found.first <= found.last <= 100
-    assert moved(span, bounds, by).records == span.records
+    assert move_span(span, bounds, by).records == span.records

@@ -32,7 +32,7 @@ from sharegroup.core.group_coordinator.records import (
     SharePartitionRecord,
     SharePartitionStatus,
 )
-from sharegroup.core.group_coordinator.results import CoordinatorResult, named
+from sharegroup.core.group_coordinator.results import CoordinatorResult, response_header
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest, DeleteOffsetsRequest
 from sharegroup.protocol.rows.share_group_responses import DeleteGroupResponse, DeleteOffsetsResponse, TopicError
@@ -47,11 +47,11 @@ def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> Coord
     change = Change(group)
     topic_ids = group.topic_ids()
     for topic_id in (topic_ids[topic] for topic in request.topic_names if topic in topic_ids):
-        for record in deleting(group, topic_id):
+        for record in deleting_records(group, topic_id):
             change.add(record)
     known = {record.topic for records in group.share_partitions.values() for record in records.values()}
     errors = tuple(_topic_error(topic, topic in known) for topic in dict.fromkeys(request.topic_names))
-    response = DeleteOffsetsResponse(*named(request), topic_errors=errors)
+    response = DeleteOffsetsResponse(*response_header(request), topic_errors=errors)
     return CoordinatorResult(*change.records(), response=response)
 
 
@@ -63,13 +63,13 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
     check_deletable(group)
     change = Change(group)
     for topic_id in group.share_partitions:
-        for record in deleting(group, topic_id):
+        for record in deleting_records(group, topic_id):
             change.add(record)
     _bury(change)
-    return CoordinatorResult(*change.records(), response=DeleteGroupResponse(*named(request)))
+    return CoordinatorResult(*change.records(), response=DeleteGroupResponse(*response_header(request)))
 
 
-def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
+def remove_deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
     """Remove the rows of share-partitions whose tombstone is durable: (topic id, partition, state_epoch).
 
     A repeated notice, and one for a share-partition that was initialized again since, change nothing.
@@ -84,7 +84,7 @@ def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int
     return CoordinatorResult(*change.records())
 
 
-def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
+def delete_topics(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
     """Begin the deletion of the share-partitions of deleted topics. Members notice it with their next heartbeats.
 
     A repeated notice changes nothing.
@@ -93,7 +93,7 @@ def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -
     for topic_id in topic_ids:
         if not change.after.is_deleted_topic(topic_id, now_ms):
             change.add(DeletedTopicRecord(topic_id, now_ms))
-        for record in deleting(group, topic_id):
+        for record in deleting_records(group, topic_id):
             change.add(record)
     records, _ = change.records()
     if records:
@@ -101,9 +101,9 @@ def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -
     return CoordinatorResult(*change.records())
 
 
-def deleting(group: GroupMetadata, topic_id: str) -> Iterator[SharePartitionRecord]:
+def deleting_records(group: GroupMetadata, topic_id: str) -> Iterator[SharePartitionRecord]:
     """Yield the records that begin the deletion of a topic's share-partitions."""
-    for record in group.known(topic_id).values():
+    for record in group.current_partitions(topic_id).values():
         yield record._replace(status=SharePartitionStatus.DELETING)
 
 

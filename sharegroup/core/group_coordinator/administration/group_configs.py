@@ -21,7 +21,7 @@ from sharegroup.core.group_coordinator.records import (
     SharePartitionRecord,
     SharePartitionStatus,
 )
-from sharegroup.core.group_coordinator.results import Configure, CoordinatorResult, named
+from sharegroup.core.group_coordinator.results import ConfigureGroup, CoordinatorResult, response_header
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest
 from sharegroup.protocol.rows.share_group_responses import AlterConfigsResponse
@@ -41,10 +41,10 @@ def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Confi
         for name, value in sorted(request.configs.items()):
             if group.configs.get(name) != value:
                 change.add(ShareGroupConfigRecord(group.group_id, name, value))
-    response = AlterConfigsResponse(*named(request))
+    response = AlterConfigsResponse(*response_header(request))
     if change.after is group:
         return CoordinatorResult(response=response)
-    config = job.effective(group.group_id, change.after.configs).config
+    config = job.effective_group_config(group.group_id, change.after.configs).config
     _reinitialize(change, config)
     configure = _configure(change.after, request, config)
     return CoordinatorResult(*change.records(), response=response, configure=configure)
@@ -67,9 +67,9 @@ def _initializing(group: GroupMetadata) -> Iterator[SharePartitionRecord]:
                 yield record
 
 
-def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: GroupConfig) -> Configure | None:
-    topics = group.topics(SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED)
-    return Configure(group.group_id, request.id, config, tuple(topics.values())) if topics else None
+def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: GroupConfig) -> ConfigureGroup | None:
+    topics = group.partitions_by_topic(SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED)
+    return ConfigureGroup(group.group_id, request.id, config, tuple(topics.values())) if topics else None
 
 
 def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:

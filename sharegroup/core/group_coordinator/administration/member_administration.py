@@ -20,8 +20,8 @@ from sharegroup.core.group_coordinator.administration.admin_rules import check_e
 from sharegroup.core.group_coordinator.change import Change
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.records import ShareGroupMemberRecord, TargetAssignmentMetadataRecord
-from sharegroup.core.group_coordinator.results import CoordinatorResult, ReleaseMember, named
-from sharegroup.core.group_coordinator.static_membership import GONE, session_timeout_ms
+from sharegroup.core.group_coordinator.results import CoordinatorResult, ReleaseMember, response_header
+from sharegroup.core.group_coordinator.static_membership import NO_INCARNATION, session_timeout_ms
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.rows.share_group_requests import (
     InvokeConsumerRebalanceRequest,
@@ -49,7 +49,7 @@ def invoke_consumer_rebalance(
         raise RequestError(ErrorCode.INVALID_REQUEST, message)
     away = [m for _, m in sorted(group.members.items()) if m.is_static and _is_away(group, m, append_ms, config)]
     removed = tuple(MemberIdentity(member.member_id, member.group_instance_id) for member in away)
-    response = InvokeConsumerRebalanceResponse(*named(request), removed=removed)
+    response = InvokeConsumerRebalanceResponse(*response_header(request), removed=removed)
     return _remove(group, away, now_ms)._replace(response=response)
 
 
@@ -67,14 +67,14 @@ def remove_members(group: GroupMetadata, request: RemoveMembersRequest, now_ms: 
         errors.append(error)
         if not error.error_code:
             leaving[member_id] = group.members[member_id]
-    response = RemoveMembersResponse(*named(request), member_errors=tuple(errors))
+    response = RemoveMembersResponse(*response_header(request), member_errors=tuple(errors))
     if not leaving:
         return CoordinatorResult(response=response)
     return _remove(group, leaving.values(), now_ms)._replace(response=response)
 
 
 def _is_away(group: GroupMetadata, member: ShareGroupMemberRecord, append_ms: int, config: GroupConfig) -> bool:
-    if member.incarnation_id == GONE:
+    if member.incarnation_id == NO_INCARNATION:
         return True
     heartbeat_ms = group.session_deadlines[member.member_id] - session_timeout_ms(member, config)
     return append_ms >= heartbeat_ms + config.session_timeout_ms
@@ -96,7 +96,7 @@ def _find(group: GroupMetadata, identity: MemberIdentity) -> tuple[str, MemberEr
 
 def _remove(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], now_ms: int) -> CoordinatorResult:
     """Remove members and make the assignor's next run due immediately."""
-    change, assignable = Change(group), tuple(group.assignable().values())
+    change, assignable = Change(group), tuple(group.assignable_topics().values())
     change.add(TargetAssignmentMetadataRecord(group.assignor, None))
     for member in leaving:
         change.add(member._replace(is_tombstone=True))
@@ -120,7 +120,7 @@ def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: 
     """
     if member.is_static:
         return False
-    reply_to, others_until_ms = group.told[member.member_id]
+    reply_to, others_until_ms = group.deadline_receivers[member.member_id]
     is_by_gateway = reply_to not in ("", member.member_id)
     until_ms = group.session_deadlines[member.member_id] if is_by_gateway else others_until_ms
     return until_ms > now_ms

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sharegroup.core.group_coordinator.administration.admin_rules import check_alterable
-from sharegroup.core.group_coordinator.administration.deletion import deleting
+from sharegroup.core.group_coordinator.administration.deletion import deleting_records
 from sharegroup.core.group_coordinator.change import Change
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.records import SharePartitionRecord, SharePartitionStatus
-from sharegroup.core.group_coordinator.results import CoordinatorResult, named
+from sharegroup.core.group_coordinator.results import CoordinatorResult, response_header
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_group_requests import AlterOffsetsRequest, StartOffset, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import AlterOffsetsResponse, PartitionError
@@ -38,7 +38,7 @@ def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: in
         change.bump_group_epoch()
         for record in (*_deleting(group, request, altered), *_initializing(change.after, request, altered)):
             change.add(record)
-    response = AlterOffsetsResponse(*named(request), partition_errors=tuple(errors))
+    response = AlterOffsetsResponse(*response_header(request), partition_errors=tuple(errors))
     return CoordinatorResult(*change.records(), response=response)
 
 
@@ -74,4 +74,4 @@ def _deleting(
     topic_ids = group.topic_ids()
     for topic in dict.fromkeys(offset.topic for offset in altered):
         if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:
-            yield from deleting(group, topic_ids[topic])
+            yield from deleting_records(group, topic_ids[topic])

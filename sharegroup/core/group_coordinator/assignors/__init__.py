@@ -13,7 +13,7 @@ from sharegroup.core.group_coordinator.assignors.assignor import (
     ShareGroupPartitionAssignor,
     SubscribedTopicDescriber,
 )
-from sharegroup.core.group_coordinator.assignors.assignor_class import assignor_of
+from sharegroup.core.group_coordinator.assignors.assignor_lookup import get_assignor
 from sharegroup.core.group_coordinator.assignors.simple_assignor import SimpleAssignor
 
 __all__ = [
@@ -25,5 +25,5 @@ __all__ = [
     "ShareGroupPartitionAssignor",
     "SimpleAssignor",
     "SubscribedTopicDescriber",
-    "assignor_of",
+    "get_assignor",
 ]

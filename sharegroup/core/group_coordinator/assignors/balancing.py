@@ -25,7 +25,7 @@ from itertools import pairwise
 TopicPartition = tuple[str, int]
 
 
-def balanced(
+def balance(
     current: Mapping[str, Iterable[TopicPartition]], partitions: Sequence[TopicPartition], loads: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     """Return the partitions of each member in `current`, which holds their present partitions.

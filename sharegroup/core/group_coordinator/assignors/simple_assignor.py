@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from sharegroup.core.group_coordinator.assignors.assignor import GroupAssignment, GroupSpec, SubscribedTopicDescriber
-from sharegroup.core.group_coordinator.assignors.balancing import TopicPartition, balanced
+from sharegroup.core.group_coordinator.assignors.balancing import TopicPartition, balance
 
 
 class SimpleAssignor:
@@ -24,7 +24,7 @@ class SimpleAssignor:
         }
         if group.is_homogeneous:
             subscribed = next((member.subscribed_topic_ids for member in group.members.values()), ())
-            held = balanced(current, _partitions(subscribed, topics), dict.fromkeys(current, 0))
+            held = balance(current, _partitions(subscribed, topics), dict.fromkeys(current, 0))
         else:
             held = _topic_by_topic(group, topics, current)
         return {member_id: _by_topic(partitions) for member_id, partitions in held.items()}
@@ -47,7 +47,7 @@ def _topic_by_topic(
     for topic_id, members in sorted(subscribers.items()):
         before = {member_id: of_topic.get((member_id, topic_id), []) for member_id in members}
         loads = {member_id: len(held[member_id]) for member_id in members}
-        for member_id, partitions in balanced(before, _partitions((topic_id,), topics), loads).items():
+        for member_id, partitions in balance(before, _partitions((topic_id,), topics), loads).items():
             held[member_id] += partitions
     return held
 

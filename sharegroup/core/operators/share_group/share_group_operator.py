@@ -13,24 +13,24 @@ from typing import Any
 from sharegroup.config import Config, GroupConfig
 from sharegroup.core.group_coordinator.heartbeat_rules import JOIN_GROUP_EPOCH
 from sharegroup.core.group_coordinator.records import ShareGroupConfigRecord, ShareGroupMemberRecord, TableRecord
-from sharegroup.core.group_coordinator.results import Configure, CoordinatorResult, FenceMember, ReleaseMember
+from sharegroup.core.group_coordinator.results import ConfigureGroup, CoordinatorResult, FenceMember, ReleaseMember
 from sharegroup.core.group_coordinator.share_group import ShareGroup
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.rows import InputRow, RequestRow
 from sharegroup.core.operators.share_group.group_rows import altered_row, table_records, table_row
-from sharegroup.core.operators.share_group.parked_heartbeats import ParkedHeartbeats
+from sharegroup.core.operators.share_group.pending_heartbeats import PendingHeartbeats
 from sharegroup.errors import ErrorCode, InvalidRequestRow
 from sharegroup.protocol.json_text import from_json, to_json
 from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast
 from sharegroup.protocol.rows.probe import PROBE
-from sharegroup.protocol.rows.response_rows import share_group_refusal
+from sharegroup.protocol.rows.response_rows import reject_share_group_request
 from sharegroup.protocol.rows.share_group_requests import (
     AlterConfigsRequest,
-    AnswerableError,
     DeletedNotice,
     HeartbeatRequest,
     InitializedNotice,
+    InvalidFieldError,
     ShareGroupRequest,
     TopicDeletedNotice,
     decode_share_group_request,
@@ -39,7 +39,7 @@ from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.rows.share_partition_requests import ConfigureRequest, FenceMemberRequest, ReleaseMemberRequest
 
 #: How long the epochs of a deleted group are kept, because delayed requests of its members may still arrive.
-FORGET_MS = 3_600_000
+DELETED_GROUP_MS = 3_600_000
 
 
 class ShareGroupOperator:
@@ -51,20 +51,20 @@ class ShareGroupOperator:
         content = self._restored or {}
         self._last_ms: int = content.get("now_ms", 0)
         self._now_ms: int = self._last_ms
-        self._parked = ParkedHeartbeats(content.get("parked", {}))
+        self._parked = PendingHeartbeats(content.get("parked", {}))
         self._output = Output(group_id, 0)
         self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded(())
         self._config = self._config_in_force(self._group.metadata.configs)
 
     def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
         """Process the rows of a micro-batch and return the effects."""
-        batch = rows.in_order(lines)
+        batch = rows.sort_rows(lines)
         self._now_ms = rows.latest_ms(batch, now_ms)
         self._output = Output(self._group_id, self._now_ms)
         for row in batch:
             self._process(row)
         self._apply(self._group.update_assignment(self._now_ms, self._config))
-        for request in self._parked.take_ready(self._now_ms, self._group.awaits_assignment):
+        for request in self._parked.pop_ready(self._now_ms, self._group.awaits_assignment):
             self._apply(self._group.heartbeat(request, self._now_ms, self._config))
         self._output.deadline_ms = self._next_deadline_ms()
         return self._output
@@ -78,7 +78,7 @@ class ShareGroupOperator:
 
     def _next_deadline_ms(self) -> int | None:
         if self._group.is_deleted and self._group.metadata.group_epoch:
-            return self._now_ms + FORGET_MS
+            return self._now_ms + DELETED_GROUP_MS
         deadlines = (
             self._group.next_deadline_ms,
             self._group.assignment_deadline_ms(self._config),
@@ -89,7 +89,7 @@ class ShareGroupOperator:
     def _process(self, row: InputRow) -> None:
         """Apply an input row: a request, the group's rows from the tables, or a tick."""
         if row.request is not None:
-            self._output.read(row.request)
+            self._output.mark_read(row.request)
             if row.request.value != PROBE:
                 self._handle_request(row.request)
         elif row.kind == rows.LOAD and self._restored is None:
@@ -99,7 +99,7 @@ class ShareGroupOperator:
 
     def _tick(self, clock_ms: int) -> None:
         self._apply(self._group.expire(clock_ms))
-        if self._group.is_deleted and clock_ms >= self._last_ms + FORGET_MS:
+        if self._group.is_deleted and clock_ms >= self._last_ms + DELETED_GROUP_MS:
             configs = self._group.metadata.configs
             self._group = self._loaded(
                 [ShareGroupConfigRecord(self._group_id, name, value) for name, value in configs.items()]
@@ -117,18 +117,20 @@ class ShareGroupOperator:
     def _config_in_force(self, configs: Mapping[str, str]) -> GroupConfig:
         """Return the configured values, overridden by the values that requests have set."""
         return (
-            self._job.effective(self._group_id, configs).config if configs else self._job.group_config(self._group_id)
+            self._job.effective_group_config(self._group_id, configs).config
+            if configs
+            else self._job.group_config(self._group_id)
         )
 
     def _handle_request(self, row: RequestRow) -> None:
         try:
             request = decode_share_group_request(row.value)
-        except AnswerableError as error:
-            self._output.reject(row, str(error))
-            self._output.respond(share_group_refusal(error.row, error.code, error.message))
+        except InvalidFieldError as error:
+            self._output.record_invalid(row, str(error))
+            self._output.respond(reject_share_group_request(error.row, error.code, error.message))
             return
         except InvalidRequestRow as error:
-            self._output.reject(row, str(error))
+            self._output.record_invalid(row, str(error))
             return
         if isinstance(request, HeartbeatRequest):
             self._heartbeat(request, row)
@@ -142,11 +144,11 @@ class ShareGroupOperator:
             case HeartbeatRequest():
                 return self._group.heartbeat(request, self._now_ms, self._config, append_ms)
             case InitializedNotice():
-                return self._group.initialized(request.initialized, self._now_ms)
+                return self._group.handle_initialized(request.initialized, self._now_ms)
             case DeletedNotice():
-                return self._group.deleted(request.deleted)
+                return self._group.handle_deleted(request.deleted)
             case TopicDeletedNotice():
-                return self._group.topic_deleted(request.topic_ids, self._now_ms)
+                return self._group.handle_topic_deleted(request.topic_ids, self._now_ms)
             case _:
                 return self._group.administer(request, self._job, append_ms, self._now_ms)
 
@@ -158,9 +160,9 @@ class ShareGroupOperator:
         if not result.response.error_code:
             assert isinstance(result.response, HeartbeatResponse)
             member_id = result.response.member_id  # a static member need not send its id
-            self._parked.drop(member_id)
+            self._parked.discard(member_id)
             if self._group.awaits_assignment(member_id) and request.member_epoch >= JOIN_GROUP_EPOCH:
-                self._parked.park(member_id, row.value, row.append_ms)
+                self._parked.add(member_id, row.value, row.append_ms)
                 return
         self._output.respond(result.response)
 
@@ -176,28 +178,28 @@ class ShareGroupOperator:
         """
         self._group.apply(result)
         for record in result.records:
-            self._output.append(*table_row(record))
+            self._output.append_row(*table_row(record))
             if isinstance(record, ShareGroupMemberRecord) and record.is_tombstone:
                 self._reject_pending(record.member_id)
         if any(isinstance(record, ShareGroupConfigRecord) for record in result.records):
-            self._output.append(*altered_row(self._group_id, append_ms))
+            self._output.append_row(*altered_row(self._group_id, append_ms))
         for release in result.releases:
             for request in _releases(release):
-                self._output.send(request)
-            self._output.tell(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
+                self._output.send_request(request)
+            self._output.broadcast(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
         if result.fence is not None:
             for fencing in _fences(result.fence):
-                self._output.send(fencing)
+                self._output.send_request(fencing)
         if result.configure is not None:
             for configuring in _configures(result.configure, append_ms):
-                self._output.send(configuring)
+                self._output.send_request(configuring)
 
     def _reject_pending(self, member_id: str) -> None:
         """Reject the pending heartbeat of a removed member; processing it would join the member again."""
-        row = self._parked.take(member_id)
+        row = self._parked.pop(member_id)
         if row is not None:
             message = f"Member {member_id} was removed from the group {self._group_id} before its assignment was ready."
-            self._output.respond(share_group_refusal(from_json(row), ErrorCode.UNKNOWN_MEMBER_ID, message))
+            self._output.respond(reject_share_group_request(from_json(row), ErrorCode.UNKNOWN_MEMBER_ID, message))
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
@@ -216,14 +218,14 @@ def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
         )
 
 
-def _configures(configure: Configure, altered_ms: int) -> Iterator[ConfigureRequest]:
+def _configures(configure: ConfigureGroup, altered_ms: int) -> Iterator[ConfigureRequest]:
     """Yield a request per share-partition; the same alteration gives the same ids."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
     for share_partition in _share_partitions(configure):
         yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)
 
 
-def _share_partitions(about: ReleaseMember | FenceMember | Configure) -> Iterator[tuple[str, str, str, int]]:
+def _share_partitions(about: ReleaseMember | FenceMember | ConfigureGroup) -> Iterator[tuple[str, str, str, int]]:
     """Yield group, topic, topic id and partition of each affected share-partition."""
     for topic, topic_id, partitions in about.topics:
         for partition in partitions:

@@ -20,7 +20,7 @@ class Demand(NamedTuple):
     member_id: str
     max_records: int
     deadline_ms: int
-    asked_ms: int = 0
+    requested_ms: int = 0
     is_static: bool = False
     incarnation_id: str | None = None
     is_first: bool = False
@@ -47,7 +47,7 @@ class Demands:
         """Return the partitions that have demands, ascending."""
         return sorted(partition for partition, demands in self._demands.items() if demands)
 
-    def at(self, partition: int) -> tuple[Demand, ...]:
+    def get(self, partition: int) -> tuple[Demand, ...]:
         """Return the demands of a share-partition."""
         return tuple(self._demands.get(partition, ()))
 
@@ -60,29 +60,29 @@ class Demands:
 
         Adding the same demand again (a row that was produced twice) changes nothing.
         """
-        if any(old[:3] == demand[:3] for old in self.at(partition)):
+        if any(old[:3] == demand[:3] for old in self.get(partition)):
             return ()
-        replaced = self.drop_member(partition, demand.member_id)
-        standing = self.at(partition)
+        replaced = self.remove_member(partition, demand.member_id)
+        standing = self.get(partition)
         self.replace(partition, [demand, *standing] if demand.is_first else [*standing, demand])
         return replaced
 
-    def drop_member(self, partition: int, member_id: str) -> tuple[Demand, ...]:
+    def remove_member(self, partition: int, member_id: str) -> tuple[Demand, ...]:
         """Remove and return the demands of a member."""
-        standing = self.at(partition)
+        standing = self.get(partition)
         self.replace(partition, [demand for demand in standing if demand.member_id != member_id])
         return tuple(demand for demand in standing if demand.member_id == member_id)
 
-    def drop_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
+    def remove_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
         """Remove and return the demands of other processes of a member."""
         fenced = tuple(
             demand
-            for demand in self.at(partition)
+            for demand in self.get(partition)
             if demand.member_id == member_id and demand.incarnation_id not in (None, incarnation_id)
         )
-        self.replace(partition, [demand for demand in self.at(partition) if demand not in fenced])
+        self.replace(partition, [demand for demand in self.get(partition) if demand not in fenced])
         return fenced
 
-    def drop(self, partition: int) -> tuple[Demand, ...]:
+    def remove_partition(self, partition: int) -> tuple[Demand, ...]:
         """Remove and return all demands of a share-partition."""
         return tuple(self._demands.pop(partition, ()))

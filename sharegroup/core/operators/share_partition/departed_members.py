@@ -36,7 +36,7 @@ class DepartedMembers:
             self._entries.pop(next(iter(self._entries)))
         self._entries[key] = member_epoch, left_ms
 
-    def forget(self, clock_ms: int) -> None:
+    def evict_before(self, clock_ms: int) -> None:
         """Evict the members that left more than `DEPARTED_MS` before `clock_ms`."""
         self._entries = {key: entry for key, entry in self._entries.items() if entry[1] + DEPARTED_MS >= clock_ms}
 

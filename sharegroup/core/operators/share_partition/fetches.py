@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sharegroup.core.operators.share_partition.demands import Demand
-from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse, WantedNotice
 from sharegroup.types import AcquiredRange
 
 
-def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
+def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
     """Acquire records for the demands of a share-partition, in order, and return the responses.
 
     Several demands share new records evenly. A demand that gets nothing and whose time is not over stays.
     """
-    managed = state.led(partition)
+    managed = state.get(partition)
     if managed is None:
         return []
-    config, demands = state.config(partition), state.demands.at(partition)
+    config, demands = state.config(partition), state.demands.get(partition)
     responses: list[FetchResponse | WantedNotice] = []
     left: list[Demand] = []
     for index, demand in enumerate(demands):
@@ -29,7 +29,7 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
             share = demand.max_records if demand.is_first else managed.fair_share(len(demands) - index, config)
             acquired = managed.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
         if acquired:
-            state.requesters.acquired(partition, demand.member_id, demand.reply_to, demand.asked_ms)
+            state.requesters.record_acquisition(partition, demand.member_id, demand.reply_to, demand.requested_ms)
             deadline_ms = state.now_ms + own.record_lock_duration_ms
             responses.append(state.demand_response(partition, demand, acquired, deadline_ms))
         elif demand.deadline_ms <= state.earliest_ms:
@@ -41,10 +41,12 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
 
 
 def _wanted(
-    state: ShardState, partition: int, managed: LedPartition, waiting: Sequence[Demand]
+    state: ShardState, partition: int, managed: ManagedPartition, waiting: Sequence[Demand]
 ) -> Iterator[WantedNotice]:
     """Yield a notice to each gateway whose members hold records, because it cannot know that others wait."""
     if waiting:
         requesters = {demand.reply_to for demand in waiting}
-        for requester in state.requesters.to_tell(partition, requesters, managed.window.holds, state.now_ms):
+        for requester in state.requesters.requesters_to_notify(
+            partition, requesters, managed.window.has_member, state.now_ms
+        ):
             yield WantedNotice("", requester, *state.key(partition), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MAX_REMEMBERED = 1_000
+MAX_INCARNATIONS = 1_000
 
 
 class Incarnations:
@@ -23,14 +23,14 @@ class Incarnations:
         """Return the entries for JSON; the constructor reads them."""
         return dict(self._entries)
 
-    def joined(self, partition: int | None, member_id: str, incarnation_id: str, joined_ms: int) -> bool:
+    def add(self, partition: int | None, member_id: str, incarnation_id: str, joined_ms: int) -> bool:
         """Record that the process joined as the member at this time; return False if a later join is known."""
         key = _key(partition, member_id)
         known = (self._entries.get(key), self._entries.get(_key(None, member_id)))
         if any(joined_ms < entry[1] for entry in known if entry is not None):
             return False
         self._entries.pop(key, None)
-        if len(self._entries) >= MAX_REMEMBERED:
+        if len(self._entries) >= MAX_INCARNATIONS:
             self._entries.pop(next(iter(self._entries)))
         self._entries[key] = incarnation_id, joined_ms
         return True
@@ -47,7 +47,7 @@ class Incarnations:
             known = loaded if is_after else known
         return known is not None and incarnation_id not in (None, known[0])
 
-    def forget(self, partition: int, member_id: str) -> None:
+    def remove(self, partition: int, member_id: str) -> None:
         """Remove a member that has left its group."""
         self._entries.pop(_key(partition, member_id), None)
         self._entries.pop(_key(None, member_id), None)

@@ -29,7 +29,7 @@ class PartitionConfig(NamedTuple):
     starts_at_end: bool
 
     @classmethod
-    def of(cls, config: GroupConfig) -> PartitionConfig:
+    def from_group_config(cls, config: GroupConfig) -> PartitionConfig:
         """Return the configs of the group's effective values."""
         machine = SharePartitionConfig(
             delivery_count_limit=config.delivery_count_limit,
@@ -42,7 +42,7 @@ class PartitionConfig(NamedTuple):
         return cls(machine, read_committed, config.auto_offset_reset.strategy is OffsetResetStrategy.LATEST)
 
     @classmethod
-    def of_request(cls, values: Mapping[str, Any]) -> PartitionConfig:
+    def from_request(cls, values: Mapping[str, Any]) -> PartitionConfig:
         """Return the configs of a `configure` request, whose content is not trusted. Raises RequestError."""
         try:
             config = GroupConfig.from_json(values)
@@ -52,7 +52,7 @@ class PartitionConfig(NamedTuple):
             value, default = getattr(config, field.name), getattr(_DEFAULTS, field.name)
             if type(value) is not type(default) or (isinstance(value, int) and value < 0):
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid value in the group config: {field.name}")
-        return cls.of(config)
+        return cls.from_group_config(config)
 
     def dump(self) -> list[Any]:
         """Return a JSON-able list; `restore` reads it."""
@@ -78,7 +78,7 @@ class PartitionConfigs:
         self._altered_ms = {int(p): altered_ms for p, altered_ms in altered.items() if p}
         self._shards_altered_ms = altered.get("", 0)
         self._own = {int(p): PartitionConfig.restore(config) for p, config in dumped.items() if p}
-        self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.of(_DEFAULTS)
+        self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.from_group_config(_DEFAULTS)
 
     def dump(self) -> dict[str, list[Any]]:
         """Return the configs for JSON; the constructor reads them."""
@@ -89,7 +89,7 @@ class PartitionConfigs:
         of_shard = {"": self._shards_altered_ms} if self._shards_altered_ms else {}
         return of_shard | {str(p): altered_ms for p, altered_ms in self._altered_ms.items()}
 
-    def of(self, partition: int) -> PartitionConfig:
+    def get(self, partition: int) -> PartitionConfig:
         """Return the configs of a share-partition."""
         return self._own.get(partition, self._shards)
 
@@ -112,7 +112,7 @@ class PartitionConfigs:
         else:
             self._own[partition] = config
 
-    def drop(self, partition: int) -> None:
+    def remove(self, partition: int) -> None:
         """Remove a share-partition."""
         self._own.pop(partition, None)
         self._altered_ms.pop(partition, None)

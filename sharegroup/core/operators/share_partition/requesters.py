@@ -19,7 +19,7 @@ from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
 
 #: The minimum time between two notices about waiting members to the requesters of a share-partition.
-TELL_INTERVAL_MS = 500
+NOTIFY_INTERVAL_MS = 500
 
 
 class Requesters:
@@ -39,13 +39,13 @@ class Requesters:
         """Return the requesters for JSON; the constructor reads them."""
         return {str(p): (members, self._notified_ms.get(p, 0)) for p, members in self._members.items() if members}
 
-    def acquired(self, partition: int, member_id: str, reply_to: str, asked_ms: int) -> None:
+    def record_acquisition(self, partition: int, member_id: str, reply_to: str, asked_ms: int) -> None:
         """Record that a fetch of the member got records; it was appended, or its session was opened, at `asked_ms`."""
         if reply_to != member_id:
             times = self._requester_times(partition, member_id)
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))
 
-    def ended(self, partition: int, member_id: str, requester: str) -> bool:
+    def end_session(self, partition: int, member_id: str, requester: str) -> bool:
         """End the requester's session with the member ("": any), and return whether it was the member's last one.
 
         While another requester has fetched for the member, the records of the two cannot be distinguished. Those of the
@@ -57,7 +57,7 @@ class Requesters:
         times.pop(requester, None)
         return False
 
-    def has_asked_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
+    def has_fetched_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
         """Return whether a fetch of the member got records since `opened_ms`, so that a session opened then is old.
 
         The first fetch of a session may be appended in the millisecond in which the session was opened.
@@ -65,21 +65,23 @@ class Requesters:
         times = self._members.get(partition, {}).get(member_id, {})
         return 0 <= opened_ms <= max(times.values(), default=-1)
 
-    def to_tell(self, partition: int, waiting: Collection[str], holds: Callable[[str], bool], now_ms: int) -> list[str]:
+    def requesters_to_notify(
+        self, partition: int, waiting: Collection[str], holds: Callable[[str], bool], now_ms: int
+    ) -> list[str]:
         """Return the other requesters whose members hold records, at most once per `TELL_INTERVAL_MS`."""
         members = self._members.get(partition, {})
-        if now_ms < self._notified_ms.get(partition, 0) + TELL_INTERVAL_MS:
+        if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:
             return []
         others = {reply_to for member, times in members.items() for reply_to in times if holds(member)} - {*waiting}
         if others:
             self._notified_ms[partition] = now_ms
         return sorted(others)
 
-    def forget(self, partition: int, member_id: str) -> None:
+    def remove_member(self, partition: int, member_id: str) -> None:
         """Remove a member that no longer holds records of the share-partition."""
         self._members.get(partition, {}).pop(member_id, None)
 
-    def drop(self, partition: int) -> None:
+    def remove_partition(self, partition: int) -> None:
         """Remove a share-partition."""
         self._members.pop(partition, None)
         self._notified_ms.pop(partition, None)
@@ -89,26 +91,26 @@ class Requesters:
 
 
 #: How long a request waits for the load of its share-partition before it is rejected; a fetch at most its MaxWaitMs.
-PARKED_MS = 10_000
+PENDING_MS = 10_000
 
 #: Maximum number of pending rows of a key. Further ones are rejected, so that invalid requests cannot fill the state.
-MAX_PARKED = 1_000
+MAX_PENDING = 1_000
 
 
-class ParkedRequest(NamedTuple):
+class PendingRequest(NamedTuple):
     """A row that waits until `until_ms`."""
 
     row: RequestRow
     until_ms: int
 
 
-class ParkedRequests:
+class PendingRequests:
     """The pending rows of one key, in the order of their arrival."""
 
     def __init__(self, dumped: Sequence[Sequence[Any]]) -> None:
-        self._pending = [ParkedRequest(RequestRow(*row), until_ms) for row, until_ms in dumped]
+        self._pending = [PendingRequest(RequestRow(*row), until_ms) for row, until_ms in dumped]
 
-    def dump(self) -> list[ParkedRequest]:
+    def dump(self) -> list[PendingRequest]:
         """Return the rows for JSON; the constructor reads them."""
         return list(self._pending)
 
@@ -116,16 +118,16 @@ class ParkedRequests:
         """Return whether any row is pending."""
         return bool(self._pending)
 
-    def park(self, row: RequestRow, request: SharePartitionRequest, now_ms: int) -> bool:
+    def add(self, row: RequestRow, request: SharePartitionRequest, now_ms: int) -> bool:
         """Add a row; return False if it has waited long enough or too many rows are pending."""
-        waits_ms = min(request.max_wait_ms, PARKED_MS) if isinstance(request, FetchRequest) else PARKED_MS
+        waits_ms = min(request.max_wait_ms, PENDING_MS) if isinstance(request, FetchRequest) else PENDING_MS
         until_ms = row.append_ms + waits_ms
-        if now_ms > until_ms or len(self._pending) >= MAX_PARKED:
+        if now_ms > until_ms or len(self._pending) >= MAX_PENDING:
             return False
-        self._pending.append(ParkedRequest(row, until_ms))
+        self._pending.append(PendingRequest(row, until_ms))
         return True
 
-    def take_all(self) -> list[RequestRow]:
+    def pop_all(self) -> list[RequestRow]:
         """Remove and return all rows, to be handled again."""
         pending, self._pending = self._pending, []
         return [request.row for request in pending]

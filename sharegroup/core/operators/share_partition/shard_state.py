@@ -11,9 +11,9 @@ from typing import Any
 from sharegroup.core.operators.share_partition.demands import Demand, Demands
 from sharegroup.core.operators.share_partition.departed_members import DepartedMembers
 from sharegroup.core.operators.share_partition.incarnations import Incarnations
-from sharegroup.core.operators.share_partition.led_partition import DumpedPartition, LedPartition
+from sharegroup.core.operators.share_partition.managed_partition import DumpedPartition, ManagedPartition
 from sharegroup.core.operators.share_partition.partition_configs import PartitionConfigs, SnapshotRules
-from sharegroup.core.operators.share_partition.requesters import ParkedRequests, Requesters
+from sharegroup.core.operators.share_partition.requesters import PendingRequests, Requesters
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.json_text import from_json, to_json
@@ -22,7 +22,7 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 FORMAT_VERSION = 1
 #: How long the deletion of a topic is kept, because requests from before may still arrive.
-GONE_MS = 600_000
+DELETED_MS = 600_000
 
 
 class ShardState:
@@ -45,32 +45,32 @@ class ShardState:
             )
         self.group_id, self.topic_id = group_id, topic_id
         self.topic: str = dumped.get("topic", "")
-        self.gone_ms: int | None = dumped.get("gone_ms")
+        self.deleted_ms: int | None = dumped.get("gone_ms")
         self.now_ms = self.earliest_ms = 0
         self.configs = PartitionConfigs(dumped.get("configs", {}), dumped.get("altered", {}))
         self.demands = Demands(dumped.get("demands", {}))
-        self.parked = ParkedRequests(dumped.get("parked", ()))
+        self.pending = PendingRequests(dumped.get("parked", ()))
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
         #: Dumped windows, which are restored when a row touches them.
         self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
-        self._touched: dict[int, LedPartition] = {}
+        self._touched: dict[int, ManagedPartition] = {}
 
     def dump(self) -> str | None:
         """Return the whole state, or None if there is nothing to keep."""
-        partitions = {p: self._touched[p].dump() if p in self._touched else self._idle[p] for p in self.here()}
-        if not (partitions or self.parked or self.departed or self.gone_ms is not None):
+        partitions = {p: self._touched[p].dump() if p in self._touched else self._idle[p] for p in self.partitions()}
+        if not (partitions or self.pending or self.departed or self.deleted_ms is not None):
             return None
         known = {
             "version": FORMAT_VERSION,
             "topic": self.topic,
-            "gone_ms": self.gone_ms,
+            "gone_ms": self.deleted_ms,
             "configs": self.configs.dump(),
             "altered": self.configs.dump_altered(),
             "partitions": {str(p): dumped.values for p, dumped in partitions.items()},
             "demands": self.demands.dump(),
-            "parked": self.parked.dump(),
+            "parked": self.pending.dump(),
             "departed": self.departed.dump(),
             "incarnations": self.incarnations.dump(),
             "requesters": self.requesters.dump(),
@@ -80,37 +80,37 @@ class ShardState:
 
     # -- share-partitions ------------------------------------------------------------------------------------------
 
-    def here(self) -> list[int]:
+    def partitions(self) -> list[int]:
         """Return the share-partitions of this shard, ascending."""
         return sorted({*self._idle, *self._touched})
 
-    def live(self) -> list[tuple[int, LedPartition]]:
+    def touched(self) -> list[tuple[int, ManagedPartition]]:
         """Return the share-partitions that this batch has touched, ascending."""
         return sorted(self._touched.items())
 
-    def led(self, partition: int) -> LedPartition | None:
+    def get(self, partition: int) -> ManagedPartition | None:
         """Return the share-partition, restored if necessary, or None if this shard does not have it."""
         if partition not in self._touched and partition in self._idle:
-            self._touched[partition] = LedPartition.restore(self._idle.pop(partition))
+            self._touched[partition] = ManagedPartition.restore(self._idle.pop(partition))
         return self._touched.get(partition)
 
-    def lead(self, partition: int, managed: LedPartition) -> None:
+    def add(self, partition: int, managed: ManagedPartition) -> None:
         """Add a share-partition."""
         self._touched[partition] = managed
 
-    def forget(self, partition: int) -> list[FetchResponse]:
+    def remove(self, partition: int) -> list[FetchResponse]:
         """Remove a share-partition, and return the empty responses to its waiting fetches."""
         self._idle.pop(partition, None)
         self._touched.pop(partition, None)
-        self.requesters.drop(partition)
-        self.configs.drop(partition)
-        return self.give_up_demands(partition)
+        self.requesters.remove_partition(partition)
+        self.configs.remove(partition)
+        return self.cancel_demands(partition)
 
-    def look_again(self, partition: int) -> None:
+    def reapply_log(self, partition: int) -> None:
         """Apply the log's offsets again, because another isolation level may have another end of the log."""
-        managed = self.led(partition)
+        managed = self.get(partition)
         if managed is not None and managed.log is not None:
-            managed.move_log(managed.log, self.configs.of(partition))
+            managed.move_log(managed.log, self.configs.get(partition))
 
     def key(self, partition: int) -> SharePartitionKey:
         """Return the key of a share-partition, as rows contain it."""
@@ -118,24 +118,24 @@ class ShardState:
 
     def config(self, partition: int) -> SharePartitionConfig:
         """Return the config of a share-partition."""
-        return self.configs.of(partition).machine
+        return self.configs.get(partition).machine
 
-    def topic_is_gone(self) -> RequestError:
+    def topic_deleted_error(self) -> RequestError:
         """Return the error for requests to a deleted topic."""
         message = f"topic {self.topic} with id {self.topic_id} was deleted"
         return RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
     # -- demands ---------------------------------------------------------------------------------------------------
 
-    def give_up_demands(self, partition: int) -> list[FetchResponse]:
+    def cancel_demands(self, partition: int) -> list[FetchResponse]:
         """Remove the waiting fetches of a share-partition, and return their empty responses."""
-        return [self.demand_response(partition, demand) for demand in self.demands.drop(partition)]
+        return [self.demand_response(partition, demand) for demand in self.demands.remove_partition(partition)]
 
     def demand_response(
         self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
     ) -> FetchResponse:
         """Return the response to a waiting fetch with the acquired ranges, which may be none."""
-        config = self.configs.of(partition)
+        config = self.configs.get(partition)
         was_delivered = any(delivery_count > 1 for _, _, delivery_count in acquired)
         return FetchResponse(
             demand.id, demand.reply_to, *self.key(partition), demand.member_id,
@@ -148,12 +148,12 @@ class ShardState:
     def next_deadline_ms(self, rules: SnapshotRules) -> int | None:
         """Return when the shard needs its next tick, or None for never."""
         deadlines = [managed.next_deadline_ms(rules) for managed in self._touched.values()]
-        deadlines += [LedPartition.dumped_deadline_ms(dumped, rules) for dumped in self._idle.values()]
+        deadlines += [ManagedPartition.dumped_deadline_ms(dumped, rules) for dumped in self._idle.values()]
         deadlines += [demand.deadline_ms for demand in self.demands]
-        deadlines += [] if self.gone_ms is None else [self.gone_ms + GONE_MS]
-        return min([*deadlines, *self.parked.deadlines_ms(), *self.departed.deadlines_ms()], default=None)
+        deadlines += [] if self.deleted_ms is None else [self.deleted_ms + DELETED_MS]
+        return min([*deadlines, *self.pending.deadlines_ms(), *self.departed.deadlines_ms()], default=None)
 
 
 def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> dict[int, DumpedPartition]:
     """Return the share-partitions of the state's JSON, with the lines that follow it."""
-    return {int(partition): DumpedPartition.taken(values, lines) for partition, values in dumped.items()}
+    return {int(partition): DumpedPartition.from_lines(values, lines) for partition, values in dumped.items()}

@@ -16,12 +16,12 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from sharegroup.gateway.clients.accepting.seldom import Seldom
+from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
 
 #: Clients that are accepted or rejected before existing connections are served again.
-ACCEPTED_AT_ONCE = 16
+MAX_ACCEPTS = 16
 #: Pause after clients were rejected because descriptors are exhausted, in seconds.
 EXHAUSTED_PAUSE_S = 0.1
 #: No descriptors left in this process or on this machine; the spare one helps.
@@ -38,7 +38,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._connecting: set[asyncio.Task[object]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._throttle = Seldom()
+        self._throttle = LogThrottle()
         self._spare: int | None = None
         self._open_spare()
         for listening in sockets:
@@ -79,7 +79,7 @@ class Acceptor:
 
     def _accept_some(self, listening: socket.socket) -> None:
         """Accept up to `ACCEPTED_AT_ONCE` waiting clients."""
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(MAX_ACCEPTS):
             try:
                 accepted, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -113,9 +113,9 @@ class Acceptor:
         """Reject some of the waiting clients, then pause so that existing connections are served."""
         rejected = 0
         if error.errno in _NO_DESCRIPTOR:
-            while rejected < ACCEPTED_AT_ONCE and self._reject(listening):
+            while rejected < MAX_ACCEPTS and self._reject(listening):
                 rejected += 1
-        if (suffix := self._throttle.due(self._loop.time())) is not None:
+        if (suffix := self._throttle.next_suffix(self._loop.time())) is not None:
             logger.error(
                 "failed to accept connections: %s; %d rejected%s. Raise the limit of open files (ulimit -n)",
                 error,

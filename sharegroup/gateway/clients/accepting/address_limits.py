@@ -37,7 +37,7 @@ class AddressLimits:
         self._total = 0
         self._rates: dict[str, TokenBucket] = {}
 
-    def refusal(self, address: str, now_ms: float) -> str | None:
+    def add_or_reject(self, address: str, now_ms: float) -> str | None:
         """Return why a new connection of an address is rejected; otherwise count it and return None."""
         problem = self._problem(address, now_ms)
         if problem is None:
@@ -45,7 +45,7 @@ class AddressLimits:
             self._total += 1
         return problem
 
-    def ended(self, address: str) -> None:
+    def remove(self, address: str) -> None:
         """Uncount a connection that has ended."""
         self._total -= 1
         self._connections[address] -= 1
@@ -76,4 +76,4 @@ class AddressLimits:
             if len(self._rates) >= MAX_REMEMBERED:
                 self._rates = {known: rate for known, rate in self._rates.items() if not rate.is_full(now_ms)}
             bucket = self._rates[address] = TokenBucket(self._creation_rate, now_ms)
-        return bucket.take(now_ms)
+        return bucket.try_spend(now_ms)

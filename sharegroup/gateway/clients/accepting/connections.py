@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
-from sharegroup.gateway.clients.accepting.seldom import Seldom
+from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
 from sharegroup.monitoring.metrics.client_counts import ClientCounts
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Connections:
         self._counts = counts or ClientCounts()
         #: {connection: the client's address}
         self._connections: dict[Connection, str] = {}
-        self._throttle = Seldom()
+        self._throttle = LogThrottle()
         self._ids = itertools.count(1)
         self._is_empty = asyncio.Event()
 
@@ -51,19 +51,19 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._connections)
 
-    def new_id(self) -> int:
+    def next_id(self) -> int:
         """Return the id for a new connection."""
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:
         """Register a connection; return False if a limit rejects it."""
         now = asyncio.get_running_loop().time()
-        problem = self._limits.refusal(address, now * 1000)
-        self._counts.connected(problem is None)
+        problem = self._limits.add_or_reject(address, now * 1000)
+        self._counts.count_connection(problem is None)
         if problem is None:
             self._connections[connection] = address
             return True
-        if (suffix := self._throttle.due(now)) is not None:
+        if (suffix := self._throttle.next_suffix(now)) is not None:
             logger.warning("rejected a connection of client %s: %s%s", address, problem, suffix)
         return False
 
@@ -71,7 +71,7 @@ class Connections:
         """Remove a connection that has ended, and call `ended`."""
         address = self._connections.pop(connection, None)
         if address is not None:
-            self._limits.ended(address)
+            self._limits.remove(address)
         if not self._connections:
             self._is_empty.set()
         self._on_end(connection.connection_id)
@@ -80,7 +80,7 @@ class Connections:
         """Disconnect the clients that have been silent for too long."""
         now = asyncio.get_running_loop().time()
         for connection in [connection for connection in self._connections if connection.is_idle(now)]:
-            self._counts.closed_idle()
+            self._counts.count_idle_close()
             connection.close()
 
     async def drain(self, may_close: Callable[[int], bool], timeout_s: float) -> bool:

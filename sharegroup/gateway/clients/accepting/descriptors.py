@@ -33,7 +33,7 @@ def raise_limit() -> int | None:
     return wanted
 
 
-def connections_within(limit: int | None, wanted: int) -> int:
+def limit_connections(limit: int | None, wanted: int) -> int:
     """Return how many of the `wanted` connections fit into `limit` open files (None: unlimited), at least one.
 
     Logs a warning if there are fewer.

@@ -15,7 +15,7 @@ PROBES = 3
 _IDLE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE")
 
 
-def end_when_vanished(connection: socket.socket, after_ms: int) -> None:
+def set_keepalive(connection: socket.socket, after_ms: int) -> None:
     """Have TCP end the connection if its peer has answered nothing for `after_ms`; 0 disables this.
 
     Options that the platform does not have are skipped. TCP's own unit is a second.

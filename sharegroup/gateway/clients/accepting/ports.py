@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 #: Connections that may wait to be accepted.
 BACKLOG = 1_024
 #: Offset of the standby port from the base port.
-STANDBY_PLACE = -1
+STANDBY_OFFSET = -1
 #: Offset of the base port itself, which is also broker 0's.
-BOOTSTRAP_PLACE = 0
+BOOTSTRAP_OFFSET = 0
 _LAST_PORT = 65_535
 
 
@@ -38,7 +38,7 @@ class Ports:
         self._is_closed = False
         self._connect: Callable[[int, bool], asyncio.BaseProtocol]
 
-    def serve_with(self, connect: Callable[[int, bool], asyncio.BaseProtocol]) -> None:
+    def set_protocol_factory(self, connect: Callable[[int, bool], asyncio.BaseProtocol]) -> None:
         """Set `connect`, which creates the protocol of each client.
 
         Its arguments are the broker whose port the client used and whether it is the standby port; for the standby and
@@ -52,17 +52,21 @@ class Ports:
         Raises OSError for a port that is in use or out of range.
         """
         async with self._opening:
-            missing = self._listeners.missing(self._cluster.node_ids)
-            if BOOTSTRAP_PLACE in missing and self._bootstrap is not None:
+            missing = self._listeners.without_port(self._cluster.node_ids)
+            if BOOTSTRAP_OFFSET in missing and self._bootstrap is not None:
                 self._bootstrap.close()
             for node_id in missing:
                 self._listeners.add(node_id, await self._open(node_id, partial(self._connect, node_id, False)))
-                logger.info("serving broker %d at %s:%d", node_id, *self._listeners.address(node_id))
-            if self._bootstrap is None and self._config.listener_port and not self._listeners.has(BOOTSTRAP_PLACE):
-                await self._open(BOOTSTRAP_PLACE, self._connect_bootstrap)
+                logger.info("serving broker %d at %s:%d", node_id, *self._listeners.get_address(node_id))
+            if (
+                self._bootstrap is None
+                and self._config.listener_port
+                and not self._listeners.has_port(BOOTSTRAP_OFFSET)
+            ):
+                await self._open(BOOTSTRAP_OFFSET, self._connect_bootstrap)
                 self._bootstrap = self._servers[-1]
             if self._listeners.standby is None:
-                self._listeners.add_standby(await self._open(STANDBY_PLACE, self._connect_standby))
+                self._listeners.add_standby(await self._open(STANDBY_OFFSET, self._connect_standby))
 
     async def open_new(self) -> None:
         """Open ports for brokers that joined later; a broker whose port cannot be opened is hidden from clients."""
@@ -113,7 +117,7 @@ def _described(base: int, place: int) -> str:
     option = "gateway.listener.port (--port)"
     if not base:
         return f"a free port ({option} is 0)"
-    if place == BOOTSTRAP_PLACE:
+    if place == BOOTSTRAP_OFFSET:
         return f"port {base}, {option}, which is the bootstrap address"
-    purpose = "the standby port" if place == STANDBY_PLACE else f"the port of broker {place}"
+    purpose = "the standby port" if place == STANDBY_OFFSET else f"the port of broker {place}"
     return f"port {base + place}, {option} {place:+d}, which is {purpose}"

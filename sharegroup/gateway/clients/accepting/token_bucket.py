@@ -20,7 +20,7 @@ class TokenBucket:
         self._tokens -= tokens
         return 0 if self._tokens >= 0 else -int(self._tokens * 1000 // self._rate)
 
-    def take(self, now_ms: float) -> bool:
+    def try_spend(self, now_ms: float) -> bool:
         """Spend one token if there is one; return whether there was."""
         self._refill(now_ms)
         if self._tokens < 1:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
-from sharegroup.gateway.acting.acting_logins import ActingClient, ActingLogins
+from sharegroup.gateway.client_identity.forwarded_logins import ClientIdentity, ForwardedLogins
 from sharegroup.gateway.clients.logins.login_turns import THREADS, LoginTurns
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer, SaslState
 from sharegroup.gateway.wire.request import Request, api_name
@@ -23,7 +23,7 @@ from sharegroup.security.authentication.oauth_bearer import OAUTHBEARER
 from sharegroup.security.caller import Caller
 
 #: Logins that may wait for the brokers at the same time; they use no CPU here.
-PASSED_ON_THREADS = 16
+FORWARDED_LOGIN_THREADS = 16
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -48,31 +48,31 @@ class Logins:
         failed_delay_s: float,
         max_reauth_ms: int = 0,
         now_ms: Callable[[], int] = time_ms,
-        forwarded_logins: ActingLogins | None = None,
+        forwarded_logins: ForwardedLogins | None = None,
     ) -> None:
         self.mechanisms, self._forwarded_logins = security.logins, forwarded_logins
         self._max_reauth_ms, self.now_ms = max_reauth_ms, now_ms
-        self.turns = LoginTurns(failed_delay_s, THREADS if forwarded_logins is None else PASSED_ON_THREADS)
+        self.login_turns = LoginTurns(failed_delay_s, THREADS if forwarded_logins is None else FORWARDED_LOGIN_THREADS)
         self._reading_keys: asyncio.Task[None] | None = None
 
-    def begin(self, node_id: int) -> Login:
+    def new_login(self, node_id: int) -> Login:
         """Return the login of a new connection to a broker's port."""
         if self._forwarded_logins is not None:
-            identity = self._forwarded_logins.begin(node_id)
+            identity = self._forwarded_logins.new_client(node_id)
             return Login(self, SaslServer(identity.mechanisms, self._max_reauth_ms), identity)
         if not self.mechanisms:
             return Login(self, None)
         return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
 
-    async def look_for_keys(self) -> None:
+    async def refresh_keys(self) -> None:
         """Read the keys for tokens again; concurrent calls share one reading."""
         if self._reading_keys is None or self._reading_keys.done():
-            self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.look_for_keys))
+            self._reading_keys = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.reload_keys))
         await asyncio.shield(self._reading_keys)
 
     def close(self) -> None:
         """Start no further login steps, without waiting for those in progress."""
-        self.turns.close()
+        self.login_turns.close()
 
 
 class Login:
@@ -82,7 +82,7 @@ class Login:
     identity at the brokers, if the gateway does not use its own.
     """
 
-    def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ActingClient | None = None) -> None:
+    def __init__(self, shared: Logins, sasl: SaslServer | None, client_identity: ClientIdentity | None = None) -> None:
         self._shared, self._sasl, self._identity = shared, sasl, client_identity
 
     @property
@@ -97,7 +97,7 @@ class Login:
         """
         if self._identity is None:
             return request
-        rights = await self._identity.rights(request.body, request.version)
+        rights = await self._identity.get_rights(request.body, request.version)
         return replace(request, caller=replace(request.caller, rights=rights))
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Login:
             self._identity.close()
 
     @property
-    def is_asked_for(self) -> bool:
+    def is_required(self) -> bool:
         """Whether clients must log in."""
         return self._sasl is not None
 
@@ -126,9 +126,9 @@ class Login:
         return None if self._sasl is None else self._sasl.principal
 
     @property
-    def takes_bare_messages(self) -> bool:
+    def expects_bare_message(self) -> bool:
         """Whether the next frame is a SASL message without a request around it."""
-        return self._sasl is not None and self._sasl.takes_bare_messages
+        return self._sasl is not None and self._sasl.expects_bare_message
 
     def check_allowed(self, api_key: int) -> None:
         """Raise MalformedRequestError if the request is not allowed before the login or reauthentication."""
@@ -137,29 +137,29 @@ class Login:
         when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session ended"
         raise MalformedRequestError(f"request {api_name(api_key)} received {when}")
 
-    def has_part_in(self, api_key: int) -> bool:
+    def handles_api(self, api_key: int) -> bool:
         """Return whether `answer` handles this API."""
-        return self._sasl is not None and self._sasl.is_sasl(api_key)
+        return self._sasl is not None and self._sasl.handles_api(api_key)
 
-    async def answer(self, request: Request[ApiMessage]) -> ApiMessage:
+    async def handle_request(self, request: Request[ApiMessage]) -> ApiMessage:
         """Return the response to a SaslHandshake or SaslAuthenticate."""
         assert self._sasl is not None
         body = request.body
         if isinstance(body, SaslAuthenticateRequest):
             await self._refresh_keys_for(bytes(body.auth_bytes or b""))
-        return await self._step(self._sasl.handle, request, request.caller)
+        return await self._step(self._sasl.handle_request, request, request.caller)
 
-    async def answer_bare(self, message: bytes, caller: Caller) -> bytes:
+    async def handle_bare_message(self, message: bytes, caller: Caller) -> bytes:
         """Return the response to a bare SASL message, which is not sent if the login has failed."""
         assert self._sasl is not None
         await self._refresh_keys_for(message)
-        return await self._step(self._sasl.bare_message, message, caller)
+        return await self._step(self._sasl.handle_bare_message, message, caller)
 
     async def _refresh_keys_for(self, message: bytes) -> None:
         """Read the keys again if a token is signed with a key that the issuer has created since the last reading."""
         assert self._sasl is not None
-        if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.lacks_key(message):
-            await self._shared.look_for_keys()
+        if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.has_unknown_key(message):
+            await self._shared.refresh_keys()
 
     async def _step(self, step: Callable[[T, int], U], message: T, caller: Caller) -> U:
         """Run a login step on a thread: checking a password takes milliseconds."""
@@ -167,9 +167,9 @@ class Login:
         assert sasl is not None
         before = sasl.state
         checked = partial(step, message, self._shared.now_ms())
-        response = await self._shared.turns.run(caller.host, checked, lambda: sasl.has_failed)
+        response = await self._shared.login_turns.run(caller.host, checked, lambda: sasl.has_failed)
         if sasl.has_failed:
-            audit.login_refused(caller.host, sasl.mechanism, sasl.claimed, sasl.refusal)
+            audit.log_rejected_login(caller.host, sasl.mechanism, sasl.claimed_user, sasl.rejection)
         elif sasl.state is SaslState.AUTHENTICATED and before is not SaslState.AUTHENTICATED:
-            audit.login_accepted(replace(caller, principal=sasl.principal or ""), sasl.mechanism)
+            audit.log_login(replace(caller, principal=sasl.principal or ""), sasl.mechanism)
         return response

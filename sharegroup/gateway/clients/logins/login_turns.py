@@ -76,7 +76,7 @@ class LoginTurns:
 
     def _start_next(self) -> None:
         while self._free:
-            turn = self._waiting.take(lambda address, _: address not in self._busy)
+            turn = self._waiting.pop_first(lambda address, _: address not in self._busy)
             if turn is None:
                 return
             if not turn.granted.cancelled():

@@ -33,7 +33,7 @@ from kafka.protocol.sasl import (
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.wire.request import Request
-from sharegroup.security.authentication.sasl_exchange import Answer, Exchange, LoginRefusedError, Mechanisms
+from sharegroup.security.authentication.sasl_exchange import Exchange, ExchangeStep, LoginRejectedError, Mechanisms
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 #: From this version of SaslHandshake on, SASL messages are wrapped in SaslAuthenticate requests.
@@ -44,7 +44,7 @@ LEAST_REAUTHENTICATION_MS = 1_000
 _LONGEST_LIFETIME_MS = 2**63 - 1
 
 
-async def sasl_is_off(request: Request[ApiMessage]) -> ApiMessage:
+async def reject_sasl(request: Request[ApiMessage]) -> ApiMessage:
     """Handle SaslHandshake and SaslAuthenticate on a listener without SASL: return ILLEGAL_SASL_STATE."""
     code = int(ErrorCode.ILLEGAL_SASL_STATE)
     if request.header.api_key == SASL_HANDSHAKE:
@@ -90,7 +90,7 @@ class SaslServer:
         self.principal: str | None = None
         self.session_ends_ms: int | None = None
         #: Why the login was rejected, for the audit log.
-        self.refusal = ""
+        self.rejection = ""
 
     @property
     def is_authenticated(self) -> bool:
@@ -103,35 +103,35 @@ class SaslServer:
         return self.state is SaslState.FAILED
 
     @property
-    def takes_bare_messages(self) -> bool:
+    def expects_bare_message(self) -> bool:
         """Whether the next frame is a message for `bare_message`."""
         return self._is_bare and self.state in (SaslState.CHOSEN, SaslState.CHALLENGED)
 
     @property
-    def claimed(self) -> str:
+    def claimed_user(self) -> str:
         """The user name that the client claims, for the audit log; "" if it has not sent one."""
         return "" if self._exchange is None else self._exchange.claimed
 
     def allows(self, api_key: int, now_ms: int) -> bool:
         """Return whether the client may send this request now."""
         if self.state is SaslState.AUTHENTICATED:
-            return api_key == SASL_HANDSHAKE or not self.has_ended(now_ms)
+            return api_key == SASL_HANDSHAKE or not self.has_session_ended(now_ms)
         return not self.has_failed and api_key in (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
 
-    def has_ended(self, now_ms: int) -> bool:
+    def has_session_ended(self, now_ms: int) -> bool:
         """Return whether the session has ended, so that the client must reauthenticate."""
         return self.session_ends_ms is not None and now_ms >= self.session_ends_ms
 
     @staticmethod
-    def is_sasl(api_key: int) -> bool:
+    def handles_api(api_key: int) -> bool:
         """Return whether `handle` handles this API."""
         return api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
-    def handle(self, request: Request[ApiMessage], now_ms: int) -> ApiMessage:
+    def handle_request(self, request: Request[ApiMessage], now_ms: int) -> ApiMessage:
         """Return the response to a SaslHandshake or SaslAuthenticate, as kafka-python's message."""
         body = request.body
         if isinstance(body, SaslHandshakeRequest):
-            code = self.handshake(body.mechanism, request.version, now_ms)
+            code = self.choose_mechanism(body.mechanism, request.version, now_ms)
             return SaslHandshakeResponse(error_code=int(code), mechanisms=list(self._mechanisms))
         assert isinstance(body, SaslAuthenticateRequest)
         step = self.authenticate(bytes(body.auth_bytes or b""), now_ms)
@@ -142,11 +142,11 @@ class SaslServer:
             session_lifetime_ms=step.session_lifetime_ms,
         )
 
-    def bare_message(self, message: bytes, now_ms: int) -> bytes:
+    def handle_bare_message(self, message: bytes, now_ms: int) -> bytes:
         """Return the response to a bare message, which is not sent if the login has failed."""
         return self.authenticate(message, now_ms).auth_bytes
 
-    def handshake(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
+    def choose_mechanism(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
         """Choose the client's mechanism; return NONE or the error. After an unknown mechanism it may try another."""
         if self.state is SaslState.AUTHENTICATED:
             return self._reauthenticate(mechanism, version, now_ms)
@@ -172,8 +172,8 @@ class SaslServer:
                 self.state = SaslState.CHALLENGED
                 return SaslStep(ErrorCode.NONE, None, answer.message)
             return self._succeeded(f"User:{answer.user}", answer, now_ms)
-        except LoginRefusedError as error:
-            self.state, self.refusal = SaslState.FAILED, error.reason
+        except LoginRejectedError as error:
+            self.state, self.rejection = SaslState.FAILED, error.reason
             return SaslStep(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
 
     def _choose(self, mechanism: str, version: int) -> None:
@@ -191,11 +191,11 @@ class SaslServer:
         self._choose(mechanism, version)
         return ErrorCode.NONE
 
-    def _succeeded(self, principal: str, answer: Answer, now_ms: int) -> SaslStep:
-        """Complete the login. Raises LoginRefusedError."""
+    def _succeeded(self, principal: str, answer: ExchangeStep, now_ms: int) -> SaslStep:
+        """Complete the login. Raises LoginRejectedError."""
         if self.principal not in (None, principal):
             message = "The principal must not change when a client reauthenticates."
-            raise LoginRefusedError(message, f"the connection is authenticated as {self.principal}")
+            raise LoginRejectedError(message, f"the connection is authenticated as {self.principal}")
         ends = [] if answer.valid_until_ms is None else [answer.valid_until_ms]
         if self._max_reauth_ms:
             ends.append(now_ms + self._max_reauth_ms)
@@ -206,5 +206,5 @@ class SaslServer:
 
     def _fail_out_of_order(self) -> ErrorCode:
         if self.state is not SaslState.AUTHENTICATED:
-            self.state, self.refusal = SaslState.FAILED, "a SASL message was out of order"
+            self.state, self.rejection = SaslState.FAILED, "a SASL message was out of order"
         return ErrorCode.ILLEGAL_SASL_STATE

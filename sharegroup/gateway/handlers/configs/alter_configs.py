@@ -17,9 +17,9 @@ from kafka.protocol.admin import (
 )
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
+from sharegroup.gateway.groups.group_config_entries import is_job_config, is_upstream_config
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.handlers.configs.config_rights import config_refusal
+from sharegroup.gateway.handlers.configs.config_rights import config_rejection
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import (
@@ -42,8 +42,8 @@ _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Change = _Resource.AlterableConfig
 
 #: A resource of either request; both classes have the fields that are used here.
-Altered = _Resource | AlterConfigsRequest.AlterConfigsResource
-R = TypeVar("R", bound=Altered)
+AlteredResource = _Resource | AlterConfigsRequest.AlterConfigsResource
+R = TypeVar("R", bound=AlteredResource)
 Response = TypeVar("Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -69,7 +69,7 @@ class IncrementalAlterConfigs:
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
         """Alter each resource separately, with all of its changes or none."""
         body = request.body
-        forwarded, outcomes = self.refused(request.caller, body.resources)
+        forwarded, outcomes = self.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.alter(request.caller.node_id, forwarded, body.validate_only)
         times = Counter(resource_of(resource) for resource in body.resources)
         groups = [resource for resource in body.resources if resource.resource_type == GROUP]
@@ -79,15 +79,17 @@ class IncrementalAlterConfigs:
             await self._refresh_configs()
         if not body.validate_only:
             audit_changes(request.caller, body.resources, outcomes)
-        return answered(IncrementalAlterConfigsResponse, outcomes)
+        return alter_response(IncrementalAlterConfigsResponse, outcomes)
 
-    def refused(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
+    def split_forwarded(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
         """Return (resources that the upstream is to alter, results of rejected ones), both without groups."""
         forwarded: list[R] = []
         outcomes: dict[Resource, ConfigResult] = {}
         for resource in resources:
             if resource.resource_type != GROUP:
-                error = config_refusal(self._security.alter_configs, caller, resource) or _reject_job_configs(resource)
+                error = config_rejection(
+                    self._security.authorize_alter_configs, caller, resource
+                ) or _reject_job_configs(resource)
                 if error is None:
                     forwarded.append(resource)
                 else:
@@ -99,10 +101,10 @@ class IncrementalAlterConfigs:
     ) -> ConfigResult:
         group_id, validate_only = resource.resource_name, request.body.validate_only
         try:
-            self._security.alter_configs(request.caller, acl.Resource.GROUP, group_id)
+            self._security.authorize_alter_configs(request.caller, acl.Resource.GROUP, group_id)
             if times > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            ours, theirs = split(resource.configs)
+            ours, theirs = split_changes(resource.configs)
             if theirs and (ours or validate_only):
                 await self._alter_theirs(request, group_id, theirs, True)
             if ours:
@@ -135,7 +137,7 @@ class IncrementalAlterConfigs:
             return  # the change is stored; the next regular refresh reads it
 
 
-def answered(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
+def alter_response(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
     """Return the response of either request, with the result of each resource."""
     found = response.AlterConfigsResourceResponse
     return response(
@@ -147,24 +149,26 @@ def answered(response: type[Response], outcomes: Mapping[Resource, ConfigResult]
     )
 
 
-def audit_changes(caller: Caller, resources: Iterable[Altered], outcomes: Mapping[Resource, ConfigResult]) -> None:
+def audit_changes(
+    caller: Caller, resources: Iterable[AlteredResource], outcomes: Mapping[Resource, ConfigResult]
+) -> None:
     """Audit each resource with the names of its configs, but not their values, which may be passwords."""
     for resource in resources:
         kind, name = resource_of(resource)
         configs = ",".join(config.name for config in resource.configs)
-        audit.changed(caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
+        audit.log_change(caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
 
 
-def _reject_job_configs(resource: Altered) -> ConfigResult | None:
+def _reject_job_configs(resource: AlteredResource) -> ConfigResult | None:
     """Reject configs of a broker that the job reads from its file; the upstream's values would have no effect here."""
-    ours = [config.name for config in resource.configs if is_the_jobs(config.name)]
+    ours = [config.name for config in resource.configs if is_job_config(config.name)]
     if resource.resource_type != BROKER or not ours:
         return None
     message = f"{', '.join(ours)}: cannot be altered; set it in the configuration file of the share-group job"
     return int(ErrorCode.INVALID_CONFIG), message
 
 
-def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
+def split_changes(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
     """Return (our changes as {name: value, or None to delete it}, the upstream's changes).
 
     Raises RequestError: INVALID_REQUEST or INVALID_CONFIG with Kafka's messages.
@@ -174,8 +178,8 @@ def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Chan
     null_valued = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
     if null_valued:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(null_valued)}")
-    theirs = [config for config in configs if is_upstreams(config.name)]
-    return {config.name: _new_value(config) for config in configs if not is_upstreams(config.name)}, theirs
+    theirs = [config for config in configs if is_upstream_config(config.name)]
+    return {config.name: _new_value(config) for config in configs if not is_upstream_config(config.name)}, theirs
 
 
 def _new_value(config: _Change) -> str | None:

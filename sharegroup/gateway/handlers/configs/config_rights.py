@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.upstream.configs import GROUP, TOPIC, ConfigResult, Named
+from sharegroup.gateway.upstream.configs import GROUP, TOPIC, ConfigResult, NamedResource
 from sharegroup.security import acl
 from sharegroup.security.caller import Caller
 
 _OWN_RESOURCES = {GROUP: acl.Resource.GROUP, TOPIC: acl.Resource.TOPIC}
 
 
-def config_resource(item: Named) -> tuple[acl.Resource, str]:
+def config_acl_resource(item: NamedResource) -> tuple[acl.Resource, str]:
     """Return the ACL resource of a resource that has configs."""
     if item.resource_type in _OWN_RESOURCES:
         return _OWN_RESOURCES[item.resource_type], item.resource_name
     return acl.Resource.CLUSTER, acl.CLUSTER_NAME
 
 
-def config_refusal(
-    need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: Named
+def config_rejection(
+    need: Callable[[Caller, acl.Resource, str], None], caller: Caller, item: NamedResource
 ) -> ConfigResult | None:
     """Return why the caller may not access the item, or None. `need` raises RequestError."""
     try:
-        need(caller, *config_resource(item))
+        need(caller, *config_acl_resource(item))
     except RequestError as error:
         return int(error.code), error.message
     return None

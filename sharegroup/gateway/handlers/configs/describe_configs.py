@@ -15,13 +15,13 @@ from sharegroup.gateway.groups.group_config_entries import (
     ConfigEntry,
     broker_entries,
     config_entries,
-    is_the_jobs,
-    is_upstreams,
+    is_job_config,
+    is_upstream_config,
 )
 from sharegroup.gateway.groups.stored_groups import StoredGroups
-from sharegroup.gateway.handlers.configs.config_rights import config_refusal
+from sharegroup.gateway.handlers.configs.config_rights import config_rejection
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, described
+from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, config_result
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.security import acl
@@ -50,11 +50,11 @@ class DescribeConfigs:
             if resource.resource_type == GROUP:
                 results[place] = await self._group(request, resource)
                 continue
-            rejection = config_refusal(self._security.describe_configs, request.caller, resource)
+            rejection = config_rejection(self._security.authorize_describe_configs, request.caller, resource)
             if rejection is None:
                 forwarded.append((place, resource))
             else:
-                results[place] = described((resource.resource_type, resource.resource_name), [], *rejection)
+                results[place] = config_result((resource.resource_type, resource.resource_name), [], *rejection)
         resources = [resource for _, resource in forwarded]
         upstream_results = await self._upstream.describe(request.caller.node_id, resources, body, request.version)
         for place, item in forwarded:
@@ -71,7 +71,7 @@ class DescribeConfigs:
         """Replace `group.share.*` by the job's values; a resource without a name has only dynamic configs."""
         if found.error_code:
             return found
-        found.configs = [entry for entry in found.configs if not is_the_jobs(entry.name)]
+        found.configs = [entry for entry in found.configs if not is_job_config(entry.name)]
         if resource.resource_name:
             ours = broker_entries(self._config, resource.configuration_keys)
             found.configs += [self._entry(request, entry, read_only=True) for entry in ours]
@@ -82,23 +82,23 @@ class DescribeConfigs:
     ) -> _Result:
         group_id, names = resource.resource_name, resource.configuration_keys
         try:
-            self._security.describe_configs(request.caller, acl.Resource.GROUP, group_id)
+            self._security.authorize_describe_configs(request.caller, acl.Resource.GROUP, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
             stored = (await self._stored.configs()).get(group_id, {})
         except RequestError as error:
-            return described((GROUP, group_id), [], int(error.code), error.message)
+            return config_result((GROUP, group_id), [], int(error.code), error.message)
         of_file = self._config.groups.get(group_id) or GroupOverrides()
         ours = config_entries(stored, of_file, self._config.group, names)
         entries = [self._entry(request, entry) for entry in ours]
-        return described((GROUP, group_id), [*await self._upstream_entries(request, resource), *entries])
+        return config_result((GROUP, group_id), [*await self._upstream_entries(request, resource), *entries])
 
     async def _upstream_entries(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
     ) -> list[_Entry]:
         """Return the upstream's configs of a group; none if it is unavailable or before 3.8."""
         names = resource.configuration_keys
-        theirs = None if names is None else [name for name in names if is_upstreams(name)]
+        theirs = None if names is None else [name for name in names if is_upstream_config(name)]
         if theirs is not None and not theirs:
             return []
         upstream = DescribeConfigsRequest.DescribeConfigsResource(
@@ -114,7 +114,7 @@ class DescribeConfigs:
             )
             return []
         (result,) = results.values()
-        return [entry for entry in result.configs if is_upstreams(entry.name)]
+        return [entry for entry in result.configs if is_upstream_config(entry.name)]
 
     @staticmethod
     def _entry(request: Request[DescribeConfigsRequest], entry: ConfigEntry, read_only: bool = False) -> _Entry:

@@ -17,13 +17,13 @@ from kafka.protocol.admin import (
 )
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.groups.group_config_entries import Source, is_upstreams
+from sharegroup.gateway.groups.group_config_entries import Source, is_upstream_config
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.handlers.configs.alter_configs import (
     DELETE,
     SET,
     IncrementalAlterConfigs,
-    answered,
+    alter_response,
     audit_changes,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -44,12 +44,12 @@ class AlterConfigs:
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
         """Alter each resource separately, with all of its configs or none."""
         body = request.body
-        forwarded, outcomes = self._incremental.refused(request.caller, body.resources)
+        forwarded, outcomes = self._incremental.split_forwarded(request.caller, body.resources)
         outcomes |= await self._upstream.replace(request.caller.node_id, forwarded, body.validate_only)
         if not body.validate_only:
             audit_changes(request.caller, [item for item in body.resources if item.resource_type != GROUP], outcomes)
         outcomes |= await self._alter_groups(request)
-        return answered(AlterConfigsResponse, outcomes)
+        return alter_response(AlterConfigsResponse, outcomes)
 
     async def _alter_groups(self, request: Request[AlterConfigsRequest]) -> dict[Resource, ConfigResult]:
         groups = [item for item in request.body.resources if item.resource_type == GROUP]
@@ -79,7 +79,7 @@ class AlterConfigs:
             name: [
                 config.name
                 for config in result.configs
-                if is_upstreams(config.name) and config.config_source == Source.DYNAMIC_GROUP_CONFIG
+                if is_upstream_config(config.name) and config.config_source == Source.DYNAMIC_GROUP_CONFIG
             ]
             for (_, name), result in found.items()
         }

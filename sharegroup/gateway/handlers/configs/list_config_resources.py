@@ -25,7 +25,7 @@ class ListConfigResources:
         """Return all resources of the requested types, or of all types if none is requested."""
         types = list(request.body.resource_types) if request.version >= 1 else [CLIENT_METRICS]
         try:
-            self._security.list_config_resources(request.caller)
+            self._security.authorize_list_config_resources(request.caller)
             ours = set(await self._stored.configs()) if not types or GROUP in types else set()
         except RequestError as error:
             return _response(int(error.code), ())

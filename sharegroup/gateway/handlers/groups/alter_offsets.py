@@ -40,16 +40,16 @@ class AlterShareGroupOffsets:
         """Alter the start offsets; the request is rejected as a whole or per share-partition."""
         response = await self._alter(request)
         if response.error_code:
-            audit.changed(request.caller, "group", request.body.group_id, response.error_code)
+            audit.log_change(request.caller, "group", request.body.group_id, response.error_code)
         for topic in response.responses:
             code = next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
-            audit.changed(request.caller, "group", request.body.group_id, code, topic.topic_name)
+            audit.log_change(request.caller, "group", request.body.group_id, code, topic.topic_name)
         return response
 
     async def _alter(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
         body = request.body
         try:
-            self._security.alter_offsets(request.caller, body.group_id)
+            self._security.authorize_alter_offsets(request.caller, body.group_id)
             await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
             readable = [topic for topic in body.topics if self._security.may_read(request.caller, topic.topic_name)]
             offsets = _offsets(readable)

@@ -39,7 +39,7 @@ class DeleteGroups:
                     codes[group_id] = await self._delete(group_id)
             codes |= await self._upstream(request.caller.node_id, [g for g in allowed if g not in ours])
         for group_id in group_ids:
-            audit.changed(request.caller, "group", group_id, codes[group_id])
+            audit.log_change(request.caller, "group", group_id, codes[group_id])
         result = DeleteGroupsResponse.DeletableGroupResult
         return DeleteGroupsResponse(
             throttle_time_ms=0,
@@ -48,7 +48,7 @@ class DeleteGroups:
 
     def _authorization_error(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
         try:
-            self._security.delete_group(request.caller, group_id)
+            self._security.authorize_delete_group(request.caller, group_id)
         except RequestError as error:
             return int(error.code)
         return 0

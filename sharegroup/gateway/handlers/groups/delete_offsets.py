@@ -38,9 +38,9 @@ class DeleteShareGroupOffsets:
         """Delete the offsets of each topic; the request is rejected as a whole or per topic."""
         response = await self._delete(request)
         if response.error_code:
-            audit.changed(request.caller, "group", request.body.group_id, response.error_code)
+            audit.log_change(request.caller, "group", request.body.group_id, response.error_code)
         for topic in response.responses:
-            audit.changed(request.caller, "group", request.body.group_id, topic.error_code, topic.topic_name)
+            audit.log_change(request.caller, "group", request.body.group_id, topic.error_code, topic.topic_name)
         return response
 
     async def _delete(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
@@ -48,7 +48,7 @@ class DeleteShareGroupOffsets:
         names = [topic.topic_name for topic in body.topics]
         readable = tuple(name for name in names if self._security.may_read(caller, name))
         try:
-            self._security.delete_offsets(caller, body.group_id)
+            self._security.authorize_delete_offsets(caller, body.group_id)
             await self._upstream_groups.check_joined(caller.node_id, body.group_id)
             known = await self._cluster.newest_topics(readable)
             errors = await self._requests.delete_offsets(body.group_id, readable)

@@ -9,13 +9,13 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, parse_topic_id
 from sharegroup.security.acl import Resource
-from sharegroup.security.authorization import Authorization, bit_field
+from sharegroup.security.authorization import Authorization, encode_operations
 from sharegroup.security.caller import Caller
 from sharegroup.storage import MemberDescription, ShareGroupDescription
 
-NOT_ASKED_FOR = -2147483648
+NOT_REQUESTED = -2147483648
 
 _Group = ShareGroupDescribeResponse.DescribedGroup
 
@@ -32,7 +32,7 @@ class ShareGroupDescribe:
         try:
             found = await self._stored.describe(group_id for group_id in group_ids if group_id)
         except RequestError as error:
-            groups = [refused(group_id, error) for group_id in group_ids]
+            groups = [rejected_group(group_id, error) for group_id in group_ids]
         else:
             groups = [self._describe(request, group_id, found.get(group_id)) for group_id in group_ids]
         return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
@@ -42,18 +42,18 @@ class ShareGroupDescribe:
     ) -> DataContainer:
         caller: Caller = request.caller
         try:
-            self._security.describe_group(caller, group_id)
+            self._security.authorize_describe_group(caller, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
             if group is None:
                 raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-            self._security.describe_group(caller, group_id, topics_of(group))
+            self._security.authorize_describe_group(caller, group_id, topics_of(group))
         except RequestError as error:
-            return refused(group_id, error)
-        operations = NOT_ASKED_FOR
+            return rejected_group(group_id, error)
+        operations = NOT_REQUESTED
         if request.body.include_authorized_operations:
-            operations = bit_field(self._security.operations(caller, Resource.GROUP, group_id))
-        return described(group, self._configs.group_config(group_id).assignor, operations)
+            operations = encode_operations(self._security.operations(caller, Resource.GROUP, group_id))
+        return described_group(group, self._configs.group_config(group_id).assignor, operations)
 
 
 def topics_of(group: ShareGroupDescription) -> list[str]:
@@ -62,7 +62,7 @@ def topics_of(group: ShareGroupDescription) -> list[str]:
     return sorted(names)
 
 
-def described(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
+def described_group(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
     """Return a group's entry; `assignor` is the name of the current one."""
     return _Group(
         error_code=0,
@@ -77,7 +77,7 @@ def described(group: ShareGroupDescription, assignor: str, operations: int) -> D
     )
 
 
-def refused(group_id: str, error: RequestError) -> DataContainer:
+def rejected_group(group_id: str, error: RequestError) -> DataContainer:
     """Return the entry of a group that cannot be described."""
     return _Group(
         error_code=int(error.code),
@@ -88,7 +88,7 @@ def refused(group_id: str, error: RequestError) -> DataContainer:
         assignment_epoch=0,
         assignor_name="",
         members=[],
-        authorized_operations=NOT_ASKED_FOR,
+        authorized_operations=NOT_REQUESTED,
     )
 
 
@@ -104,7 +104,7 @@ def _member(member: MemberDescription) -> DataContainer:
         assignment=message.Assignment(
             topic_partitions=[
                 message.Assignment.TopicPartitions(
-                    topic_id=topic_id_of(topic_id) if topic_id else NO_TOPIC_ID,
+                    topic_id=parse_topic_id(topic_id) if topic_id else NO_TOPIC_ID,
                     topic_name=name,
                     partitions=list(partitions),
                 )

@@ -52,7 +52,7 @@ class DescribeShareGroupOffsets:
         self, caller: Caller, requested: DataContainer, offsets: Collection[SharePartitionOffset], with_lag: bool
     ) -> DataContainer:
         try:
-            self._security.describe_group(caller, requested.group_id)
+            self._security.authorize_describe_group(caller, requested.group_id)
             topics = await self._topics(caller, requested.topics, offsets, with_lag)
         except UpstreamUnavailableError as error:
             return _group(requested.group_id, [], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
@@ -67,14 +67,14 @@ class DescribeShareGroupOffsets:
         offsets: Collection[SharePartitionOffset],
         with_lag: bool,
     ) -> list[DataContainer]:
-        by_topic = wanted_partitions(
+        by_topic = partitions_to_describe(
             None if requested is None else [(t.topic_name, t.partitions) for t in requested], offsets
         )
         known = await self._cluster.newest_topics(by_topic)
         hidden = {name for name in by_topic if not self._security.may_see(caller, name)}
         current = [row for row in offsets if row.topic not in hidden and _is_current(row, known.get(row.topic))]
         if requested is None:  # hidden topics that were not requested by name are omitted, not rejected
-            by_topic = wanted_partitions(None, current)
+            by_topic = partitions_to_describe(None, current)
         found = {TopicPartition(row.topic, row.partition): row for row in current}
         counted = [
             key for key, row in found.items() if with_lag and has_lag(row) and key[1] in by_topic.get(key[0], ())
@@ -91,7 +91,7 @@ class DescribeShareGroupOffsets:
         ]
 
 
-def wanted_partitions(
+def partitions_to_describe(
     requested: Iterable[tuple[str, Iterable[int]]] | None, offsets: Iterable[SharePartitionOffset]
 ) -> dict[str, list[int]]:
     """Return {topic: partitions} to describe: the requested ones, or all of the group (None)."""

@@ -13,7 +13,7 @@ from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.wire.request import Request
-from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY, MemberIdentity
+from sharegroup.protocol.rows.share_group_fields import ALL_AWAY, MemberIdentity
 from sharegroup.security import audit
 from sharegroup.security.authorization import Authorization
 
@@ -33,7 +33,7 @@ class LeaveGroup:
         """Remove the members; the request is rejected as a whole or per member."""
         body, caller = request.body, request.caller
         try:
-            self._security.leave_group(caller, body.group_id)
+            self._security.authorize_leave_group(caller, body.group_id)
             if request.version < MEMBERS_VERSION:
                 removed = await self._remove(body.group_id, (MemberIdentity(body.member_id, None),))
                 response = _response(max((member.error_code for member in removed), default=0))
@@ -43,10 +43,10 @@ class LeaveGroup:
         except RequestError as error:
             response = _response(int(error.code))
         if response.error_code or not response.members:
-            audit.changed(caller, "group", body.group_id, response.error_code)
+            audit.log_change(caller, "group", body.group_id, response.error_code)
         for member in response.members or ():
             name = member.group_instance_id or member.member_id
-            audit.changed(caller, "group", body.group_id, member.error_code, name)
+            audit.log_change(caller, "group", body.group_id, member.error_code, name)
         return response
 
     async def _remove(self, group_id: str, members: tuple[MemberIdentity, ...]) -> list[_Member]:
@@ -54,7 +54,7 @@ class LeaveGroup:
 
         Clients find the error of a member by the identity that they have sent.
         """
-        if members == (ANYBODY_AWAY,):
+        if members == (ALL_AWAY,):
             members = await self._requests.invoke_consumer_rebalance(group_id)
             codes = [int(ErrorCode.NONE)] * len(members)
         else:

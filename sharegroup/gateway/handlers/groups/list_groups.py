@@ -36,7 +36,7 @@ class GroupFilter(NamedTuple):
     types: frozenset[str]
 
     @classmethod
-    def of(cls, request: Request[ListGroupsRequest]) -> GroupFilter:
+    def from_request(cls, request: Request[ListGroupsRequest]) -> GroupFilter:
         """Return the filters of a request; old versions have none."""
         body = request.body
         return cls(
@@ -70,7 +70,7 @@ class ListGroups:
         """Return all groups that this port lists."""
         if request.caller.is_standby:
             return _response(0, [])
-        group_filter = GroupFilter.of(request)
+        group_filter = GroupFilter.from_request(request)
         rows: list[_Row] = []
         if not group_filter.is_only_share:
             response, version = await self._upstream(request)
@@ -102,7 +102,7 @@ class ListGroups:
         return [
             _Row(group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE)
             for group_id, state in listings
-            if group_filter.allows(state, SHARE) and place_of(group_id, brokers) == node_id
+            if group_filter.allows(state, SHARE) and listing_broker(group_id, brokers) == node_id
         ]
 
     async def _brokers(self, node_id: int) -> Collection[int]:
@@ -117,7 +117,7 @@ class ListGroups:
         return {node_id, *(broker.node_id for broker in response.brokers)}
 
 
-def place_of(group_id: str, node_ids: Iterable[int]) -> int:
+def listing_broker(group_id: str, node_ids: Iterable[int]) -> int:
     """Return the broker whose port lists a group: the same at all gateways, and stable when brokers come or go."""
     return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
 

@@ -22,7 +22,7 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.topic_ids import topic_id_of
+from sharegroup.protocol.topic_ids import parse_topic_id
 from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
@@ -64,13 +64,15 @@ class ShareGroupHeartbeat:
         process = SessionKey(body.group_id, body.member_id)
         try:
             names = body.subscribed_topic_names
-            self._security.heartbeat(request.caller, body.group_id, names or ())
+            self._security.authorize_heartbeat(request.caller, body.group_id, names or ())
             if body.member_epoch == 0:
                 await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
             if body.member_epoch < 0:
                 await self._acknowledgements.wait(process)
             row = await self._row(request)
-            is_certain = row.member_epoch == LEAVE_GROUP_EPOCH and self._leases.of(*process).lasts(self._job.now_ms())
+            is_certain = row.member_epoch == LEAVE_GROUP_EPOCH and self._leases.get(*process).is_valid_at(
+                self._job.now_ms()
+            )
             lease = self._lease(process, row)
             response = await (self._leave(row) if is_certain else self._job.ask(row))
         except RequestError as error:
@@ -91,7 +93,7 @@ class ShareGroupHeartbeat:
         known = names if names is not None else self._subscriptions.get(process, ())
         is_new = body.member_epoch == 0 or set(known) != set(self._subscriptions.get(process, ()))
         topics = await self._topics(known, is_new) if body.member_epoch >= 0 else {}
-        name = self._identities.name_of(body.group_id, request.header.client_id)
+        name = self._identities.instance_id_for(body.group_id, request.header.client_id)
         return HeartbeatRequest(
             self._job.new_id(),
             body.group_id,
@@ -144,20 +146,20 @@ class ShareGroupHeartbeat:
         if row.member_epoch < 0 or row.group_instance_id is not None:
             self._leases.end(*process)
             return Lease()
-        return self._leases.begin(*process)
+        return self._leases.get_or_create(*process)
 
     def _apply_response(
         self, process: SessionKey, row: HeartbeatRequest, response: HeartbeatResponse, lease: Lease
     ) -> None:
         if response.error_code or response.member_epoch < 0:
             self._subscriptions.pop(process.shortened, None)
-            self._identities.left(process)
+            self._identities.remove(process)
             if response.error_code:
                 self._leases.end(*process)
             return
         lease.extend(response.session_deadline_ms)
         if row.group_instance_id is not None:
-            self._identities.joined(process, response.member_id)
+            self._identities.add(process, response.member_id)
         if response.subscribed_topic_names is not None:
             self._subscriptions[process.shortened] = tuple(response.subscribed_topic_names)
             self._subscriptions.move_to_end(process.shortened)
@@ -172,7 +174,7 @@ def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbea
     if response.assignment is not None:
         assignment = message.Assignment(
             topic_partitions=[
-                message.Assignment.TopicPartitions(topic_id=topic_id_of(text), partitions=list(partitions))
+                message.Assignment.TopicPartitions(topic_id=parse_topic_id(text), partitions=list(partitions))
                 for text, partitions in response.assignment.values()
             ]
         )

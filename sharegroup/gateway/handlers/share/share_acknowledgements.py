@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
-from sharegroup.gateway.sessions.member_partition import AckResult, settled
+from sharegroup.gateway.sessions.member_partition import AckResult, completed_result
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
@@ -33,8 +33,8 @@ class ShareAcknowledgements:
         self._job, self._cluster, self._security = job, cluster, security
         self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
         #: Acknowledgements without an outcome yet; a member's leave waits for its own.
-        self.open = OpenAcknowledgements(sessions.has_records)
-        sessions.on_end = self.open.changed
+        self.open = OpenAcknowledgements(sessions.member_holds_records)
+        sessions.on_end = self.open.notify_change
 
     def send(
         self,
@@ -44,19 +44,19 @@ class ShareAcknowledgements:
         is_renew_ack: bool,
     ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
         """Send the rows and return the outcome of each partition; outcomes complete even if nothing waits for them."""
-        self._sessions.serve(session)
+        self._sessions.get_served(session)
         now_ms, margin_ms = self._job.now_ms(), self._margin_ms
         outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
         for key, batches in acknowledgements.items():
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None:
-                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_ID)
+                outcomes[key] = completed_result(ErrorCode.UNKNOWN_TOPIC_ID)
             elif key.partition not in topic.leaders:
-                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                outcomes[key] = completed_result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif not self._security.may_read(caller, topic.name):
-                outcomes[key] = settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                outcomes[key] = completed_result(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
-                part = self._sessions.holder(session, key)
+                part = self._sessions.get_member_partition(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
                 outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
                 outcomes[key] = asyncio.ensure_future(self._fail_if_deleted(key, outcome))
@@ -65,7 +65,7 @@ class ShareAcknowledgements:
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
         """Return the lease for an early response; empty if another gateway may serve the partition's new leader."""
-        return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
+        return self._leases.get(*session.key) if leader.node_id == caller.node_id else Lease()
 
     async def _fail_if_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
         """Replace a successful outcome by UNKNOWN_TOPIC_ID if the topic has been deleted."""

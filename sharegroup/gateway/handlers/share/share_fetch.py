@@ -67,11 +67,11 @@ class ShareApis:
         response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
         acknowledgements = acknowledgements_of(body.topics)
         try:
-            self._security.fetch(caller, body.group_id or "")
+            self._security.authorize_fetch(caller, body.group_id or "")
             check_renewing_fetch(body.is_renew_ack, body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records)
             process = SessionKey(body.group_id or "", body.member_id or "")
-            await self._identities.known(process, request.header.client_id, body.max_wait_ms / 1000)
-            context = self.sessions.node(caller.node_id).fetch(
+            await self._identities.wait_until_known(process, request.header.client_id, body.max_wait_ms / 1000)
+            context = self.sessions.sessions_at(caller.node_id).fetch_context(
                 body.group_id,
                 body.member_id,
                 body.share_session_epoch,
@@ -83,20 +83,20 @@ class ShareApis:
         except RequestError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await asyncio.sleep(body.max_wait_ms / 1000)  # as in Kafka: keep clients from polling a full cache
-            return response.failed(error)
+            return response.build_error(error)
         if context.dropped is not None:
-            self.sessions.end(context.dropped)
+            self.sessions.end_session(context.dropped)
         try:
             await self._topics.refresh_unless_known(context.partitions, caller.node_id)
             await self._topics.refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             await self._serve_fetch(request, context, acknowledgements, response)
         except RequestError as error:
-            return response.failed(error)
+            return response.build_error(error)
         finally:
             if context.kind is ContextKind.FINAL:
-                self.sessions.end(context.session, is_final=True)
-        return response.message(self._lock_timeout_ms(context.session.key), self._job.now_ms())
+                self.sessions.end_session(context.session, is_final=True)
+        return response.build(self._lock_timeout_ms(context.session.key), self._job.now_ms())
 
     async def _serve_fetch(
         self,
@@ -106,32 +106,32 @@ class ShareApis:
         response: FetchResponseBuilder,
     ) -> None:
         body, caller = request.body, request.caller
-        served = self.sessions.serve(context.session)
-        served.rhythm.came(self._job.now_ms())
+        served = self.sessions.get_served(context.session)
+        served.rhythm.begin_fetch(self._job.now_ms())
         renews = body.is_renew_ack
         outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
         try:
-            faults = self._topics.faults(caller, context.partitions)
+            faults = self._topics.partition_errors(caller, context.partitions)
             readable = [key for key in context.partitions if key not in faults]
-            moved = self.sessions.move_to(context.session, readable)
+            moved = self.sessions.move_partitions(context.session, readable)
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
-            served.forget(list(forgotten_of(body.forgotten_topics_data)))
+            served.unacquire_forgotten(list(forgotten_of(body.forgotten_topics_data)))
             await asyncio.sleep(0)  # send acknowledgement rows before looking for more records
             fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
             if fetches:
-                response.faults(faults)
+                response.add_errors(faults)
                 if readable or not faults:
                     await self._records(served, readable, request, response)
             if outcomes:
-                response.acknowledged(await wait_for_all(outcomes))
+                response.add_outcomes(await wait_for_all(outcomes))
             now_ms = self._job.now_ms()
-            response.withdraw(lambda key, found: served.withdraw(key, found, now_ms))
+            response.remove_late_records(lambda key, found: served.withdraw_if_expiring(key, found, now_ms))
             if fetches:
-                response.answered(context.session.answer(response.failed_partitions))
+                response.add_entries(context.session.pop_unanswered(response.failed_partitions))
         finally:
-            served.stopped_waiting()
-            served.rhythm.went(response.record_count, self._job.now_ms())
+            served.end_wait()
+            served.rhythm.end_fetch(response.record_count, self._job.now_ms())
             for outcome in outcomes.values():
                 outcome.cancel()
 
@@ -153,14 +153,14 @@ class ShareApis:
         is_round = body.min_bytes <= 0
         rounds: dict[TopicIdPartition, int] = {}
         while not self.sessions.is_draining:
-            served.clear_news()
+            served.clear_changes()
             may_wait = not is_round and loop.time() < end
             await self._add_buffered(served, partitions, request, response, may_wait)
-            faults = self._topics.faults(request.caller, partitions)
-            response.faults(faults)
-            readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
+            faults = self._topics.partition_errors(request.caller, partitions)
+            response.add_errors(faults)
+            readable = [key for key in partitions if key not in faults and self.sessions.is_owner(served.session, key)]
             asked = served.unanswered(readable, rounds) if is_round else readable
-            served.ask(asked, body.max_records, self._job.now_ms(), is_round)
+            served.request_records(asked, body.max_records, self._job.now_ms(), is_round)
             left = end - loop.time()
             if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
                 return
@@ -186,14 +186,14 @@ class ShareApis:
             if room <= 0 or response.byte_count >= body.max_bytes:
                 return
             topic = self._cluster.topic_by_id(key.topic_id)
-            if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
+            if topic is None or not self.sessions.is_owner(served.session, key) or response.has_records(key):
                 continue  # a response has a partition once; newer records are in the next response
             if served.must_wait_for(key, self._job.now_ms()):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
-            found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms, may_wait)
+            found = await served.take_records(key, topic, limits, not response.record_count, self._job.now_ms, may_wait)
             if found is not None:
-                response.records(key, found)
+                response.add_records(key, found)
 
     # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
 
@@ -202,27 +202,27 @@ class ShareApis:
         body, caller = request.body, request.caller
         response = AcknowledgeResponseBuilder(self._cluster, self._listeners, caller.node_id)
         try:
-            self._security.fetch(caller, body.group_id or "")
-            context = self.sessions.node(caller.node_id).acknowledge(
+            self._security.authorize_fetch(caller, body.group_id or "")
+            context = self.sessions.sessions_at(caller.node_id).acknowledge_context(
                 body.group_id, body.member_id, body.share_session_epoch, caller.connection_id
             )
         except RequestError as error:
-            return response.failed(error)
+            return response.build_error(error)
         acknowledgements = acknowledgements_of(body.topics)
         try:
             await self._topics.refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, body.is_renew_ack)
-            response.acknowledged(await wait_for_all(outcomes))
+            response.add_outcomes(await wait_for_all(outcomes))
         except RequestError as error:
-            return response.failed(error)
+            return response.build_error(error)
         finally:
             if context.kind is ContextKind.FINAL:
-                self.sessions.end(context.session, is_final=True)
-        return response.message(self._lock_timeout_ms(context.session.key))
+                self.sessions.end_session(context.session, is_final=True)
+        return response.build(self._lock_timeout_ms(context.session.key))
 
     def _lock_timeout_ms(self, process: SessionKey) -> int:
         config = self._group_configs.group_config(process.group_id)
-        if not self._identities.of(process).is_static:
+        if not self._identities.get(process).is_static:
             return config.record_lock_duration_ms
         return max(config.record_lock_duration_ms, config.static_record_lock_duration_ms)

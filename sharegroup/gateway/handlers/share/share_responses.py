@@ -13,7 +13,7 @@ from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.sessions.member_partition import AckResult
-from sharegroup.gateway.sessions.member_session import PartRecords
+from sharegroup.gateway.sessions.member_session import PartitionRecords
 from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -38,7 +38,7 @@ class _Leaders:
             return _NO_LEADER
         topic = self._cluster.topic_by_id(key.topic_id)
         leader = topic.leaders.get(key.partition) if topic is not None else None
-        if leader is None or not self._listeners.has(leader.node_id):
+        if leader is None or not self._listeners.has_port(leader.node_id):
             return _NO_LEADER
         self._leader_ids.add(leader.node_id)
         return leader.node_id, leader.epoch
@@ -48,7 +48,7 @@ class _Leaders:
         return [
             message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
             for node_id, (host, port) in (
-                (node_id, self._listeners.address(node_id)) for node_id in sorted(self._leader_ids)
+                (node_id, self._listeners.get_address(node_id)) for node_id in sorted(self._leader_ids)
             )
         ]
 
@@ -65,11 +65,11 @@ class _ShareResponse(Generic[Message]):
         self._leaders = _Leaders(cluster, listeners, node_id)
         self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
 
-    def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
+    def add_outcomes(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
         """Add the outcomes of the request's acknowledgements."""
         self._outcomes = outcomes
 
-    def failed(self, error: RequestError) -> Message:
+    def build_error(self, error: RequestError) -> Message:
         """Return the response for a request that is rejected as a whole."""
         return self._message(error.code, error.message, 0, {})
 
@@ -107,7 +107,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
         super().__init__(cluster, listeners, node_id)
-        self._records: dict[TopicIdPartition, PartRecords] = {}
+        self._records: dict[TopicIdPartition, PartitionRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
         self._requested: list[TopicIdPartition] = []
         self.record_count = self.byte_count = 0
@@ -116,7 +116,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         """Return whether the response has records of the partition."""
         return key in self._records
 
-    def faults(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
+    def add_errors(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
         """Add why partitions cannot be read here, except for partitions with records."""
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
@@ -125,17 +125,17 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         """The partitions with an error."""
         return self._faults.keys()
 
-    def answered(self, partitions: Iterable[TopicIdPartition]) -> None:
+    def add_entries(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Add an entry for each of these partitions, with or without records."""
         self._requested += partitions
 
-    def records(self, key: TopicIdPartition, found: PartRecords) -> None:
+    def add_records(self, key: TopicIdPartition, found: PartitionRecords) -> None:
         """Add records of a partition."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count
 
-    def withdraw(self, is_too_late: Callable[[TopicIdPartition, PartRecords], bool]) -> None:
+    def remove_late_records(self, is_too_late: Callable[[TopicIdPartition, PartitionRecords], bool]) -> None:
         """Remove the partitions whose records are too late to be sent."""
         for key, found in list(self._records.items()):
             if is_too_late(key, found):
@@ -143,7 +143,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
                 self.record_count -= found.slice.record_count
                 self.byte_count -= found.slice.byte_count
 
-    def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
+    def build(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
         """Return the response; its lock timeout is the remaining time of its shortest lock."""
         keys = [*self._records, *self._faults, *self._outcomes, *self._requested]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
@@ -177,7 +177,7 @@ class AcknowledgeResponseBuilder(_ShareResponse[ShareAcknowledgeResponse]):
     partition_class = topic_class.PartitionData
     leader_class = partition_class.LeaderIdAndEpoch
 
-    def message(self, lock_timeout_ms: int) -> ShareAcknowledgeResponse:
+    def build(self, lock_timeout_ms: int) -> ShareAcknowledgeResponse:
         """Return the response, with an entry for each acknowledged partition."""
         entries = {key: self._entry(key, code, text) for key, (code, text) in self._outcomes.items()}
         return self._message(ErrorCode.NONE, None, lock_timeout_ms, entries)

@@ -24,7 +24,9 @@ class ShareTopics:
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()
 
-    def faults(self, caller: Caller, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ErrorCode]:
+    def partition_errors(
+        self, caller: Caller, partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, ErrorCode]:
         """Return the error of each partition that this node does not serve."""
         may_read = lru_cache(None)(partial(self._security.may_read, caller))
         codes = {key: self._fault(caller, key, may_read) for key in partitions}

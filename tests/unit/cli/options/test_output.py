@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sharegroup.cli.options.output import Column, Output, OutputFormat, table_text, time_text, warn
-from sharegroup.cli.options.watching import watching
+from sharegroup.cli.options.watching import repeat
 
 COLUMNS = (
     Column("GROUP", "group"),
@@ -42,7 +42,7 @@ ESCAPED = r"x\n\x1b[2J\tg\u202e\x9b\x07"
 def test_names_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """Client ids, group ids and keys of records are anybody's."""
     assert table_text([Column("CLIENT-ID", "client")], [{"client": HOSTILE}]).splitlines() == ["CLIENT-ID", ESCAPED]
-    Output().say(HOSTILE)
+    Output().print_line(HOSTILE)
     warn(HOSTILE)
     of_lines = ESCAPED.replace(r"\n", "\n").replace(r"\t", "\t") + "\n"
     shown = capsys.readouterr()
@@ -75,7 +75,7 @@ def test_watching_repeats_until_it_is_stopped() -> None:
             raise KeyboardInterrupt
         assert seconds == 0.5
 
-    assert watching(lambda: calls.append(1), 0.5, pause) == 0
+    assert repeat(lambda: calls.append(1), 0.5, pause) == 0
     assert len(calls) == 3
-    assert watching(lambda: calls.append(1), None, pause) == 0
+    assert repeat(lambda: calls.append(1), None, pause) == 0
     assert len(calls) == 4

@@ -8,16 +8,16 @@ import pytest
 from kafka import TopicPartition
 
 from sharegroup.cli.options.connection import CommandError
-from sharegroup.cli.share_groups.reset_plan import clamped, read_plan, timestamp_ms, topics_of, write_plan
+from sharegroup.cli.share_groups.reset_plan import clamp, parse_topics, read_plan, timestamp_ms, write_plan
 from sharegroup.kafka_clients.admin import LogOffsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def test_topics_are_parsed() -> None:
-    assert topics_of(["t", "u:0,2"]) == {"t": None, "u": [0, 2]}
-    assert topics_of(["t:0", "t:1"]) == {"t": [0, 1]}
-    assert topics_of(["t:0", "t"]) == {"t": None}
+    assert parse_topics(["t", "u:0,2"]) == {"t": None, "u": [0, 2]}
+    assert parse_topics(["t:0", "t:1"]) == {"t": [0, 1]}
+    assert parse_topics(["t:0", "t"]) == {"t": None}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_topics_are_parsed() -> None:
 )
 def test_an_invalid_topic_is_rejected(argument: str, message: str) -> None:
     with pytest.raises(CommandError) as caught:
-        topics_of([argument])
+        parse_topics([argument])
     assert str(caught.value) == message
 
 
@@ -47,8 +47,8 @@ def test_times_are_parsed() -> None:
 
 def test_offsets_are_limited_to_their_logs(capsys: pytest.CaptureFixture[str]) -> None:
     logs = {T0: LogOffsets(5, 9), T1: LogOffsets(0, 0)}
-    assert clamped({T0: 3, T1: 0}, logs) == {T0: 5, T1: 0}
-    assert clamped({T0: 7, T1: 4}, logs) == {T0: 7, T1: 0}
+    assert clamp({T0: 3, T1: 0}, logs) == {T0: 5, T1: 0}
+    assert clamp({T0: 7, T1: 4}, logs) == {T0: 7, T1: 0}
     lower, higher = capsys.readouterr().err.splitlines()
     assert lower == "Warn: New offset (3) is lower than earliest offset for topic partition t-0. Value will be set to 5"
     assert higher == "Warn: New offset (4) is higher than latest offset for topic partition t-1. Value will be set to 0"

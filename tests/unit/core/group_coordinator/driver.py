@@ -120,11 +120,11 @@ class Driver:
         """Apply the share_partition query's notice for every share-partition."""
         known = self.group.metadata.share_partitions.values()
         notices = [(r.topic_id, r.partition, r.state_epoch) for records in known for r in records.values()]
-        return self.apply(self.group.initialized(notices, self.now_ms))
+        return self.apply(self.group.handle_initialized(notices, self.now_ms))
 
     def topics_deleted(self, *topic_ids: str) -> CoordinatorResult:
         """Apply the share_partition query's notice that these topics were deleted."""
-        return self.apply(self.group.topic_deleted(topic_ids, self.now_ms))
+        return self.apply(self.group.handle_topic_deleted(topic_ids, self.now_ms))
 
     def expire(self) -> CoordinatorResult:
         return self.apply(self.group.expire(self.now_ms))

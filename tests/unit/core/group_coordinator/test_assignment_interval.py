@@ -165,7 +165,7 @@ def test_a_group_chooses_its_assignor_by_a_request() -> None:
     driver = reading("a")
     chosen = AlterConfigsRequest("x", GROUP, configs={"share.assignor": "all"})
     assert driver.administer(chosen, job).error_code == 0
-    assert job.effective(GROUP, driver.group.metadata.configs).config.assignor == "all"
+    assert job.effective_group_config(GROUP, driver.group.metadata.configs).config.assignor == "all"
     refused = driver.administer(chosen)
     assert refused.error_message == "share.assignor must be one of group.share.assignors (all and simple)"
 

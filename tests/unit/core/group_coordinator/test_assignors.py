@@ -18,7 +18,7 @@ from sharegroup.core.group_coordinator.assignors import (
     MemberSpec,
     SimpleAssignor,
     SubscribedTopicDescriber,
-    assignor_of,
+    get_assignor,
 )
 from sharegroup.core.group_coordinator.assignors.balancing import quotas, sharing
 from sharegroup.errors import InvalidConfigError
@@ -39,7 +39,7 @@ def assign(
 ) -> GroupAssignment:
     """Return a group. `subscriptions` are topic ids by member; `current` are present assignments, if any."""
     members = {m: MemberSpec(tuple(ids), (current or {}).get(m, {})) for m, ids in subscriptions.items()}
-    return assignor_of(name).assign(GroupSpec(members), describer(topics))
+    return get_assignor(name).assign(GroupSpec(members), describer(topics))
 
 
 def held(assignment: MemberAssignment) -> Held:
@@ -237,7 +237,7 @@ def test_change_from_all_to_simple_keeps_the_sharing() -> None:
 
 
 def test_every_name_has_its_assignor() -> None:
-    assert [type(assignor_of(name)) for name in BUILT_IN_ASSIGNORS] == [SimpleAssignor, AllAssignor]
+    assert [type(get_assignor(name)) for name in BUILT_IN_ASSIGNORS] == [SimpleAssignor, AllAssignor]
 
 
 class ByRack:
@@ -265,7 +265,7 @@ class NoAssignor:
 
 def test_a_class_of_a_user_assigns_by_rack() -> None:
     group = GroupSpec({name: MemberSpec(("orders",), {}, rack) for name, rack in (("a", "1"), ("b", "0"), ("c", None))})
-    found = assignor_of(f"{__name__}.ByRack").assign(group, describer({"orders": 2}))
+    found = get_assignor(f"{__name__}.ByRack").assign(group, describer({"orders": 2}))
     assert found == {"a": {"orders": (1,)}, "b": {"orders": (0,)}, "c": {}}
 
 
@@ -285,4 +285,4 @@ def test_a_class_that_fails_is_replaced_by_simple(caplog: pytest.LogCaptureFixtu
 )
 def test_a_class_that_cannot_assign_is_a_wrong_configuration(name: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"class {name} cannot be used as an assignor: {reason}"):
-        assignor_of(name)
+        get_assignor(name)

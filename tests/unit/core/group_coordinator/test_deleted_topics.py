@@ -71,7 +71,7 @@ def test_a_notice_that_is_repeated_or_of_something_unknown_changes_nothing() -> 
 def test_old_metadata_does_not_bring_it_back() -> None:
     driver = reading()
     driver.topics_deleted("id-orders")
-    driver.apply(driver.group.deleted([("id-orders", 0, 2), ("id-orders", 1, 2)]))
+    driver.apply(driver.group.handle_deleted([("id-orders", 0, 2), ("id-orders", 1, 2)]))
     response = driver.send(request("a", 3, ["bills", "orders"], ORDERS_AND_BILLS))
     assert (response.assignment, list(driver.group.metadata.share_partitions)) == (BILLS, ["id-bills"])
     driver.group = driver.through_json()
@@ -110,7 +110,7 @@ def test_deleted_initializing_topic_keeps_no_member_waiting() -> None:
     assert not driver.group.awaits_assignment("a")
     driver.initialize_all()
     assert driver.beat("a").assignment is None, "it never had any"
-    assert driver.group.metadata.partitions("id-orders", DELETING) == (0, 1)
+    assert driver.group.metadata.partitions_with_status("id-orders", DELETING) == (0, 1)
 
 
 def test_departed_member_is_released_in_the_remaining_topics() -> None:
@@ -161,4 +161,4 @@ def test_offset_deletion_does_not_imply_a_deleted_topic() -> None:
     driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
     assert driver.group.metadata.deleted_topics == {}
     driver.join("a")
-    assert driver.group.metadata.partitions("id-orders", INITIALIZING) == (0, 1)
+    assert driver.group.metadata.partitions_with_status("id-orders", INITIALIZING) == (0, 1)

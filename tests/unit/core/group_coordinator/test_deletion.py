@@ -48,7 +48,7 @@ def statuses(driver: Driver) -> dict[str, list[SharePartitionStatus]]:
 
 
 def notice(driver: Driver, *share_partitions: tuple[str, int, int]) -> None:
-    driver.apply(driver.group.deleted(share_partitions))
+    driver.apply(driver.group.handle_deleted(share_partitions))
 
 
 def test_offsets_are_deleted_in_two_steps() -> None:
@@ -56,7 +56,7 @@ def test_offsets_are_deleted_in_two_steps() -> None:
     response = delete_offsets(driver, "orders", "unknown")
     assert (response.error_code, response.topic_errors) == (0, (("orders", 0, None), ("unknown", *NOTHING)))
     assert statuses(driver) == {"id-orders": [DELETING] * 2, "id-bills": [SharePartitionStatus.INITIALIZED]}
-    assert driver.group.metadata.assignable() == {"bills": TopicPartitions("bills", "id-bills", (0,))}
+    assert driver.group.metadata.assignable_topics() == {"bills": TopicPartitions("bills", "id-bills", (0,))}
     assert delete_offsets(driver, "orders").topic_errors == (("orders", 0, None),)
     assert driver.last.records == ()
     notice(driver, ("id-orders", 0, 2))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sharegroup.config import parse_config
-from sharegroup.core.group_coordinator import Configure, CoordinatorResult, ShareGroup, TopicPartitions
+from sharegroup.core.group_coordinator import ConfigureGroup, CoordinatorResult, ShareGroup, TopicPartitions
 from sharegroup.core.group_coordinator.records import ShareGroupConfigRecord
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest, DeleteGroupRequest, TopicMetadata
@@ -47,7 +47,7 @@ def test_initialization_restarts_with_the_new_auto_offset_reset() -> None:
     """A notice of the initialization with the previous value has no effect."""
     driver = Driver()
     driver.join("a")
-    driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 1, 2)], driver.now_ms))
     driver.send(request("a", 2, None, {"orders": TopicMetadata("id-orders", 3)}))
     alter(driver, {RESET: "earliest"})
     assert reset_of(driver) == [
@@ -55,9 +55,9 @@ def test_initialization_restarts_with_the_new_auto_offset_reset() -> None:
         ("initialized", 1, 2, -1, "latest"),
         ("initializing", 2, 3, 0, None),
     ]
-    driver.apply(driver.group.initialized([("id-orders", 0, 2)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 0, 2)], driver.now_ms))
     assert reset_of(driver)[0] == ("initializing", 0, 4, -1, "earliest")
-    driver.apply(driver.group.initialized([("id-orders", 0, 4)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 0, 4)], driver.now_ms))
     assert reset_of(driver)[0] == ("initialized", 0, 4, -1, "earliest")
     assert driver.through_json().metadata == driver.group.metadata
 
@@ -72,15 +72,15 @@ def test_a_reset_that_is_in_force_already_changes_no_share_partition() -> None:
 def test_effective_config_is_sent_to_all_but_deleting_share_partitions() -> None:
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
-    driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 1, 2)], driver.now_ms))
     driver.topics_deleted("id-bills")
     alter(driver, {SESSION: "60000"})
-    config = FILE.effective(GROUP, {SESSION: "60000"}).config
+    config = FILE.effective_group_config(GROUP, {SESSION: "60000"}).config
     topics = (TopicPartitions("orders", "id-orders", (0, 1)),)
-    assert driver.last.configure == Configure(GROUP, "x", config, topics)
+    assert driver.last.configure == ConfigureGroup(GROUP, "x", config, topics)
     assert (config.session_timeout_ms, config.record_lock_duration_ms) == (60_000, 20_000)
     alter(driver, {SESSION: None})
-    assert driver.last.configure == Configure(GROUP, "x", FILE.effective(GROUP, {}).config, topics)
+    assert driver.last.configure == ConfigureGroup(GROUP, "x", FILE.effective_group_config(GROUP, {}).config, topics)
 
 
 @pytest.mark.parametrize(

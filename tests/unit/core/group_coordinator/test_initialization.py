@@ -33,7 +33,7 @@ def initialize(driver: Driver, *partitions: int, topic_id: str = "id-orders") ->
     """Apply one notice of the share_partition query."""
     known = driver.group.metadata.share_partitions[topic_id]
     notices = [(topic_id, partition, known[partition].state_epoch) for partition in partitions]
-    driver.apply(driver.group.initialized(notices, driver.now_ms))
+    driver.apply(driver.group.handle_initialized(notices, driver.now_ms))
 
 
 def reach_deadline(driver: Driver) -> None:
@@ -45,7 +45,7 @@ def reach_deadline(driver: Driver) -> None:
 
 
 def initialized(driver: Driver, topic_id: str = "id-orders") -> tuple[int, ...]:
-    return driver.group.metadata.partitions(topic_id, SharePartitionStatus.INITIALIZED)
+    return driver.group.metadata.partitions_with_status(topic_id, SharePartitionStatus.INITIALIZED)
 
 
 def test_the_first_epoch_of_a_joined_group_is_2() -> None:
@@ -160,7 +160,7 @@ def test_a_topic_does_not_wait_for_a_topic_of_the_same_notice() -> None:
     driver.join("a", ["bills"], ORDERS_AND_BILLS)
     driver.join("b", ["orders"], ORDERS_AND_BILLS)
     notices = [("id-bills", 0, 2), ("id-orders", 0, 3)]
-    driver.apply(driver.group.initialized(notices, driver.now_ms))
+    driver.apply(driver.group.handle_initialized(notices, driver.now_ms))
     assert not driver.group.awaits_assignment("a")
     assert driver.beat("a").assignment == {"bills": ["id-bills", [0]]}
     assert driver.group.awaits_assignment("b")

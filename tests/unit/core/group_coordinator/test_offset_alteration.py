@@ -48,7 +48,7 @@ def test_altered_share_partition_is_initialized_under_the_next_epoch() -> None:
 def test_the_notice_of_the_state_before_does_not_initialize_it() -> None:
     driver = left(Driver())
     alter(driver, ("orders", 0, 17))
-    driver.apply(driver.group.initialized([("id-orders", 0, 2)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 0, 2)], driver.now_ms))
     assert driver.group.metadata.share_partitions["id-orders"][0].status is INITIALIZING
 
 

@@ -165,7 +165,7 @@ class GroupLife(RuleBasedStateMachine):
         records = [record for topic in self.metadata.share_partitions.values() for record in topic.values()]
         chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
         notices = [(record.topic_id, record.partition, record.state_epoch) for record in chosen]
-        self.driver.apply(self.driver.group.initialized(notices, self.driver.now_ms))
+        self.driver.apply(self.driver.group.handle_initialized(notices, self.driver.now_ms))
         for record in chosen:
             is_deleting = record.status is SharePartitionStatus.DELETING
             status = self.metadata.share_partitions[record.topic_id][record.partition].status
@@ -177,7 +177,7 @@ class GroupLife(RuleBasedStateMachine):
         records = [record for topic in self.metadata.share_partitions.values() for record in topic.values()]
         chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
         notices = [(record.topic_id, record.partition, record.state_epoch - is_stale) for record in chosen]
-        self.driver.apply(self.driver.group.deleted(notices))
+        self.driver.apply(self.driver.group.handle_deleted(notices))
         for record in chosen:
             is_gone = record.partition not in self.metadata.share_partitions.get(record.topic_id, {})
             assert is_gone == (record.status is SharePartitionStatus.DELETING and not is_stale)
@@ -239,7 +239,7 @@ class GroupLife(RuleBasedStateMachine):
         assert self.driver.administer(request).error_code == ErrorCode.NONE
         self.driver.config = dataclasses.replace(
             self.driver.config,
-            auto_offset_reset=Config().effective(GROUP, self.metadata.configs).config.auto_offset_reset,
+            auto_offset_reset=Config().effective_group_config(GROUP, self.metadata.configs).config.auto_offset_reset,
         )
 
     @rule(assignor=st.sampled_from(BUILT_IN_ASSIGNORS))
@@ -299,7 +299,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def check_targets(self, group: GroupMetadata) -> None:
         """Each initialized share-partition of a topic with a subscriber has a member, and with `all` each of them."""
-        assignable = group.assignable()
+        assignable = group.assignable_topics()
         subscribed = {m: group.members[m].subscribed_topic_names for m in group.targets}
         every = {m: {assignable[topic] for topic in names if topic in assignable} for m, names in subscribed.items()}
         if self.driver.config.assignor == "all":
@@ -309,8 +309,12 @@ class GroupLife(RuleBasedStateMachine):
     def check_targets_of_complete_topics(self, group: GroupMetadata) -> None:
         """Only topics that are still being initialized have unassigned share-partitions."""
         names = {name for member in group.members.values() for name in member.subscribed_topic_names}
-        topics = [item for name, item in group.assignable().items() if name in names]
-        complete = [item for item in topics if not group.partitions(item.topic_id, SharePartitionStatus.INITIALIZING)]
+        topics = [item for name, item in group.assignable_topics().items() if name in names]
+        complete = [
+            item
+            for item in topics
+            if not group.partitions_with_status(item.topic_id, SharePartitionStatus.INITIALIZING)
+        ]
         assert partitions(complete) <= partitions(*group.targets.values()) <= partitions(topics)
 
     @invariant()
@@ -360,7 +364,7 @@ class GroupLife(RuleBasedStateMachine):
             previous = member.previous_member_epoch
             loaded.members[member_id] = loaded.members[member_id]._replace(previous_member_epoch=previous)
         loaded.session_deadlines = dict(self.metadata.session_deadlines)
-        loaded.told = dict(self.metadata.told)
+        loaded.deadline_receivers = dict(self.metadata.deadline_receivers)
         loaded.deleted_topics = dict(self.metadata.deleted_topics)
         loaded.assignor = self.metadata.assignor
         loaded.assignment_timestamp_ms = self.metadata.assignment_timestamp_ms

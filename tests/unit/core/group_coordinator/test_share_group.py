@@ -84,13 +84,13 @@ def test_initialized_share_partitions_are_assigned_with_the_next_heartbeat() -> 
 def test_only_initialized_share_partitions_are_assigned() -> None:
     driver = Driver()
     driver.join("a")
-    driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 1, 2)], driver.now_ms))
     driver.now_ms += INITIALIZING_MS
     driver.expire()
     response = driver.beat("a")
     assert response.assignment == {"orders": ["id-orders", [1]]}
     assert response.heartbeat_interval_ms == 200
-    driver.apply(driver.group.initialized([("id-orders", 0, 2)], driver.now_ms))
+    driver.apply(driver.group.handle_initialized([("id-orders", 0, 2)], driver.now_ms))
     assert driver.beat("a").assignment == ALL_ORDERS
 
 
@@ -103,7 +103,7 @@ def test_repeated_old_and_unknown_notices_change_nothing() -> None:
     driver = Driver()
     driver.join("a")
     for notice in (("id-orders", 0, 1), ("id-orders", 2, 2), ("id-bills", 0, 2)):
-        assert driver.apply(driver.group.initialized([notice], driver.now_ms)) == CoordinatorResult()
+        assert driver.apply(driver.group.handle_initialized([notice], driver.now_ms)) == CoordinatorResult()
     driver.initialize_all()
     assert driver.initialize_all() == CoordinatorResult(), "an active share-partition is initialized already"
 
@@ -231,7 +231,7 @@ def test_a_topic_without_metadata_is_subscribed_and_unassigned() -> None:
     assert (response.error_code, response.heartbeat_interval_ms, response.assignment) == (0, 5_000, {})
     assert driver.group.metadata.members["a"].subscribed_topic_names == ("unheard-of",)
     driver.send(request("a", 2, None, {"unheard-of": TopicMetadata("id", 1)}))
-    assert driver.group.metadata.partitions("id", INITIALIZING) == (0,)
+    assert driver.group.metadata.partitions_with_status("id", INITIALIZING) == (0,)
 
 
 def test_metadata_of_a_topic_nobody_subscribed_to_is_ignored() -> None:
@@ -348,7 +348,7 @@ def test_handlers_change_nothing_by_themselves() -> None:
     before = driver.group.dump()
     even_more_orders = replace(more_orders, member_epoch=5, topics={"orders": TopicMetadata("id-orders", 4)})
     assert driver.group.heartbeat(even_more_orders, driver.now_ms, CONFIG).records
-    assert driver.group.initialized([("id-orders", 2, 5)], driver.now_ms).records
+    assert driver.group.handle_initialized([("id-orders", 2, 5)], driver.now_ms).records
     assert driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG).records
     assert driver.group.heartbeat(request("a", -1), driver.now_ms, CONFIG).records
     assert driver.group.expire(driver.now_ms + 100_000).records

@@ -93,7 +93,7 @@ def test_fence_is_sent_to_share_partitions_without_an_epoch_change() -> None:
     epochs = driver.epochs()
     driver.now_ms += 7
     join(driver, "p2")
-    topics = tuple(driver.group.metadata.assignable().values())
+    topics = tuple(driver.group.metadata.assignable_topics().values())
     assert topics
     assert driver.last.fence == FenceMember(GROUP, member_id, "p2", driver.now_ms, topics)
     assert driver.epochs() == epochs

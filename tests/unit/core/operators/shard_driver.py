@@ -12,10 +12,10 @@ from typing import Any
 from sharegroup.config import Config
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
-from sharegroup.core.operators.share_partition.led_partition import LedPartition
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.shard_state import ShardState
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.protocol.rows.share_partition_requests import (
     ACKNOWLEDGE,
     FETCH,
@@ -49,14 +49,14 @@ class ShardDriver:
         self._next_offset = 0
         self.state: str | None = None
 
-    def _restored(self, state: str | None) -> Shard:
-        return Shard(KEY, GROUP, TOPIC_ID, self._records, state)
+    def _restored(self, state: str | None) -> SharePartitionOperator:
+        return SharePartitionOperator(KEY, GROUP, TOPIC_ID, self._records, state)
 
     def line(self, request: SharePartitionRequest | bytes, at: int) -> str:
         """Return a request's row, appended `at` ms after T0, after all earlier ones."""
         value = request if isinstance(request, bytes) else request.encode()
         self._next_offset += 1
-        return rows.encode(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
+        return rows.encode_row(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
     def batch(self, *lines: str, at: int, earliest: int | None = None) -> Output:
         """Run a micro-batch at the time `at`; `earliest` is the time of the slowest broker clock."""
@@ -70,9 +70,9 @@ class ShardDriver:
         """Run a micro-batch of requests that were all appended at its time."""
         return self.batch(*[self.line(request, at) for request in requests], at=at)
 
-    def led(self, partition: int = 0) -> LedPartition:
+    def led(self, partition: int = 0) -> ManagedPartition:
         """Return the share-partition in the operator's state."""
-        led = ShardState(GROUP, TOPIC_ID, self.state).led(partition)
+        led = ShardState(GROUP, TOPIC_ID, self.state).get(partition)
         assert led is not None
         return led
 
@@ -97,12 +97,12 @@ def known(shard: ShardDriver) -> dict[str, Any]:
 def config(altered: int | None = None, **values: object) -> str:
     """Return a config row; a request altered the config last `altered` ms after T0."""
     last = {} if altered is None else {LAST_ALTERED_MS: T0 + altered}
-    return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values | last))
+    return rows.encode_row(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values | last))
 
 
 def fences(*joined: tuple[str, str, int]) -> str:
     """Return a fences row: (member, process that replaced another one, when in ms after T0)."""
-    return rows.encode(rows.FENCES, json.dumps([[member, process, T0 + at] for member, process, at in joined]))
+    return rows.encode_row(rows.FENCES, json.dumps([[member, process, T0 + at] for member, process, at in joined]))
 
 
 def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition: int = 0, **values: object) -> str:
@@ -117,27 +117,27 @@ def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition:
         "header": None,
         "batches": [],
     }
-    return rows.encode(rows.LOAD, json.dumps([row | values]))
+    return rows.encode_row(rows.LOAD, json.dumps([row | values]))
 
 
 def log(end: int, start: int = 0, partition: int = 0, stable: int | None = None, has_topic_id: bool = True) -> str:
     """Return a row with the new ends of the log."""
-    return rows.encode(rows.LOG, json.dumps([[partition, start, end, stable, has_topic_id]]))
+    return rows.encode_row(rows.LOG, json.dumps([[partition, start, end, stable, has_topic_id]]))
 
 
 def gone() -> str:
     """Return the row of a deleted topic."""
-    return rows.encode(rows.GONE, json.dumps(TOPIC))
+    return rows.encode_row(rows.TOPIC_DELETED, json.dumps(TOPIC))
 
 
 def tick(at: int) -> str:
     """Return a tick: all requests appended before `at` have been read."""
-    return rows.encode(rows.TICK, str(T0 + at))
+    return rows.encode_row(rows.TICK, str(T0 + at))
 
 
 def unload(*partitions: int) -> str:
     """Return a row that unloads these share-partitions."""
-    return rows.encode(rows.UNLOAD, json.dumps(partitions))
+    return rows.encode_row(rows.UNLOAD, json.dumps(partitions))
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_departed_member_may_rejoin_as_any_process() -> None:
 
 
 def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incarnations, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(incarnations, "MAX_INCARNATIONS", 2)
     group = shard()
     group.send(*[fence("p2", 10, member=member) for member in ("m1", "m2", "m1", "m3", "m2")], at=10)
     assert sorted(known(group)["incarnations"].items()) == [("0 m2", ["p2", T0 + 10]), ("0 m3", ["p2", T0 + 10])]

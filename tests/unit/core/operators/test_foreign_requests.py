@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sharegroup.core.operators.refused_requests import ForeignRequests
+from sharegroup.core.operators.rejected_requests import ForeignRequests
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.rows.response_rows import share_group_refusal, share_partition_refusal
+from sharegroup.protocol.rows.response_rows import reject_share_group_request, reject_share_partition_request
 
 from .shard_driver import GROUP, KEY, T0, ShardDriver, fetch, tick
 from .test_share_group_operator import GroupDriver, heartbeat
@@ -17,7 +17,7 @@ MESSAGE = (
 
 def test_requests_of_another_cell_are_rejected_without_state() -> None:
     number = ShardDriver()
-    operator = ForeignRequests(KEY, GROUP, ("a", "b"), share_partition_refusal)
+    operator = ForeignRequests(KEY, GROUP, ("a", "b"), reject_share_partition_request)
     lines = [number.line(fetch("f1"), 0), number.line(b"{", 0), number.line(b"[1]", 0), tick(5)]
     output = operator.run(lines, T0)
     assert [(response["id"], response["error_code"]) for response in output.responses] == [
@@ -31,6 +31,6 @@ def test_requests_of_another_cell_are_rejected_without_state() -> None:
 
 def test_heartbeat_gets_a_heartbeat_rejection() -> None:
     line = GroupDriver().line(heartbeat("h1", 0), 0)
-    output = ForeignRequests(GROUP, GROUP, ("a", "b"), share_group_refusal).run([line], T0)
+    output = ForeignRequests(GROUP, GROUP, ("a", "b"), reject_share_group_request).run([line], T0)
     (response,) = output.responses
     assert (response["type"], response["id"], response["error_code"]) == ("heartbeat", "h1", ErrorCode.NOT_COORDINATOR)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sharegroup.config import parse_config
 from sharegroup.core.operators import rows
-from sharegroup.core.operators.share_group.share_group_operator import FORGET_MS
+from sharegroup.core.operators.share_group.share_group_operator import DELETED_GROUP_MS
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_group_requests import (
     AlterConfigsRequest,
@@ -103,12 +103,12 @@ def test_a_group_is_deleted_and_its_epochs_are_remembered_for_a_while() -> None:
     assert dead.deadline_ms is None
     gone = group.send(deleted(0, 1), at=50)
     assert gone.tables["share_groups"] == [group_row(4, "Dead") | {"_deleted": True}]
-    assert gone.deadline_ms == T0 + 50 + FORGET_MS
-    group.batch(tick(40 + FORGET_MS), at=60)
+    assert gone.deadline_ms == T0 + 50 + DELETED_GROUP_MS
+    group.batch(tick(40 + DELETED_GROUP_MS), at=60)
     assert group.state is not None
-    group.batch(tick(60 + FORGET_MS), at=60 + FORGET_MS)
+    group.batch(tick(60 + DELETED_GROUP_MS), at=60 + DELETED_GROUP_MS)
     assert group.state is None
-    joined = group.send(heartbeat("h4", 0, topics=ORDERS), at=70 + FORGET_MS)
+    joined = group.send(heartbeat("h4", 0, topics=ORDERS), at=70 + DELETED_GROUP_MS)
     assert joined.tables["share_groups"] == [group_row(2)]
 
 
@@ -146,7 +146,7 @@ def test_config_reaches_share_partitions_before_the_response() -> None:
     anew = partition_row(1, "initializing") | {"state_epoch": 3, "auto_offset_reset": "earliest"}
     new = partition_row(0, "initializing") | {"topic": "bills", "topic_id": "id-bills", "state_epoch": 4}
     assert output.tables["share_partitions"] == [anew, new | {"auto_offset_reset": "earliest"}]
-    config = JOB.effective(GROUP, {RESET: "earliest"}).config.to_json()
+    config = JOB.effective_group_config(GROUP, {RESET: "earliest"}).config.to_json()
     assert [(key, json.loads(value)) for key, value in output.requests] == [
         (
             f"g\tid-orders\t{partition}",
@@ -177,7 +177,7 @@ def test_configs_come_back_from_the_table_and_go_over_the_file() -> None:
     of_file = config_row(HEARTBEAT, "6000") | {"config_source": "STATIC_BROKER_CONFIG"}
     for configs, interval_ms in (([of_file], 6_000), ([of_file, last(1), config_row(HEARTBEAT, "8000")], 8_000)):
         group = GroupDriver(job)
-        group.batch(rows.encode(rows.LOAD, json.dumps({"share_group_configs": configs})), at=0)
+        group.batch(rows.encode_row(rows.LOAD, json.dumps({"share_group_configs": configs})), at=0)
         assert (group.state is None) == (len(configs) == 1)
         output = group.send(replace(heartbeat("h1", 0, topics={}), subscribed_topic_names=("none",)), at=10)
         assert output.responses[0]["heartbeat_interval_ms"] == interval_ms
@@ -188,13 +188,13 @@ def test_members_from_the_tables_get_the_configured_session_timeout() -> None:
     member = {"share_group_members": group.send(heartbeat("h", 0, "m2", topics=ORDERS), at=30).tables}
     tables = {**member["share_group_members"], "share_group_configs": [config_row(SESSION, "60000")]}
     recovered = GroupDriver()
-    output = recovered.batch(rows.encode(rows.LOAD, json.dumps(tables)), at=100)
+    output = recovered.batch(rows.encode_row(rows.LOAD, json.dumps(tables)), at=100)
     assert output.deadline_ms == T0 + 100 + 60_000 != T0 + 100 + SESSION_MS
 
 
 def test_a_deleted_groups_configs_are_kept() -> None:
     group = left()
     group.send(altered_configs({SESSION: "60000"}), DeleteGroupRequest(*NAMED), deleted(0, 1), at=40)
-    group.batch(tick(40 + FORGET_MS), at=40 + FORGET_MS)
+    group.batch(tick(40 + DELETED_GROUP_MS), at=40 + DELETED_GROUP_MS)
     assert json.loads(group.state or "")["group"]["configs"] == {SESSION: "60000"}
     assert json.loads(group.state or "")["group"]["group_epoch"] == 0

@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
-from sharegroup.core.operators.refused_requests import UnkeyedRequests
+from sharegroup.core.operators.rejected_requests import UnkeyedRequests
 from sharegroup.protocol.rows.probe import PROBE
 
 from .shard_driver import ShardDriver, answered, fetch
@@ -32,7 +32,7 @@ def test_rows_are_sorted_by_kind_and_requests_by_append_time() -> None:
     for seed in range(10):
         shuffled = IN_ORDER.copy()
         random.Random(seed).shuffle(shuffled)
-        ordered = rows.in_order(shuffled)
+        ordered = rows.sort_rows(shuffled)
         assert [row.kind for row in ordered] == [line.split("\t")[0] for line in IN_ORDER]
         assert [row.request for row in ordered if row.request] == [
             rows.RequestRow(1, 2, 60, '{"type":"configure"}'),
@@ -45,7 +45,7 @@ def test_rows_are_sorted_by_kind_and_requests_by_append_time() -> None:
 
 def test_unknown_kind_of_row_raises() -> None:
     with pytest.raises(ValueError, match="unknown kind of row: 'color'"):
-        rows.decode("color\tred")
+        rows.decode_row("color\tred")
 
 
 def test_a_probe_is_read_and_nothing_else() -> None:

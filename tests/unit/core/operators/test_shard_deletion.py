@@ -34,7 +34,7 @@ TOMBSTONE = durable("Tombstone", (UNCHANGED, UNCHANGED), (UNCHANGED, UNCHANGED),
 
 def delete(*deletions: tuple[int, int]) -> str:
     """Return the row that deletes the states of (partition, state epoch)."""
-    return rows.encode(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
+    return rows.encode_row(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
 
 
 def notices(output: Output) -> list[tuple[type, tuple[tuple[str, int, int], ...]]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.demands import REQUEST_TIMEOUT_MS
-from sharegroup.core.operators.share_partition.requesters import TELL_INTERVAL_MS
+from sharegroup.core.operators.share_partition.requesters import NOTIFY_INTERVAL_MS
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
 from sharegroup.protocol.rows.share_partition_responses import WANTED
 from sharegroup.types import WaitsFor
@@ -158,7 +158,7 @@ def test_gateway_is_notified_that_members_of_other_gateways_wait() -> None:
     output = shard.send(through("b", "f1", "m2"), at=2)
     assert output.responses == [answered(WANTED, "", "") | {"reply_to": "a"}]
     assert notified(shard.send(through("b", "f2", "m2"), at=3)) == []  # not again within the interval
-    assert notified(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
+    assert notified(shard.send(through("b", "f3", "m2"), at=2 + NOTIFY_INTERVAL_MS)) == ["a"]
 
 
 def test_only_gateways_with_records_and_no_demand_are_notified() -> None:

@@ -6,19 +6,19 @@ from typing import Any
 
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
 from .shard_driver import GROUP, KEY, TOPIC, TOPIC_ID, ShardDriver, acknowledge, config, fetch, gone, load, log, unload
 
 
 class CountedShard(ShardDriver):
-    def _restored(self, state: str | None) -> Shard:
-        return Shard(KEY, GROUP, TOPIC_ID, self._records, state, counts=True)
+    def _restored(self, state: str | None) -> SharePartitionOperator:
+        return SharePartitionOperator(KEY, GROUP, TOPIC_ID, self._records, state, counts=True)
 
 
 def told(output: Output) -> list[WindowSizes]:
-    return [WindowSizes.of(values) for values in output.windows]
+    return [WindowSizes.from_values(values) for values in output.windows]
 
 
 def window(partition: int, *sizes: int, **values: Any) -> WindowSizes:
@@ -49,5 +49,5 @@ def test_unknown_log_has_no_end_offset() -> None:
 
 
 def test_sizes_are_not_reported_without_metrics() -> None:
-    shard = Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), None)
+    shard = SharePartitionOperator(KEY, GROUP, TOPIC_ID, SnapshotRules(), None)
     assert shard.run([config(), load(0, (0, 10))], 0).windows == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.core.operators.log_offsets import LogOffsets
+from sharegroup.core.operators.log_offsets import PartitionLog
 from sharegroup.core.operators.output import Output
-from sharegroup.core.operators.share_partition.shard_state import GONE_MS
+from sharegroup.core.operators.share_partition.shard_state import DELETED_MS
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_group_requests import (
     DeletedNotice,
@@ -69,7 +69,7 @@ def test_deleted_topic_finishes_records_in_flight_and_is_broadcast() -> None:
     assert output.responses == [answered("fetch", "f3", "m3", error=DELETED), FOR_EVERYBODY]
     (notice,) = (decode_share_group_request(value) for _, value in output.requests)
     assert notice == TopicDeletedNotice(f"topic_deleted-{TOPIC_ID}", GROUP, topic_ids=(TOPIC_ID,))
-    assert (output.waiting, output.deadline_ms) == (False, T0 + 10 + GONE_MS)
+    assert (output.waiting, output.deadline_ms) == (False, T0 + 10 + DELETED_MS)
     assert output.notes == ["topic orders with id id, of group g, was deleted"]
 
 
@@ -104,9 +104,9 @@ def test_deleted_topic_is_removed_from_the_state_after_a_while() -> None:
     output = shard.batch(delete((0, 1)), at=20)
     assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [(DeletedNotice, (("id", 0, 1),))])
     assert shard.send(fetch("f2"), at=30).responses == [answered("fetch", "f2", error=DELETED)]
-    shard.batch(tick(GONE_MS + 9), at=GONE_MS + 9)
+    shard.batch(tick(DELETED_MS + 9), at=DELETED_MS + 9)
     assert shard.state is not None
-    shard.batch(tick(GONE_MS + 10), at=GONE_MS + 10)
+    shard.batch(tick(DELETED_MS + 10), at=DELETED_MS + 10)
     assert shard.state is None
 
 
@@ -237,7 +237,7 @@ def test_log_offsets_are_part_of_the_state() -> None:
     shard = away()
     assert shard.led().log is None
     shard.batch(log(20, 0, 0, 15), at=10)
-    assert shard.led().log == LogOffsets(0, 20, 15, True)
+    assert shard.led().log == PartitionLog(0, 20, 15, True)
     shard.batch(unload(0), at=20)
     assert shard.state is None
 

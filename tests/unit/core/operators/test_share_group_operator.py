@@ -13,7 +13,7 @@ from sharegroup.config import Config, parse_config
 from sharegroup.core.group_coordinator.share_group import INITIALIZING_MS
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
-from sharegroup.core.operators.share_group.parked_heartbeats import PARKED_MS
+from sharegroup.core.operators.share_group.pending_heartbeats import PENDING_MS
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.probe import PROBE
@@ -45,7 +45,7 @@ class GroupDriver:
     def line(self, request: ShareGroupRequest | bytes, at: int) -> str:
         value = request if isinstance(request, bytes) else request.encode()
         self._next_offset += 1
-        return rows.encode(rows.REQUEST, f"2\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
+        return rows.encode_row(rows.REQUEST, f"2\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
     def batch(self, *lines: str, at: int) -> Output:
         group = ShareGroupOperator(GROUP, self.job, self.state)
@@ -78,7 +78,7 @@ def initialized(*partitions: int, epoch: int = 2) -> InitializedNotice:
 
 
 def tick(at: int) -> str:
-    return rows.encode(rows.TICK, str(T0 + at))
+    return rows.encode_row(rows.TICK, str(T0 + at))
 
 
 def answered(
@@ -166,7 +166,7 @@ def test_member_joins_and_gets_initialized_share_partitions() -> None:
             "share_partitions": [partition_row(0, "initializing"), partition_row(1, "initializing")],
         },
         positions={2: 1},
-        deadline_ms=T0 + PARKED_MS,
+        deadline_ms=T0 + PENDING_MS,
     )
 
     told = group.send(initialized(0, 1), at=10)
@@ -276,15 +276,15 @@ def test_slow_initialization_is_answered_after_a_while() -> None:
     assert (waits.responses, waits.deadline_ms) == ([], T0 + 10 + INITIALIZING_MS)
     ran = group.batch(tick(10 + INITIALIZING_MS), at=10 + INITIALIZING_MS)
     assert (ran.tables, ran.responses) == ({"share_groups": [group_row(3)]}, [])
-    assert ran.deadline_ms == T0 + PARKED_MS
-    assert group.batch(tick(PARKED_MS - 1), at=PARKED_MS - 1).responses == []
-    told = group.batch(tick(PARKED_MS), at=PARKED_MS)
-    assert told.responses == [answered("h1", 3, 200, {"orders": ["id-orders", [0]]}, deadline=PARKED_MS + SESSION_MS)]
-    assert told.deadline_ms == T0 + PARKED_MS + SESSION_MS
-    group.send(heartbeat("h2", 3), at=PARKED_MS + 10)
-    told = group.send(initialized(1), at=PARKED_MS + 20)
+    assert ran.deadline_ms == T0 + PENDING_MS
+    assert group.batch(tick(PENDING_MS - 1), at=PENDING_MS - 1).responses == []
+    told = group.batch(tick(PENDING_MS), at=PENDING_MS)
+    assert told.responses == [answered("h1", 3, 200, {"orders": ["id-orders", [0]]}, deadline=PENDING_MS + SESSION_MS)]
+    assert told.deadline_ms == T0 + PENDING_MS + SESSION_MS
+    group.send(heartbeat("h2", 3), at=PENDING_MS + 10)
+    told = group.send(initialized(1), at=PENDING_MS + 20)
     assert told.responses == [
-        answered("h2", 4, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=PARKED_MS + 20 + SESSION_MS)
+        answered("h2", 4, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=PENDING_MS + 20 + SESSION_MS)
     ]
 
 
@@ -377,7 +377,7 @@ def test_a_group_comes_back_from_its_tables() -> None:
         "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
     }
     recovered = GroupDriver()
-    output = recovered.batch(rows.encode(rows.LOAD, json.dumps(tables)), at=100)
+    output = recovered.batch(rows.encode_row(rows.LOAD, json.dumps(tables)), at=100)
     assert output == Output(GROUP, T0 + 100, deadline_ms=T0 + 100 + SESSION_MS)
     old = with_assignment()
     for group in (old, recovered):
@@ -393,7 +393,7 @@ def test_a_group_comes_back_from_its_tables() -> None:
 def test_load_is_ignored_after_a_restore_from_the_checkpoint() -> None:
     group = with_assignment()
     before = json.loads(group.state or "")["group"]
-    group.batch(rows.encode(rows.LOAD, json.dumps({"share_groups": [group_row(9)]})), at=30)
+    group.batch(rows.encode_row(rows.LOAD, json.dumps({"share_groups": [group_row(9)]})), at=30)
     assert json.loads(group.state or "")["group"] == before
 
 

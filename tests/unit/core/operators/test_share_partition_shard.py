@@ -10,7 +10,7 @@ import pytest
 
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
-from sharegroup.core.operators.share_partition.share_partition_shard import Shard
+from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
 from sharegroup.types import AcquiredRange, OffsetRange
@@ -584,7 +584,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
 
 def test_state_of_another_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="format 99, this job reads 1: remove the checkpoint"):
-        Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
+        SharePartitionOperator(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
 
 # -- durable records ---------------------------------------------------------------------------------------------------

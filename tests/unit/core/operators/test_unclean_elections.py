@@ -13,7 +13,7 @@ from .shard_driver import LOCK_MS, ShardDriver, acknowledge, fetch, load, tick
 
 
 def log(end: int, epoch: int, epoch_start: int | None = None) -> str:
-    return rows.encode(rows.LOG, json.dumps([[0, 0, end, None, True, epoch, epoch_start]]))
+    return rows.encode_row(rows.LOG, json.dumps([[0, 0, end, None, True, epoch, epoch_start]]))
 
 
 @pytest.fixture

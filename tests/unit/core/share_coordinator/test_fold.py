@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.records import (
     RecordKind,
     ShareGroupStateRecord,
-    tombstone,
+    tombstone_record,
 )
 from sharegroup.core.share_coordinator.share_group_offset import (
     ShareGroupOffset,
@@ -35,7 +35,7 @@ def update(epoch: int, *batches: StateBatch, start_offset: int = -1, complete: i
 
 
 def test_no_records_no_states() -> None:
-    assert fold([]) == {}
+    assert fold_records([]) == {}
 
 
 def test_the_newest_wins_and_minus_one_keeps() -> None:
@@ -46,38 +46,38 @@ def test_the_newest_wins_and_minus_one_keeps() -> None:
         update(0, available(17, 19, 0)),
     ]
     expected = (available(13, 14), acquired(15, 16, 1, "m1", 30_000), available(17, 19, 0))
-    assert fold(records, now_ms=5) == {
+    assert fold_records(records, now_ms=5) == {
         KEY: ShareGroupOffset(ShareGroupOffsetHeader(0, 2, 0, 13, 0, 3, 5, 0), expected),
     }
 
 
 def test_a_snapshot_replaces() -> None:
-    state = fold([snapshot(0, 10), update(0, available(10, 19)), snapshot(1, 15, acknowledged(16, 19))])[KEY]
+    state = fold_records([snapshot(0, 10), update(0, available(10, 19)), snapshot(1, 15, acknowledged(16, 19))])[KEY]
     assert state == ShareGroupOffset(ShareGroupOffsetHeader(1, 2, 0, 15, 0, 0, 0, 0), (acknowledged(16, 19),))
 
 
 @pytest.mark.parametrize("stale", [update(0, available(30, 39), start_offset=30), snapshot(0, 5, available(5, 9))])
 def test_records_of_an_older_snapshot_are_ignored(stale: ShareGroupStateRecord) -> None:
     records = [snapshot(0, 10), snapshot(1, 20, available(20, 24))]
-    assert fold([*records, stale]) == fold(records)
+    assert fold_records([*records, stale]) == fold_records(records)
 
 
 def test_a_tombstone_forgets_one_share_partition_and_its_fences() -> None:
     bumped = update(0)._replace(leader_epoch=9)
-    records = [snapshot(4, 10), snapshot(0, 7, key=OTHER), bumped._replace(snapshot_epoch=4), tombstone(KEY)]
-    assert set(fold(records)) == {OTHER}
-    assert set(fold([*records, update(4, available(10, 19))])) == {OTHER}
-    again = fold([*records, snapshot(0, 3)])[KEY]
+    records = [snapshot(4, 10), snapshot(0, 7, key=OTHER), bumped._replace(snapshot_epoch=4), tombstone_record(KEY)]
+    assert set(fold_records(records)) == {OTHER}
+    assert set(fold_records([*records, update(4, available(10, 19))])) == {OTHER}
+    again = fold_records([*records, snapshot(0, 3)])[KEY]
     assert again.header == ShareGroupOffsetHeader(0, 2, 0, 3, 0, 0, 0, 0)
 
 
 def test_a_tombstone_of_the_unknown_is_harmless() -> None:
-    assert fold([tombstone(KEY)]) == {}
+    assert fold_records([tombstone_record(KEY)]) == {}
 
 
 def test_the_leader_fence_outlives_an_initialisation() -> None:
     records = [snapshot(0, 10), update(0)._replace(leader_epoch=9), snapshot(1, 0)]
-    assert fold(records)[KEY].header == ShareGroupOffsetHeader(1, 2, 0, 0, 0, 0, 0, 9)
+    assert fold_records(records)[KEY].header == ShareGroupOffsetHeader(1, 2, 0, 0, 0, 0, 0, 9)
 
 
 def test_share_partitions_do_not_mix() -> None:
@@ -86,6 +86,6 @@ def test_share_partitions_do_not_mix() -> None:
         snapshot(0, 2, available(2, 5), key=OTHER),
         update(0, acknowledged(3, 6)),
     ]
-    folded = fold(records)
+    folded = fold_records(records)
     assert folded[KEY].state_batches == (available(1, 2), acknowledged(3, 6))
     assert folded[OTHER].state_batches == (available(2, 5),)

@@ -105,7 +105,7 @@ def test_a_snapshot_follows_each_interval_of_updates(interval: int, kinds: str) 
     header, written = HEADER, ""
     for now_ms in range(2_000, 2_006):
         record = next_record(header, WRITE, interval, tuple)
-        header = header.after(record, now_ms)
+        header = header.apply_record(record, now_ms)
         written += record.kind.value[0]
     assert written == kinds
     assert header.snapshot_epoch == HEADER.snapshot_epoch + kinds.count("S")

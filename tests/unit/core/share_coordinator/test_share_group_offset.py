@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from sharegroup.core.share_coordinator.fold import fold
+from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.records import (
     RecordKind,
     ShareGroupStateRecord,
-    tombstone,
+    tombstone_record,
 )
 from sharegroup.core.share_coordinator.share_group_offset import (
     REWRITE_INTERVAL_MS,
@@ -24,7 +24,7 @@ from .state_batch_strategies import acknowledged, acquired, available
 
 KEY = SharePartitionKey("g", "t1", "t1-id", 0)
 SNAPSHOT = ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 3, 2, 7, 10, 4, (acknowledged(11, 14), acquired(15, 19)))
-HEADER = ShareGroupOffsetHeader.of(SNAPSHOT, 1_000)
+HEADER = ShareGroupOffsetHeader.from_snapshot(SNAPSHOT, 1_000)
 
 
 def update(snapshot_epoch: int = 3, **changed: int) -> ShareGroupStateRecord:
@@ -34,7 +34,7 @@ def update(snapshot_epoch: int = 3, **changed: int) -> ShareGroupStateRecord:
 
 def test_a_snapshot_sets_everything() -> None:
     assert ShareGroupOffsetHeader(3, 2, 7, 10, 4, 0, 1_000, 7) == HEADER
-    assert fold([SNAPSHOT], 1_000) == {KEY: ShareGroupOffset(HEADER, SNAPSHOT.state_batches)}
+    assert fold_records([SNAPSHOT], 1_000) == {KEY: ShareGroupOffset(HEADER, SNAPSHOT.state_batches)}
 
 
 @pytest.mark.parametrize(
@@ -49,36 +49,40 @@ def test_a_snapshot_sets_everything() -> None:
     ],
 )
 def test_an_update_keeps_what_is_minus_one(changed: dict[str, int], expected: ShareGroupOffsetHeader) -> None:
-    assert HEADER.after(update(**changed), 2_000) == expected
+    assert HEADER.apply_record(update(**changed), 2_000) == expected
 
 
 def test_an_update_trims_below_the_start_offset() -> None:
     record = update(start_offset=13)._replace(state_batches=(available(15, 16), acquired(20, 24)))
-    assert fold([SNAPSHOT, record])[KEY].state_batches == (acknowledged(13, 14), available(15, 16), acquired(17, 24))
+    assert fold_records([SNAPSHOT, record])[KEY].state_batches == (
+        acknowledged(13, 14),
+        available(15, 16),
+        acquired(17, 24),
+    )
 
 
 def test_a_snapshot_replaces_batches_but_not_the_leader_fence() -> None:
     replacing = ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 4, 3, 0, 50, 0)
     after = ShareGroupOffsetHeader(4, 3, 0, 50, 0, 0, 2_000, 7)
-    assert HEADER.after(replacing, 2_000) == after
-    assert fold([SNAPSHOT, replacing], 2_000) == {KEY: ShareGroupOffset(after, ())}
+    assert HEADER.apply_record(replacing, 2_000) == after
+    assert fold_records([SNAPSHOT, replacing], 2_000) == {KEY: ShareGroupOffset(after, ())}
 
 
 @pytest.mark.parametrize("record", [update(2, start_offset=99), SNAPSHOT._replace(snapshot_epoch=2, start_offset=99)])
 def test_a_record_of_an_older_snapshot_changes_nothing(record: ShareGroupStateRecord) -> None:
-    assert HEADER.after(record, 2_000) is HEADER
-    assert fold([SNAPSHOT, record], 1_000) == fold([SNAPSHOT], 1_000)
+    assert HEADER.apply_record(record, 2_000) is HEADER
+    assert fold_records([SNAPSHOT, record], 1_000) == fold_records([SNAPSHOT], 1_000)
 
 
 def test_nothing_follows_a_tombstone() -> None:
     with pytest.raises(IllegalTransitionError, match="tombstone"):
-        HEADER.after(tombstone(KEY), 2_000)
+        HEADER.apply_record(tombstone_record(KEY), 2_000)
 
 
-@pytest.mark.parametrize("record", [update(), tombstone(KEY)])
+@pytest.mark.parametrize("record", [update(), tombstone_record(KEY)])
 def test_a_state_begins_with_a_snapshot(record: ShareGroupStateRecord) -> None:
     with pytest.raises(IllegalTransitionError, match=record.kind.value):
-        ShareGroupOffsetHeader.of(record, 0)
+        ShareGroupOffsetHeader.from_snapshot(record, 0)
 
 
 def test_the_header_survives_json() -> None:
@@ -95,4 +99,4 @@ def test_dump_of_another_length_is_rejected(dumped: list[int]) -> None:
 
 def test_a_state_is_repeated_soon_after_updates_and_seldom_without() -> None:
     assert HEADER.snapshot_due_ms(500) == 1_000 + REWRITE_INTERVAL_MS
-    assert HEADER.after(update(), 1_200).snapshot_due_ms(500) == 1_500
+    assert HEADER.apply_record(update(), 1_200).snapshot_due_ms(500) == 1_500

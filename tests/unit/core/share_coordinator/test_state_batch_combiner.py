@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine
+from sharegroup.core.share_coordinator.state_batch_combiner import Precedence, combine_batches
 from sharegroup.types import StateBatch
 
 from .state_batch_strategies import (
@@ -35,7 +35,7 @@ def is_canonical(batches: tuple[StateBatch, ...]) -> bool:
 
 @given(st.lists(our_batches(), max_size=12), START_OFFSETS)
 def test_newest_wins_equals_a_dict_of_offsets(batches: list[StateBatch], start_offset: int) -> None:
-    combined = combine(batches, start_offset, Precedence.NEWEST)
+    combined = combine_batches(batches, start_offset, Precedence.NEWEST)
     expected = {offset: state for offset, state in per_offset(batches).items() if offset >= start_offset}
     assert per_offset(combined) == expected
     assert is_canonical(combined)
@@ -44,7 +44,7 @@ def test_newest_wins_equals_a_dict_of_offsets(batches: list[StateBatch], start_o
 @given(st.lists(kafka_batches(), max_size=12), START_OFFSETS)
 def test_highest_wins_equals_a_dict_of_maxima(batches: list[StateBatch], start_offset: int) -> None:
     strongest = sorted(batches, key=lambda batch: (batch.delivery_count, batch.delivery_state))
-    combined = combine(batches, start_offset, Precedence.HIGHEST)
+    combined = combine_batches(batches, start_offset, Precedence.HIGHEST)
     expected = {offset: state for offset, state in per_offset(strongest).items() if offset >= start_offset}
     assert per_offset(combined) == expected
     assert is_canonical(combined)
@@ -52,9 +52,9 @@ def test_highest_wins_equals_a_dict_of_maxima(batches: list[StateBatch], start_o
 
 @given(st.lists(our_batches(), max_size=8), START_OFFSETS, st.sampled_from(PRECEDENCES))
 def test_combining_is_idempotent(batches: list[StateBatch], start_offset: int, precedence: Precedence) -> None:
-    once = combine(batches, start_offset, precedence)
-    assert combine(once, start_offset, precedence) == once
-    assert combine((*once, *once), start_offset, precedence) == once
+    once = combine_batches(batches, start_offset, precedence)
+    assert combine_batches(once, start_offset, precedence) == once
+    assert combine_batches((*once, *once), start_offset, precedence) == once
 
 
 @given(
@@ -63,15 +63,15 @@ def test_combining_is_idempotent(batches: list[StateBatch], start_offset: int, p
 def test_the_order_does_not_matter_to_the_highest(orders: tuple[list[StateBatch], list[StateBatch]]) -> None:
     given_order, other_order = orders
     highest = Precedence.HIGHEST
-    assert combine(given_order, precedence=highest) == combine(other_order, precedence=highest)
+    assert combine_batches(given_order, precedence=highest) == combine_batches(other_order, precedence=highest)
 
 
 @given(st.lists(our_batches(), max_size=6), st.lists(our_batches(), max_size=6), st.sampled_from(PRECEDENCES))
 def test_combining_in_two_steps_equals_one_step(
     old: list[StateBatch], new: list[StateBatch], precedence: Precedence
 ) -> None:
-    in_steps = combine((*combine(old, precedence=precedence), *new), precedence=precedence)
-    assert in_steps == combine((*old, *new), precedence=precedence)
+    in_steps = combine_batches((*combine_batches(old, precedence=precedence), *new), precedence=precedence)
+    assert in_steps == combine_batches((*old, *new), precedence=precedence)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_combining_in_two_steps_equals_one_step(
     ],
 )
 def test_released_lock_wins_with_newest_but_not_with_highest(old: StateBatch, new: StateBatch) -> None:
-    assert combine([old, new], precedence=Precedence.NEWEST) == (new,)
+    assert combine_batches([old, new], precedence=Precedence.NEWEST) == (new,)
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,20 @@ def test_released_lock_wins_with_newest_but_not_with_highest(old: StateBatch, ne
     ],
 )
 def test_unequal_neighbours_stay_apart(low: StateBatch, high: StateBatch) -> None:
-    assert combine([low, high]) == (low, high)
+    assert combine_batches([low, high]) == (low, high)
 
 
 def test_neighbours_that_became_equal_fuse() -> None:
-    assert combine([available(0, 4), acknowledged(5, 6), available(7, 9), available(5, 6)]) == (available(0, 9),)
+    assert combine_batches([available(0, 4), acknowledged(5, 6), available(7, 9), available(5, 6)]) == (
+        available(0, 9),
+    )
 
 
 def test_unsplit_batch_is_the_same_object() -> None:
     batch = acquired(5, 9)
-    assert combine([batch])[0] is batch
+    assert combine_batches([batch])[0] is batch
 
 
 def test_nothing_combines_to_nothing() -> None:
-    assert combine([]) == ()
-    assert combine([available(0, 9), available(5, 14)], start_offset=15) == ()
+    assert combine_batches([]) == ()
+    assert combine_batches([available(0, 9), available(5, 14)], start_offset=15) == ()

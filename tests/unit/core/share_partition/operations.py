@@ -89,7 +89,7 @@ class Driver:
         if name == "release_member":
             return partition.release_member(*arguments, config)
         if name == "append":
-            return partition.log_end_moved(max(partition.log_end_offset, partition.log_start_offset) + arguments[0])
+            return partition.move_log_end(max(partition.log_end_offset, partition.log_start_offset) + arguments[0])
         method = getattr(partition, name)
         outcome: Outcome = method(*arguments)
         return outcome

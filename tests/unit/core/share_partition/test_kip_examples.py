@@ -32,7 +32,7 @@ class Example:
         self.now_ms = 0
 
     def produce(self, log_end_offset: int) -> None:
-        self.partition.replay(self.partition.log_end_moved(log_end_offset))
+        self.partition.replay(self.partition.move_log_end(log_end_offset))
 
     def fetch(self, member: str, max_records: int) -> list[int]:
         """Acquire for a member and return the offsets."""

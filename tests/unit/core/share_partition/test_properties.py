@@ -60,7 +60,7 @@ def test_invariants(config: SharePartitionConfig, operations: list[Operation]) -
                 assert operation.name == "acquire"
             assert batch.delivery_count >= count or operation.name in ("unacquire", "never_delivered")
         held = [batch for batch in after.values() if batch.delivery_state is RecordState.ACQUIRED]
-        assert {member for member in ("m1", "m2", "m3") if partition.holds(member)} == {b.member_id for b in held}
+        assert {member for member in ("m1", "m2", "m3") if partition.has_member(member)} == {b.member_id for b in held}
         deadlines = [batch.lock_deadline_ms for batch in held if batch.lock_deadline_ms is not None]
         deadline = partition.next_deadline_ms()
         assert deadline is not None or not deadlines

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from sharegroup.core.share_partition import Outcome, SharePartition, SharePartitionConfig
-from sharegroup.core.share_partition.acknowledgement import AcknowledgementRefused
+from sharegroup.core.share_partition.acknowledgement import AcknowledgementRejected
 from sharegroup.core.share_partition.share_partition import MAX_ACQUIRED_RANGES
 from sharegroup.errors import RequestError
 from sharegroup.types import (
@@ -71,7 +71,11 @@ def test_expiry_releases_all_members_records_in_offset_order() -> None:
     outcome = partition.expire(30_002, CONFIG)
     assert [(t.first_offset, t.member_id) for t in outcome.transitions] == [(0, "m2"), (10, "m1")]
     partition.replay(outcome)
-    assert (partition.holds("m1"), partition.holds("m2"), partition.next_deadline_ms()) == (False, True, 30_002)
+    assert (partition.has_member("m1"), partition.has_member("m2"), partition.next_deadline_ms()) == (
+        False,
+        True,
+        30_002,
+    )
 
 
 def test_the_start_offset_moves_in_the_step_that_finishes_the_head() -> None:
@@ -128,7 +132,7 @@ def test_lost_records_leave_immediately_with_transitions_if_delivered() -> None:
     acquired(partition, "m2")
     acknowledged(partition, (2, 3, ACCEPT), (4, 5, RELEASE))
     partition.replay(partition.unacquire("m1", [OffsetRange(6, 7)]))
-    outcome = partition.log_start_moved(12)
+    outcome = partition.move_log_start(12)
     assert outcome.transitions == (
         Transition(0, 1, Q, X, Cause.LOG_TRUNCATED, "m1", 1),
         Transition(4, 5, A, X, Cause.LOG_TRUNCATED, None, 1),
@@ -138,7 +142,7 @@ def test_lost_records_leave_immediately_with_transitions_if_delivered() -> None:
     partition.replay(outcome)
     assert (partition.start_offset, partition.log_start_offset) == (12, 12)
     assert partition.state_batches() == [StateBatch(12, 19, Q, 1, "m2", 30_000)]
-    assert not partition.holds("m1")
+    assert not partition.has_member("m1")
     assert acknowledged(partition, (0, 9, ACCEPT)) == ()  # late, and nothing to be done
 
 
@@ -147,7 +151,7 @@ def test_start_offset_advances_when_the_last_lost_lock_is_over() -> None:
     acquired(partition, "m1", 2)
     acquired(partition, "m2", 3)
     acknowledged(partition, (2, 4, ACCEPT), member="m2")
-    partition.replay(partition.log_start_moved(4))
+    partition.replay(partition.move_log_start(4))
     assert (partition.start_offset, partition.next_deadline_ms()) == (4, 30_000)
     partition.replay(partition.expire(30_001, CONFIG))
     assert (partition.start_offset, partition.next_deadline_ms()) == (5, None)
@@ -157,7 +161,7 @@ def test_log_end_limits_acquisition() -> None:
     partition = SharePartition(0, 0, 3)
     assert acquired(partition) == (AcquiredRange(0, 2, 1),)
     assert not partition.has_available(CONFIG)
-    partition.replay(partition.log_end_moved(4))
+    partition.replay(partition.move_log_end(4))
     assert partition.has_available(CONFIG)
     assert not partition.has_available(SharePartitionConfig(max_record_locks=3))
     assert acquired(partition) == (AcquiredRange(3, 3, 1),)
@@ -203,7 +207,7 @@ def test_unacquire_is_all_or_nothing(ranges: list[OffsetRange]) -> None:
 def test_unacquire_skips_records_below_the_log_start() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
-    partition.replay(partition.log_start_moved(4))
+    partition.replay(partition.move_log_start(4))
     outcome = partition.unacquire("m1", [OffsetRange(0, 2), OffsetRange(3, 5)])
     assert outcome.transitions == (Transition(4, 5, Q, A, Cause.UNACQUIRE, "m1", 0),)
 
@@ -212,10 +216,10 @@ def test_undelivered_attempt_is_undone_after_its_lock_expired() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
-    outcome = partition.never_delivered("m1", [AcquiredRange(2, 30, 1)])
+    outcome = partition.undo_deliveries("m1", [AcquiredRange(2, 30, 1)])
     assert outcome.transitions == (Transition(2, 9, A, A, Cause.UNACQUIRE, "m1", 0),)
     partition.replay(outcome)
-    assert partition.never_delivered("m1", [AcquiredRange(2, 9, 1)]).is_empty
+    assert partition.undo_deliveries("m1", [AcquiredRange(2, 9, 1)]).is_empty
     assert acquired(partition, "m2") == (AcquiredRange(0, 1, 2), AcquiredRange(2, 9, 1))
 
 
@@ -224,13 +228,13 @@ def test_a_repeated_return_leaves_the_attempt_of_another_member_alone() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)
     given_back = [AcquiredRange(0, 9, 1)]
-    partition.replay(partition.never_delivered("m1", given_back))
+    partition.replay(partition.undo_deliveries("m1", given_back))
     acquired(partition, "m2")
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
     restored = SharePartition.restore(partition.dump())
     for window in (partition, restored):
-        assert window.never_delivered("m1", given_back).is_empty
-        assert window.never_delivered("m2", given_back).transitions == (
+        assert window.undo_deliveries("m1", given_back).is_empty
+        assert window.undo_deliveries("m2", given_back).transitions == (
             Transition(0, 9, A, A, Cause.UNACQUIRE, "m2", 0),
         )
         assert window.state_batches() == [StateBatch(0, 9, A, 1, None, None)]
@@ -242,8 +246,8 @@ def test_undoing_an_attempt_does_not_affect_later_deliveries() -> None:
     partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
     acquired(partition, "m2", 5)  # a second time
     acknowledged(partition, (4, 4, ACCEPT), member="m2")
-    assert partition.never_delivered("m1", [AcquiredRange(0, 4, 1), AcquiredRange(0, 4, 2)]).is_empty
-    outcome = partition.never_delivered("m2", [AcquiredRange(0, 4, 2)])
+    assert partition.undo_deliveries("m1", [AcquiredRange(0, 4, 1), AcquiredRange(0, 4, 2)]).is_empty
+    outcome = partition.undo_deliveries("m2", [AcquiredRange(0, 4, 2)])
     assert outcome.transitions == (Transition(0, 3, Q, A, Cause.UNACQUIRE, "m2", 1),)
 
 
@@ -306,7 +310,7 @@ def test_rejection_contains_the_renewals_that_kafka_keeps() -> None:
         AcknowledgementBatch(4, 5, (ACCEPT,)),
         AcknowledgementBatch(8, 12, (ACCEPT,)),
     ]
-    with pytest.raises(AcknowledgementRefused, match="INVALID_REQUEST") as refused:
+    with pytest.raises(AcknowledgementRejected, match="INVALID_REQUEST") as refused:
         partition.acknowledge("m1", batches, 1_000, CONFIG, True)
     assert partition.dump() == before
     assert refused.value.renewals.transitions == (Transition(0, 3, Q, Q, Cause.RENEW, "m1", 1, 31_000),)

@@ -77,7 +77,7 @@ def check_equal(window: InFlight, model: RangeMap[InFlightRecord]) -> None:
     available = [(first, last, record) for first, last, record in known if record.state is AVAILABLE]
     assert window.first_available == (available[0][0] if available else None)
     assert RangeMap(window.available(0, 100)) == RangeMap(available)
-    assert window.any_delivered(2, 5, 30) == any(
+    assert window.has_delivered(2, 5, 30) == any(
         record.delivery_count >= 2 and first <= 30 and last >= 5 for first, last, record in available
     )
     locked = [(first, last, record) for first, last, record in known if record.state is ACQUIRED]
@@ -85,11 +85,11 @@ def check_equal(window: InFlight, model: RangeMap[InFlightRecord]) -> None:
     assert window.next_deadline_ms() == min(deadlines, default=None)
     for now_ms in (9, 6, 8):
         assert window.is_due(now_ms) == any(deadline < now_ms for deadline in deadlines)
-    assert offsets(window.due(7)) == offsets((f, last) for f, last, r in locked if (r.lock_deadline_ms or 0) < 7)
+    assert offsets(window.due_ranges(7)) == offsets((f, last) for f, last, r in locked if (r.lock_deadline_ms or 0) < 7)
     for member in ("m1", "m2"):
         held = [(first, last) for first, last, record in locked if record.member_id == member]
-        assert offsets(window.held_by(member)) == offsets(held)
-        assert window.holds(member) == bool(held)
+        assert offsets(window.held_ranges(member)) == offsets(held)
+        assert window.has_member(member) == bool(held)
     assert window.members() == sorted({record.member_id for _, _, record in locked if record.member_id})
 
 
@@ -149,7 +149,7 @@ def test_operations_on_few_ranges_read_few_pieces(ragged: SharePartition, read: 
     ragged.dump()
     # the pieces of the record, of the following fetch candidates, and of the window's end
     assert len(read) <= 4
-    assert ragged.holds("m2")
+    assert ragged.has_member("m2")
 
 
 def test_pieces_become_few_again_with_their_ranges(ragged: SharePartition) -> None:

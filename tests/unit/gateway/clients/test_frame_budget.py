@@ -30,14 +30,14 @@ async def settled() -> None:
 
 
 def take(budget: FrameBudget, size: int, address: str = "a") -> asyncio.Future[None]:
-    return asyncio.ensure_future(budget.take(address, size))
+    return asyncio.ensure_future(budget.acquire(address, size))
 
 
 def test_stalled_huge_requests_do_not_block_ordinary_ones() -> None:
     async def test(budget: FrameBudget) -> tuple[int, bool]:
         huge = [take(budget, 100 * MIB) for _ in range(10)]
         await settled()
-        await asyncio.gather(*(budget.take("b", ORDINARY_BYTES) for _ in range(28)))
+        await asyncio.gather(*(budget.acquire("b", ORDINARY_BYTES) for _ in range(28)))
         used = budget.used_bytes
         one_more = take(budget, ORDINARY_BYTES, "b")
         await settled()
@@ -56,7 +56,7 @@ def test_shares_are_assigned_in_turn_by_address() -> None:
         for _ in waiting:
             await settled()
             granted.append([each.done() for each in waiting])
-            budget.give_back(100 * MIB)
+            budget.release(100 * MIB)
         return granted
 
     assert run(test) == [
@@ -69,11 +69,11 @@ def test_shares_are_assigned_in_turn_by_address() -> None:
 
 def test_huge_requests_do_not_overtake_each_other() -> None:
     async def test(budget: FrameBudget) -> list[bool]:
-        await budget.take("a", 60 * MIB)
+        await budget.acquire("a", 60 * MIB)
         waiting, smaller = take(budget, 100 * MIB, "b"), take(budget, 2 * MIB, "c")
         await settled()
         before = [waiting.done(), smaller.done()]
-        budget.give_back(60 * MIB)
+        budget.release(60 * MIB)
         await settled()
         return [*before, waiting.done(), smaller.done()]
 
@@ -82,11 +82,11 @@ def test_huge_requests_do_not_overtake_each_other() -> None:
 
 def test_request_larger_than_the_budget_is_read_alone() -> None:
     async def test(budget: FrameBudget) -> list[bool]:
-        await budget.take("a", ORDINARY_BYTES)
+        await budget.acquire("a", ORDINARY_BYTES)
         larger = take(budget, 100 * MIB, "b")
         await settled()
         before = larger.done()
-        budget.give_back(ORDINARY_BYTES)
+        budget.release(ORDINARY_BYTES)
         await settled()
         return [before, larger.done()]
 
@@ -98,16 +98,16 @@ def test_cancelled_request_holds_no_share(is_granted: bool) -> None:
     """This includes the moment in which the share is assigned."""
 
     async def test(budget: FrameBudget) -> tuple[int, int]:
-        await budget.take("a", 100 * MIB)
+        await budget.acquire("a", 100 * MIB)
         gone, other = take(budget, 100 * MIB, "b"), take(budget, 20 * MIB, "c")
         await settled()
         if is_granted:
-            budget.give_back(100 * MIB)
+            budget.release(100 * MIB)
         gone.cancel()
         if not is_granted:
-            budget.give_back(100 * MIB)
+            budget.release(100 * MIB)
         await other
-        return budget.used_bytes, budget.waiting
+        return budget.used_bytes, budget.waiting_count
 
     assert run(test) == (20 * MIB, 0)
 
@@ -124,18 +124,18 @@ def test_shares_never_exceed_the_budget() -> None:
             taking.cancel()
             await asyncio.gather(taking, return_exceptions=True)
             if not taking.cancelled():
-                budget.give_back(size)
+                budget.release(size)
             return
         await taking
         most = max(most, budget.used_bytes)
         for _ in range(choice.randrange(5)):
             await asyncio.sleep(0)
-        budget.give_back(size)
+        budget.release(size)
 
     async def test(budget: FrameBudget) -> tuple[int, int]:
         choice = random.Random(3)
         await asyncio.gather(*(visit(budget, choice) for _ in range(500)))
-        return budget.used_bytes, budget.waiting
+        return budget.used_bytes, budget.waiting_count
 
     assert run(test) == (0, 0)
     assert TOTAL // 2 < most <= TOTAL

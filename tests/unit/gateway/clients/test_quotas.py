@@ -19,7 +19,7 @@ def entry(user: str | None, client_id: str | None, **rates: float) -> QuotaEntry
 
 def owed_ms(quotas: Quotas, user: str, client_id: str, fetched: int = 0, requests: int = 1) -> int:
     """Return how long the last of `requests` simultaneous requests is throttled."""
-    return [quotas.used(f"User:{user}", client_id, fetched, 0) for _ in range(requests)][-1]
+    return [quotas.record_request(f"User:{user}", client_id, fetched, 0) for _ in range(requests)][-1]
 
 
 def test_without_quotas_nobody_is_throttled() -> None:
@@ -80,13 +80,13 @@ def test_configured_rate_applies_per_user_or_anonymous_client_id() -> None:
 def test_throttle_time_has_a_maximum() -> None:
     quotas = Quotas(consumer_byte_rate=1_000)
     assert owed_ms(quotas, "alice", "c", fetched=10**9) == MAX_THROTTLE_MS
-    assert quotas.used("User:alice", "c", 1, MAX_THROTTLE_MS) == MAX_THROTTLE_MS
+    assert quotas.record_request("User:alice", "c", 1, MAX_THROTTLE_MS) == MAX_THROTTLE_MS
 
 
 def test_inactive_clients_are_discarded() -> None:
     quotas = Quotas(request_rate=1)
     for number in range(MAX_BUCKETS + 1):
-        quotas.used(f"User:{number}", "c", 0, float(number))
+        quotas.record_request(f"User:{number}", "c", 0, float(number))
     assert len(quotas._buckets) <= 1_001
 
 

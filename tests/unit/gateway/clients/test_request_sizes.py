@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES, OWN_REQUEST_BYTES, too_long
-from sharegroup.gateway.handlers.api_versions import OWN
+from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES, OWN_REQUEST_BYTES, size_problem
+from sharegroup.gateway.handlers.api_versions import OWN_VERSIONS
 
 PRODUCE, FIND_COORDINATOR, LEAVE_GROUP, DESCRIBE_CLUSTER, SHARE_FETCH = 0, 10, 13, 60, 78
 
@@ -17,7 +17,7 @@ def head(api_key: int) -> bytes:
 
 
 def test_every_api_of_the_gateway_has_a_limit() -> None:
-    assert OWN_REQUEST_BYTES.keys() == OWN.keys() | {FIND_COORDINATOR, DESCRIBE_CLUSTER, LEAVE_GROUP}
+    assert OWN_REQUEST_BYTES.keys() == OWN_VERSIONS.keys() | {FIND_COORDINATOR, DESCRIBE_CLUSTER, LEAVE_GROUP}
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_every_api_of_the_gateway_has_a_limit() -> None:
     ],
 )
 def test_limit_depends_on_the_api(api_key: int, size: int, is_refused: bool) -> None:
-    assert (too_long(size, head(api_key)) is not None) is is_refused
+    assert (size_problem(size, head(api_key)) is not None) is is_refused
 
 
 def test_rejection_names_the_request() -> None:
-    problem = too_long(100_000_000, head(SHARE_FETCH))
+    problem = size_problem(100_000_000, head(SHARE_FETCH))
     assert problem == f"request 78 of 100000000 bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}"
 
 
 def test_empty_frame_is_left_to_the_header_decoder() -> None:
-    assert too_long(0, b"") is None
+    assert size_problem(0, b"") is None

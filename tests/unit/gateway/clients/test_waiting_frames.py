@@ -43,7 +43,7 @@ def frame(size: int) -> memoryview:
 
 def test_small_request_is_read_immediately() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> tuple[bool, int]:
-        frames.begun(SMALL_BYTES)
+        frames.begin_request(SMALL_BYTES)
         was_held = link.is_body_held
         frames.put(frame(SMALL_BYTES))
         return was_held, len(await frames.next("a"))
@@ -55,7 +55,7 @@ def test_large_request_holds_its_share_until_it_is_handled() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> list[object]:
         next_frame = ask(frames)
         await settled()
-        frames.begun(LARGE)
+        frames.begin_request(LARGE)
         begun = link.is_body_held, frames.has_share
         await settled()
         coming = link.is_body_held, frames.has_share, budget.used_bytes
@@ -75,7 +75,7 @@ def test_large_request_waits_for_earlier_requests() -> None:
         seen = []
         frames.put(frame(10))
         frames.put(frame(10))
-        frames.begun(LARGE)
+        frames.begin_request(LARGE)
         for _ in range(2):
             await frames.next("a")
             seen.append((link.is_body_held, budget.used_bytes))
@@ -90,20 +90,20 @@ def test_large_request_waits_for_earlier_requests() -> None:
 
 def test_disconnected_client_releases_its_share() -> None:
     async def test(frames: WaitingFrames, link: Link, budget: FrameBudget) -> tuple[int, int, int]:
-        frames.begun(LARGE)
+        frames.begin_request(LARGE)
         coming = ask(frames)
         await settled()
         used = budget.used_bytes
         coming.cancel()
         frames.clear()
-        frames.begun(7 * MIB + 1)  # does not fit beside the other share
-        await budget.take("b", 2 * MIB)
+        frames.begin_request(7 * MIB + 1)  # does not fit beside the other share
+        await budget.acquire("b", 2 * MIB)
         waiting = ask(frames)
         await settled()
-        was_waiting = budget.waiting
+        was_waiting = budget.waiting_count
         waiting.cancel()
         await settled()
         frames.clear()
-        return used, was_waiting, budget.waiting
+        return used, was_waiting, budget.waiting_count
 
     assert run(test) == (LARGE, 1, 0)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharegroup.gateway.fleet.client_view import ClientView, standby_for
 from sharegroup.gateway.fleet.fleet import LIVES_MS, Fleet
-from sharegroup.gateway.fleet.known_gateways import KnownGateways, after, before
-from sharegroup.gateway.fleet.view import View, standby_at
+from sharegroup.gateway.fleet.known_gateways import KnownGateways, next_gateway, previous_gateway
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
@@ -31,9 +31,9 @@ def row(name: str, lives_ms: int = LIVES_MS) -> GatewayRow:
     return GatewayRow(standby(name), brokers, lives_ms)
 
 
-def view(name: str, next_one: str | None = None) -> View:
+def view(name: str, next_one: str | None = None) -> ClientView:
     """Return the addresses for clients of that gateway."""
-    return View(row(name).brokers, None if next_one is None else standby_at(standby(next_one)))
+    return ClientView(row(name).brokers, None if next_one is None else standby_for(standby(next_one)))
 
 
 # -- the ring ----------------------------------------------------------------------------------------------------------
@@ -42,21 +42,21 @@ def view(name: str, next_one: str | None = None) -> View:
 @given(st.sets(ADDRESSES), ADDRESSES)
 def test_next_and_previous_gateway_are_inverse(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
     gateways.add(place)
-    following = after(gateways, place)
+    following = next_gateway(gateways, place)
     if len(gateways) == 1:
         assert following is None
-        assert before(gateways, place) is None
+        assert previous_gateway(gateways, place) is None
     else:
         assert following != place
         assert following is not None
-        assert before(gateways, following) == place
+        assert previous_gateway(gateways, following) == place
 
 
 @given(st.sets(ADDRESSES, min_size=1))
 def test_ring_contains_all_gateways(gateways: set[GatewayAddress]) -> None:
     place = min(gateways)
     seen = [place]
-    while (following := after(gateways, seen[-1])) not in (None, place):
+    while (following := next_gateway(gateways, seen[-1])) not in (None, place):
         assert following is not None
         seen.append(following)
     assert seen == sorted(gateways)
@@ -65,16 +65,16 @@ def test_ring_contains_all_gateways(gateways: set[GatewayAddress]) -> None:
 @given(st.sets(ADDRESSES, min_size=1), ADDRESSES)
 def test_address_without_a_gateway_has_neighbours(gateways: set[GatewayAddress], place: GatewayAddress) -> None:
     others = gateways - {place}
-    assert (after(gateways, place) in others) == bool(others)
-    assert (before(gateways, place) in others) == bool(others)
+    assert (next_gateway(gateways, place) in others) == bool(others)
+    assert (previous_gateway(gateways, place) in others) == bool(others)
 
 
 @given(st.sets(ADDRESSES))
 def test_standby_ids_are_between_broker_and_coordinator_ids(
     gateways: set[GatewayAddress],
 ) -> None:
-    assert all(2**30 <= standby_at(gateway).node_id < 2**30 + 2**28 for gateway in gateways)
-    assert standby_at(standby("a")).node_id != standby_at(standby("b")).node_id
+    assert all(2**30 <= standby_for(gateway).node_id < 2**30 + 2**28 for gateway in gateways)
+    assert standby_for(standby("a")).node_id != standby_for(standby("b")).node_id
 
 
 # -- known gateways ----------------------------------------------------------------------------------------------------
@@ -82,8 +82,8 @@ def test_standby_ids_are_between_broker_and_coordinator_ids(
 
 def test_gateway_lives_while_its_newest_row_is_valid() -> None:
     known = KnownGateways()
-    assert known.heard(row("a"), 1_000, 1_010)
-    assert not known.heard(row("a"), 3_000, 3_010)
+    assert known.apply_row(row("a"), 1_000, 1_010)
+    assert not known.apply_row(row("a"), 3_000, 3_010)
     assert known.living(3_000 + LIVES_MS - 1) == {standby("a"): row("a")}
     assert known.living(3_000 + LIVES_MS) == {}
 
@@ -91,36 +91,36 @@ def test_gateway_lives_while_its_newest_row_is_valid() -> None:
 def test_newest_row_has_the_broker_addresses() -> None:
     known = KnownGateways()
     grown = replace(row("a"), brokers=row("a").brokers | {3: GatewayAddress("a", 9195)})
-    known.heard(row("a"), 1_000, 1_000)
-    known.heard(grown, 2_000, 2_000)
-    known.heard(row("a"), 1_999, 2_010)  # from another cell, whose topic is read late
+    known.apply_row(row("a"), 1_000, 1_000)
+    known.apply_row(grown, 2_000, 2_000)
+    known.apply_row(row("a"), 1_999, 2_010)  # from another cell, whose topic is read late
     assert known.living(2_010) == {standby("a"): grown}
 
 
 def test_stopped_gateway_is_gone_despite_older_rows() -> None:
     known = KnownGateways()
-    known.heard(row("a"), 1_000, 1_000)
-    assert known.heard(row("a", lives_ms=0), 2_000, 2_000)
-    assert not known.heard(row("a"), 1_990, 2_010)
+    known.apply_row(row("a"), 1_000, 1_000)
+    assert known.apply_row(row("a", lives_ms=0), 2_000, 2_000)
+    assert not known.apply_row(row("a"), 1_990, 2_010)
     assert known.living(2_010) == {}
-    assert known.heard(row("a"), 5_000, 5_000)  # restarted
+    assert known.apply_row(row("a"), 5_000, 5_000)  # restarted
     assert known.living(5_000) == {standby("a"): row("a")}
 
 
 def test_unreachable_gateway_is_gone_until_its_next_row() -> None:
     known = KnownGateways()
-    known.heard(row("a"), 1_000, 1_000)
-    known.lost(standby("a"), 1_500)
-    known.lost(standby("never heard of"), 1_500)
+    known.apply_row(row("a"), 1_000, 1_000)
+    known.mark_lost(standby("a"), 1_500)
+    known.mark_lost(standby("never heard of"), 1_500)
     assert known.living(1_500) == {}
-    assert not known.heard(row("a"), 1_400, 1_510)  # an older row that is read late
+    assert not known.apply_row(row("a"), 1_400, 1_510)  # an older row that is read late
     assert known.living(1_510) == {}
-    assert known.heard(row("a"), 3_000, 3_000)
+    assert known.apply_row(row("a"), 3_000, 3_000)
 
 
 def test_outdated_row_changes_nothing() -> None:
     known = KnownGateways()
-    assert not known.heard(row("a"), 1_000, 1_000 + LIVES_MS)
+    assert not known.apply_row(row("a"), 1_000, 1_000 + LIVES_MS)
     assert known.living(1_000 + LIVES_MS) == {}
 
 
@@ -173,9 +173,9 @@ class Gateways:
         self.looked_at.append(address.host)
         return address.host not in self.unreachable
 
-    async def told(self) -> tuple[View, View]:
+    async def told(self) -> tuple[ClientView, ClientView]:
         """Return the addresses for our clients, and for those of the previous gateway."""
-        return await self.fleet.view_of(OWN_CLIENT), await self.fleet.view_of(OTHERS_CLIENT)
+        return await self.fleet.view_for(OWN_CLIENT), await self.fleet.view_for(OTHERS_CLIENT)
 
 
 def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -224,7 +224,7 @@ def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
         gateways.unreachable.add("a")
-        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
+        assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
         assert await gateways.told() == (view("b"), view("b", "b"))
         assert gateways.looked_at == ["a"]
         gateways.unreachable.clear()
@@ -243,7 +243,7 @@ def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
         gateways.rows.hear(row("a"), row("c"))
         gateways.unreachable.add("a")
         for _ in range(2):
-            assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("c", "b")
+            assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("c", "b")
 
     run(test)
 

@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from sharegroup.gateway.handlers.api_versions import OWN, ApiVersions
+from sharegroup.gateway.handlers.api_versions import OWN_VERSIONS, ApiVersions
 from sharegroup.kafka_clients.connections.connection import Features
 from tests.unit.gateway.scripted_upstream import ScriptedUpstream, answer
 
@@ -101,7 +101,7 @@ def test_share_version_is_the_gateways() -> None:
 def test_api_without_a_rule_is_not_offered(key: int) -> None:
     """These are requests between brokers and APIs of later Kafka releases."""
     upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, FIND_COORDINATOR, key), (1, 1)))
-    assert api_keys(offer(upstream)) == {LIST_OFFSETS, FIND_COORDINATOR, *OWN}
+    assert api_keys(offer(upstream)) == {LIST_OFFSETS, FIND_COORDINATOR, *OWN_VERSIONS}
 
 
 def test_api_with_a_rule_is_offered_up_to_the_rules_newest_version() -> None:

@@ -97,7 +97,7 @@ def ask(upstream: Upstream, topics: list[Any] | None, version: int, security: Au
 
     async def main() -> MetadataResponse:
         gateway = Gateway(upstream, security)
-        await gateway.snapshots.fresh(version)
+        await gateway.snapshots.get_fresh(version)
         return await gateway.ask(topics, version, **fields)
 
     return asyncio.run(main())

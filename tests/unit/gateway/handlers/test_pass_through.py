@@ -12,8 +12,8 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.handlers.pass_through import PassThrough
-from sharegroup.gateway.passing.passage import MAX_READ_BYTES, Passage
+from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
+from sharegroup.gateway.passthrough.decision import MAX_READ_BYTES, PassthroughDecision
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.connections.connection import Features
 from sharegroup.kafka_clients.connections.headers import (
@@ -24,7 +24,7 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passing_cases import ALICE, HIDDEN, listing
+from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
 from tests.unit.gateway.scripted_upstream import NoOtherGroups
 
 UPDATE_METADATA = 6
@@ -58,10 +58,10 @@ def fetch(topic_id: uuid.UUID) -> memoryview:
     return memoryview(bytes(encode_request(asked, 15, 7, "client"))[4:])
 
 
-def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | None = None) -> Passage:
-    async def admitted() -> Passage:
+def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | None = None) -> PassthroughDecision:
+    async def admitted() -> PassthroughDecision:
         groups: Any = NoOtherGroups()
-        passing = PassThrough(cluster or Cluster(), {"bootstrap_servers": []}, security, groups)
+        passing = PassthroughRequests(cluster or Cluster(), {"bootstrap_servers": []}, security, groups)
         return await passing.admit(ALICE, read_header(frame), frame)
 
     return asyncio.run(admitted())
@@ -71,7 +71,7 @@ def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | No
 def test_without_acl_requests_for_other_topics_are_forwarded_unchanged(hidden: tuple[str, ...]) -> None:
     security = Authorization(None, hidden)
     frame = produce(9, "orders")
-    assert admit(security, frame) == Passage(frame)
+    assert admit(security, frame) == PassthroughDecision(frame)
 
 
 def test_without_acl_and_hidden_topics_requests_are_not_decoded() -> None:
@@ -82,7 +82,7 @@ def test_without_acl_and_hidden_topics_requests_are_not_decoded() -> None:
 
 
 def test_size_of_a_decoded_request_is_limited_except_records() -> None:
-    security = Authorization(listing("All topic *"))
+    security = Authorization(alice_acl("All topic *"))
     long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
     assert admit(security, memoryview(long_name)).frame is not None
     with pytest.raises(MalformedRequestError, match="Fetch of"):
@@ -91,7 +91,7 @@ def test_size_of_a_decoded_request_is_limited_except_records() -> None:
 
 def test_request_without_a_rule_is_rejected() -> None:
     """Requests between brokers are not for clients, with or without an access control list."""
-    for security in (Authorization(None), Authorization(listing("All cluster", "All topic *"))):
+    for security in (Authorization(None), Authorization(alice_acl("All cluster", "All topic *"))):
         with pytest.raises(RequestError, match="User:alice sent request 6") as refused:
             admit(security, ANYTHING)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -100,14 +100,14 @@ def test_request_without_a_rule_is_rejected() -> None:
 @pytest.mark.parametrize("version", [2, 10])
 def test_versions_that_are_not_offered_are_rejected(version: int) -> None:
     frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff")
-    for security in (Authorization(None, (HIDDEN,)), Authorization(listing("All topic *"))):
+    for security in (Authorization(None, (HIDDEN,)), Authorization(alice_acl("All topic *"))):
         with pytest.raises(UnknownVersionError):
             admit(security, frame)
 
 
 def test_rejection_is_audited_with_principal_address_and_resource(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        passage = admit(Authorization(listing("Write topic orders")), produce(9, "orders", "secret", "secret"))
+        passage = admit(Authorization(alice_acl("Write topic orders")), produce(9, "orders", "secret", "secret"))
     assert passage.frame is not None
     sent: Any = decode_request(ProduceRequest, read_header(passage.frame), passage.frame)
     assert [topic.name for topic in sent.topic_data] == ["orders"]
@@ -120,18 +120,18 @@ def test_unknown_topic_id_refreshes_the_topics_once(caplog: pytest.LogCaptureFix
     """The topic was just created, and the gateway learns of it now."""
     cluster = Cluster()
     cluster.there["orders"] = (ORDERS, 1)
-    security = Authorization(listing("Read topic orders"))
+    security = Authorization(alice_acl("Read topic orders"))
     with caplog.at_level("INFO"):
         assert admit(security, fetch(ORDERS), cluster).frame is not None
     assert cluster.asked == [None]
     assert "denied" not in caplog.text
     unknown = admit(security, fetch(uuid.UUID(int=9)), cluster)
     assert unknown.frame is None
-    assert unknown.answer is not None
+    assert unknown.response is not None
     assert cluster.asked == [None, None]
 
 
 def test_topic_id_that_stays_unknown_is_an_unknown_topic_id() -> None:
     cluster = Cluster()
     cluster.is_away = True
-    assert admit(Authorization(listing("Read topic *")), fetch(ORDERS), cluster).frame is None
+    assert admit(Authorization(alice_acl("Read topic *")), fetch(ORDERS), cluster).frame is None

@@ -13,8 +13,8 @@ from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.cell_channels import CellChannels
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
-from sharegroup.protocol.rows.broadcasts import EVERYBODY, MemberLeftBroadcast, encode_broadcast
-from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayAddress, GatewayRow
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, MemberLeftBroadcast, encode_broadcast
+from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayAddress, GatewayRow
 from sharegroup.protocol.rows.response_rows import encode_response
 from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
@@ -105,7 +105,7 @@ def test_response_is_delivered_once_and_broadcasts_of_each_job() -> None:
         def row(key: str, value: bytes) -> Any:
             return SimpleNamespace(key=key.encode(), value=value, offset=0)
 
-        of_cells["a"]._receive([row(EVERYBODY, encode_broadcast(left))])
+        of_cells["a"]._receive([row(BROADCAST_KEY, encode_broadcast(left))])
         of_cells["b"]._receive([row(job.reply_to, json.dumps(encode_response(answer)).encode())])
         await asyncio.sleep(0)
         assert told == [left, answer]
@@ -120,7 +120,7 @@ def test_gateway_announces_itself_in_each_cell_with_topics() -> None:
         job, of_cells = channels(appender)
         announced = GatewayRow(GatewayAddress("gateway", 9191), lives_ms=1)
         assert len(job.announce(announced)) == 2
-        assert appender.announced == [("r-a", GATEWAYS), ("r-b", GATEWAYS)]
+        assert appender.announced == [("r-a", GATEWAY_KEY), ("r-b", GATEWAY_KEY)]
         of_cells["a"]._ready.clear()
         assert len(job.announce(announced)) == 1
         of_cells["b"]._ready.clear()

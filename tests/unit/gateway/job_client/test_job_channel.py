@@ -16,13 +16,13 @@ from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
 from sharegroup.protocol.rows.broadcasts import (
-    EVERYBODY,
+    BROADCAST_KEY,
     MemberLeftBroadcast,
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
     encode_broadcast,
 )
-from sharegroup.protocol.rows.gateway_rows import GATEWAYS, GatewayAddress, GatewayRow, encode_gateway
+from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayAddress, GatewayRow, encode_gateway
 from sharegroup.protocol.rows.response_rows import encode_response
 from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
 from sharegroup.protocol.rows.share_group_responses import DeleteGroupResponse
@@ -68,12 +68,12 @@ def test_rows_are_delivered_in_log_order() -> None:
     def test(channel: CellChannel, rows: list[Any]) -> None:
         channel.subscribe("1", lambda found: told_responses.append(found.id))
         rows += [
-            row(EVERYBODY, encode_broadcast(left)),
+            row(BROADCAST_KEY, encode_broadcast(left)),
             response(channel, FetchResponse, "1"),
             row("another gateway", b"no row at all"),
             row(None, b""),
             response(channel, WantedNotice, ""),
-            row(EVERYBODY, encode_broadcast(gone)),
+            row(BROADCAST_KEY, encode_broadcast(gone)),
         ]
 
     told_responses: list[str] = []
@@ -115,16 +115,16 @@ def test_timeout_reports_whether_the_job_is_loading() -> None:
 
 def test_announcement_is_delivered_with_its_append_time() -> None:
     said = GatewayRow(GatewayAddress("a", 9191), {}, 10_000)
-    assert run(lambda _, rows: rows.append(row(GATEWAYS, encode_gateway(said)))) == [(said, APPENDED_MS)]
+    assert run(lambda _, rows: rows.append(row(GATEWAY_KEY, encode_gateway(said)))) == [(said, APPENDED_MS)]
 
 
 def test_invalid_row_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     def test(channel: CellChannel, rows: list[Any]) -> None:
         rows += [
-            row(EVERYBODY, b"[]"),
+            row(BROADCAST_KEY, b"[]"),
             row(channel.reply_to, b"{"),
-            row(GATEWAYS, b"{}"),
-            row(EVERYBODY, encode_broadcast(NewLeaderBroadcast())),
+            row(GATEWAY_KEY, b"{}"),
+            row(BROADCAST_KEY, encode_broadcast(NewLeaderBroadcast())),
         ]
 
     with caplog.at_level(logging.WARNING):

@@ -15,9 +15,9 @@ import pytest
 from kafka.protocol import consumer, producer
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.handlers.pass_through import PassThrough
-from sharegroup.gateway.passing.passage import Passage
-from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
+from sharegroup.gateway.passthrough.decision import PassthroughDecision
+from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.kafka_clients.connections.connection import Features
 from sharegroup.kafka_clients.connections.headers import (
     MalformedRequestError,
@@ -28,7 +28,7 @@ from sharegroup.kafka_clients.connections.headers import (
 from sharegroup.protocol import messages
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passing_cases import ALICE, HIDDEN, listing
+from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
 
 ORDERS = uuid.UUID(int=1)
 NOT_FOUND, TOPIC = int(ErrorCode.GROUP_ID_NOT_FOUND), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -51,21 +51,21 @@ class ShareGroups:
         return group_id == "share"
 
 
-def admit(request: Any, version: int, security: Authorization = EVERYBODY) -> tuple[Passage, Any]:
+def admit(request: Any, version: int, security: Authorization = EVERYBODY) -> tuple[PassthroughDecision, Any]:
     """Return what is forwarded of a request, and the gateway's own response if there is one."""
     frame = memoryview(bytes(encode_request(request, version, 7, "client"))[4:])
     groups: Any = ShareGroups()
 
-    async def admitted() -> Passage:
-        passing = PassThrough(Cluster(orders=(ORDERS, 1)), {"bootstrap_servers": []}, security, groups)
+    async def admitted() -> PassthroughDecision:
+        passing = PassthroughRequests(Cluster(orders=(ORDERS, 1)), {"bootstrap_servers": []}, security, groups)
         return await passing.admit(ALICE, read_header(frame), frame)
 
     passage = asyncio.run(admitted())
-    if passage.answer is None:
+    if passage.response is None:
         assert passage.frame == frame
         return passage, None
     response: Any = RULES[request.API_KEY].response
-    return passage, decode_response(response, version, memoryview(bytes(passage.answer))[4:])
+    return passage, decode_response(response, version, memoryview(bytes(passage.response))[4:])
 
 
 def join(group_id: str) -> Any:
@@ -169,10 +169,10 @@ def test_requests_of_joined_members_are_forwarded(request_of_member: Any, versio
 
 
 def test_access_control_is_applied_before_the_group_type() -> None:
-    rights = Authorization(listing("Read group *", "Read topic orders"))
+    rights = Authorization(alice_acl("Read group *", "Read topic orders"))
     _, found = admit(commit("share", "orders", "secret"), 8, rights)
     assert codes(found) == {"orders": [NOT_FOUND], "secret": [TOPIC]}
-    _, found = admit(join("share"), 5, Authorization(listing("Read topic orders")))
+    _, found = admit(join("share"), 5, Authorization(alice_acl("Read topic orders")))
     assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
@@ -182,7 +182,7 @@ def test_request_with_truncated_group_id_is_malformed() -> None:
     groups: Any = ShareGroups()
 
     async def admitted() -> None:
-        await PassThrough(Cluster(), {}, EVERYBODY, groups).admit(ALICE, header, frame[: header.end + 4])
+        await PassthroughRequests(Cluster(), {}, EVERYBODY, groups).admit(ALICE, header, frame[: header.end + 4])
 
     with pytest.raises(MalformedRequestError, match="malformed JoinGroupRequest of version 5"):
         asyncio.run(admitted())

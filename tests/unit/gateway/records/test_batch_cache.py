@@ -97,8 +97,8 @@ def test_discarding_a_partition_keeps_the_others(cache: BatchCache) -> None:
     for key in (KEY, OTHER):
         cache.insert(key, chunk(0, 9))
         cache.insert(key, chunk(10, 19))
-    cache.forget(KEY)
-    cache.forget(KEY)
+    cache.discard(KEY)
+    cache.discard(KEY)
     assert cache.lookup(KEY, 0) == []
     assert (len(cache), cache.byte_count) == (2, 2 * COST)
     assert spans(cache.lookup(OTHER, 0)) == [(0, 9), (10, 19)]
@@ -149,5 +149,5 @@ def test_cache_matches_the_log_for_any_reads(reads: list[tuple[int, int, bool]],
         assert part is not None
         assert list(part.batches) == [b for b in log if b.last_offset >= 2 * start and b.last_offset <= part.covered[1]]
     for key in (KEY, OTHER):
-        cache.forget(key)
+        cache.discard(key)
     assert (len(cache), cache.byte_count) == (0, 0)

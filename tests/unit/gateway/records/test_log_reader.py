@@ -37,7 +37,7 @@ class Cluster(UpstreamCluster):
     def lead(self, node_id: int, epoch: int, topic_id: UUID | None = TOPIC_ID) -> None:
         partition = SimpleNamespace(partition_index=0, leader_id=node_id, leader_epoch=epoch)
         topic = SimpleNamespace(error_code=0, name="orders", topic_id=topic_id, partitions=[partition])
-        self.learn(SimpleNamespace(cluster_id="c", brokers=[], topics=[topic]))
+        self.apply_metadata(SimpleNamespace(cluster_id="c", brokers=[], topics=[topic]))
 
     async def ask(
         self, node_id: int, request: Any, response: Any, version: int | None = None, *_: Any, **__: Any
@@ -89,7 +89,7 @@ def read(log: LogReader, offset: int, read_committed: bool = False) -> OffsetRan
 
 
 def known(log: LogReader, offset: int, read_committed: bool = False) -> OffsetRange | None:
-    part = batches_from(log.cached(position(read_committed), offset, MAX_BYTES), offset, MAX_BYTES)
+    part = batches_from(log.get_cached(position(read_committed), offset, MAX_BYTES), offset, MAX_BYTES)
     return None if part is None else part.covered
 
 
@@ -139,7 +139,7 @@ def test_pauses_after_empty_reads_increase() -> None:
                 await log.read(position(), 10)
             pauses.append(log.pause_s(position(), 10))
             asked = len(cluster.asked)
-            log.read_soon(position(), 10)
+            log.prefetch(position(), 10)
             await asyncio.sleep(0)
             assert len(cluster.asked) == asked
         assert [round(pause, 1) for pause in pauses] == [0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]

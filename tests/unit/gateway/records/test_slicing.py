@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk, batches_from
 from sharegroup.gateway.records.record_batches import RecordBatch
-from sharegroup.gateway.records.slicing import Limits, Slice, alike_attempts, slice_response
+from sharegroup.gateway.records.slicing import Limits, Slice, leading_equal_attempts, slice_response
 from sharegroup.types import AcquiredRange, OffsetRange
 
 BATCH_BYTES = 100
@@ -89,14 +89,14 @@ def test_byte_limit_ends_the_response_except_for_the_first_batch() -> None:
 
 def test_a_record_at_its_last_attempt_is_delivered_alone() -> None:
     good, last = AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 5)
-    assert alike_attempts([good, last, AcquiredRange(10, 14, 1)], 5) == [good]
-    assert alike_attempts([last, AcquiredRange(10, 14, 1)], 5) == [AcquiredRange(5, 5, 5)]
-    assert alike_attempts([good, last], 6) == [good, last]
+    assert leading_equal_attempts([good, last, AcquiredRange(10, 14, 1)], 5) == [good]
+    assert leading_equal_attempts([last, AcquiredRange(10, 14, 1)], 5) == [AcquiredRange(5, 5, 5)]
+    assert leading_equal_attempts([good, last], 6) == [good, last]
 
 
 def test_last_attempts_are_not_separated_if_the_limit_is_two_or_less() -> None:
     ranges = [AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 2)]
-    assert alike_attempts(ranges, 2) == ranges
+    assert leading_equal_attempts(ranges, 2) == ranges
 
 
 def test_ranges_that_were_not_read_stay() -> None:
@@ -270,7 +270,7 @@ def test_entries_have_the_batch_size_or_end_for_a_reason(case: Case, limits: Lim
 def test_in_the_end_each_record_is_listed_once(
     log: list[RecordBatch], ranges: list[AcquiredRange], limits: Limits, batches_a_read: int, cache_bytes: int
 ) -> None:
-    """Slices cached batches, or those of the next read, as `MemberSession.take` does."""
+    """Slices cached batches, or those of the next read, as `MemberSession.take_records` does."""
     end = max([0, *(r.last_offset for r in ranges), *(b.last_offset for b in log)]) + 1
     log = [*log, data(end, end)]
     limits = limits._replace(must_progress=True, max_records=max(1, limits.max_records))

@@ -7,34 +7,34 @@ from sharegroup.gateway.sessions.consumption import Consumption
 
 def test_rate_is_unknown_before_the_second_fetch() -> None:
     consumption = Consumption()
-    consumption.asked(0)
+    consumption.record_delivery_end(0)
     assert consumption.rate(0) is None
-    consumption.handed_out(500, 1_000)
+    consumption.record_delivery(500, 1_000)
     assert consumption.rate(9_000) is None
-    consumption.asked(9_000)
+    consumption.record_delivery_end(9_000)
     assert consumption.rate(9_000) == 500 / 8_000
 
 
 def test_waiting_time_is_not_counted() -> None:
     consumption = Consumption()
     for start in range(0, 50_000, 1_000):  # 5 ms for 500 records, then most of a second without any
-        consumption.handed_out(500, start)
-        consumption.asked(start + 5)
-        consumption.asked(start + 500)
+        consumption.record_delivery(500, start)
+        consumption.record_delivery_end(start + 5)
+        consumption.record_delivery_end(start + 500)
     assert consumption.rate(60_000) == 100
 
 
 def test_consecutive_deliveries_are_averaged() -> None:
     consumption = Consumption()
     for now_ms in range(0, 101, 10):
-        consumption.handed_out(20, now_ms)
+        consumption.record_delivery(20, now_ms)
     assert consumption.rate(100) == 2
 
 
 def test_a_pause_counts_while_it_lasts() -> None:
     consumption = Consumption()
     for now_ms in range(0, 5_000, 10):
-        consumption.handed_out(100, now_ms)
+        consumption.record_delivery(100, now_ms)
     assert consumption.rate(4_990) == 10
     assert consumption.rate(4_999) == 10  # no longer than usual
     slow = consumption.rate(13_990)
@@ -45,9 +45,9 @@ def test_a_pause_counts_while_it_lasts() -> None:
 def test_old_measurements_lose_their_weight() -> None:
     consumption = Consumption()
     for now_ms in range(5_000):
-        consumption.handed_out(100, now_ms)
+        consumption.record_delivery(100, now_ms)
     for now_ms in range(5_000, 20_001, 500):
-        consumption.handed_out(5, now_ms)
+        consumption.record_delivery(5, now_ms)
     rate = consumption.rate(20_000)
     assert rate is not None
     assert 0.009 < rate < 0.02
@@ -55,6 +55,6 @@ def test_old_measurements_lose_their_weight() -> None:
 
 def test_shortest_time_is_one_millisecond() -> None:
     consumption = Consumption()
-    consumption.handed_out(500, 7)
-    consumption.asked(7)
+    consumption.record_delivery(500, 7)
+    consumption.record_delivery_end(7)
     assert consumption.rate(7) == 500

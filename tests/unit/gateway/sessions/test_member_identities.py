@@ -39,29 +39,29 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_client_id_is_the_instance_id_if_the_group_is_configured_so(
     group_id: str, client_id: str, name: str | None
 ) -> None:
-    assert identities().name_of(group_id, client_id) == name
+    assert identities().instance_id_for(group_id, client_id) == name
 
 
 def test_two_incarnations_may_be_one_member() -> None:
     known = identities()
-    known.joined(P1, "stored")
-    known.joined(P2, "stored")
-    assert (known.of(P1), known.of(P2)) == (Identity("stored", "p1"), Identity("stored", "p2"))
-    known.left(P1)
-    assert (known.of(P1), known.of(P1).is_static, known.of(P2).is_static) == (Identity("p1"), False, True)
+    known.add(P1, "stored")
+    known.add(P2, "stored")
+    assert (known.get(P1), known.get(P2)) == (Identity("stored", "p1"), Identity("stored", "p2"))
+    known.remove(P1)
+    assert (known.get(P1), known.get(P1).is_static, known.get(P2).is_static) == (Identity("p1"), False, True)
 
 
 def test_fetch_waits_for_the_heartbeat_with_the_member_id() -> None:
     async def test() -> None:
         known = identities()
-        waiting = asyncio.ensure_future(known.known(P1, "worker-1", 120))
+        waiting = asyncio.ensure_future(known.wait_until_known(P1, "worker-1", 120))
         await asyncio.sleep(0)
-        known.joined(P2, "another")
+        known.add(P2, "another")
         await asyncio.sleep(0)
         assert not waiting.done()
-        known.joined(P1, "stored")
+        known.add(P1, "stored")
         await waiting
-        await known.known(P1, "worker-1", 0)
+        await known.wait_until_known(P1, "worker-1", 0)
 
     run(test)
 
@@ -71,7 +71,7 @@ def test_session_requires_a_heartbeat() -> None:
         with pytest.raises(
             RequestError, match="static member worker-1 has sent no heartbeat as p1 to this gateway"
         ) as refused:
-            await identities().known(P1, "worker-1", 0.001)
+            await identities().wait_until_known(P1, "worker-1", 0.001)
         assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
 
     run(test)
@@ -79,15 +79,15 @@ def test_session_requires_a_heartbeat() -> None:
 
 def test_dynamic_member_needs_no_stored_identity() -> None:
     async def test() -> None:
-        await identities().known(P1, "", 0)
-        await identities().known(SessionKey("other", "p1"), "worker-1", 0)
+        await identities().wait_until_known(P1, "", 0)
+        await identities().wait_until_known(SessionKey("other", "p1"), "worker-1", 0)
 
     run(test)
 
 
 def test_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_identities, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(member_identities, "MAX_KEPT", 2)
     known = identities()
     for process in ("p1", "p2", "p1", "p3"):
-        known.joined(SessionKey("named", process), "stored")
-    assert [known.of(SessionKey("named", process)).is_static for process in ("p1", "p2", "p3")] == [True, False, True]
+        known.add(SessionKey("named", process), "stored")
+    assert [known.get(SessionKey("named", process)).is_static for process in ("p1", "p2", "p3")] == [True, False, True]

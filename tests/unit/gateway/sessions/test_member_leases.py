@@ -29,34 +29,34 @@ FENCED_MEMBER_EPOCH = 110
 
 
 def test_a_lease_lasts_until_its_deadline() -> None:
-    lease = MemberLeases().begin("g", "m")
-    assert not lease.lasts(0)
+    lease = MemberLeases().get_or_create("g", "m")
+    assert not lease.is_valid_at(0)
     lease.extend(100)
-    assert (lease.lasts(99), lease.lasts(100)) == (True, False)
+    assert (lease.is_valid_at(99), lease.is_valid_at(100)) == (True, False)
     lease.extend(50)
-    assert not lease.lasts(50)
+    assert not lease.is_valid_at(50)
 
 
 def test_ended_lease_stays_ended_and_a_new_one_may_begin() -> None:
     leases = MemberLeases()
-    old = leases.begin("g", "m")
-    assert leases.begin("g", "m") is leases.of("g", "m") is old
+    old = leases.get_or_create("g", "m")
+    assert leases.get_or_create("g", "m") is leases.get("g", "m") is old
     leases.end("g", "m")
     old.extend(100)
-    assert not old.lasts(0)
-    leases.begin("g", "m").extend(200)
-    assert leases.of("g", "m").lasts(100)
-    assert not leases.of("g", "another").lasts(0)
+    assert not old.is_valid_at(0)
+    leases.get_or_create("g", "m").extend(200)
+    assert leases.get("g", "m").is_valid_at(100)
+    assert not leases.get("g", "another").is_valid_at(0)
 
 
 def test_number_of_leases_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_leases, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(member_leases, "MAX_KEPT", 2)
     leases = MemberLeases()
-    held = [leases.begin("g", name) for name in ("a", "b", "a", "c")]
+    held = [leases.get_or_create("g", name) for name in ("a", "b", "a", "c")]
     for lease in held:
         lease.extend(100)
-    assert [lease.lasts(0) for lease in held] == [True, False, True, True]
-    assert not leases.of("g", "b").lasts(0)
+    assert [lease.is_valid_at(0) for lease in held] == [True, False, True, True]
+    assert not leases.get("g", "b").is_valid_at(0)
 
 
 class Heartbeats:
@@ -106,7 +106,7 @@ class Heartbeats:
         await sent
 
     def lasts(self, until_ms: int) -> bool:
-        return self.leases.of("g", "m").lasts(until_ms)
+        return self.leases.get("g", "m").is_valid_at(until_ms)
 
 
 def test_each_heartbeat_response_extends_the_lease() -> None:

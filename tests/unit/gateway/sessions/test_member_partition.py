@@ -12,7 +12,7 @@ from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
-from sharegroup.gateway.sessions.read_ahead_buffer import Grant
+from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange
 from sharegroup.protocol.rows.acknowledgement_rows import MAX_ROW_BYTES
 from sharegroup.protocol.rows.share_partition_requests import (
     ACKNOWLEDGE,
@@ -36,8 +36,8 @@ def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition
     """Return a member whose fetch waits for 100 records."""
     ahead = ReadAhead(2_000, lock_duration_ms, 60_000)
     made = MemberPartition(KEY, "member", job, ahead, lambda: None, 50_000, lock_duration_ms)  # type: ignore[arg-type]
-    ahead.client_waits(0)
-    made.ask(0, 100)
+    ahead.begin_wait(0)
+    made.request_records(0, 100)
     return made
 
 
@@ -53,8 +53,8 @@ def test_next_demand_is_sent_before_the_records_are_read() -> None:
     assert asked(job) == [100]  # whether the member comes back is unknown
     send(part, 0, 9)
     job.time_ms = 10
-    part.read_ahead.client_waits(10)
-    part.ask(10, 100)
+    part.read_ahead.begin_wait(10)
+    part.request_records(10, 100)
     job.acquire(10, 19, LOCK_MS)
     assert asked(job) == [100, 100, 90]
 
@@ -64,8 +64,8 @@ def test_empty_response_causes_no_demand_before_the_next_fetch() -> None:
     part = member(job)
     job.acquire(0, 9, LOCK_MS)
     send(part, 0, 9)
-    part.read_ahead.client_waits(10)
-    part.ask(10, 100)
+    part.read_ahead.begin_wait(10)
+    part.request_records(10, 100)
     job.answer((), LOCK_MS)
     assert asked(job) == [100, 100]
 
@@ -76,9 +76,9 @@ def test_nearly_expired_range_is_unacquired_and_short_locks_are_usable(lock_dura
     part = member(job, lock_duration_ms)
     job.acquire(0, 99, lock_duration_ms)
     job.rows.clear()
-    part.expire(lock_duration_ms - too_late_ms - 1)
+    part.unacquire_expiring(lock_duration_ms - too_late_ms - 1)
     assert job.rows == []
-    part.expire(lock_duration_ms - too_late_ms)
+    part.unacquire_expiring(lock_duration_ms - too_late_ms)
     assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
 
 
@@ -87,13 +87,13 @@ def test_records_of_a_slow_response_are_unacquired_and_not_held() -> None:
     part = member(job)
     job.acquire(0, 99, LOCK_MS)
     taken = Slice([AcquiredRange(0, 9, 1)], [], [], [], 10, 0)
-    assert part.take(taken, 0) == LOCK_MS
+    assert part.deliver(taken, 0) == LOCK_MS
     job.rows.clear()
-    assert not part.withdraw(taken, LOCK_MS, LOCK_MS - 2_001)
+    assert not part.withdraw_if_expiring(taken, LOCK_MS, LOCK_MS - 2_001)
     batch = [AcknowledgementBatch(0, 9, (1,))]
-    assert (job.rows, part.holdings.held(batch, 0) is None) == ([], False)
-    assert part.withdraw(taken, LOCK_MS, LOCK_MS - 2_000)
-    assert (given_back(job.rows), part.holdings.held(batch, 0)) == ([AcquiredRange(0, 9, 1)], None)
+    assert (job.rows, part.holdings.find_acknowledged(batch, 0) is None) == ([], False)
+    assert part.withdraw_if_expiring(taken, LOCK_MS, LOCK_MS - 2_000)
+    assert (given_back(job.rows), part.holdings.find_acknowledged(batch, 0)) == ([AcquiredRange(0, 9, 1)], None)
 
 
 def given_back(rows: Iterable[SharePartitionRequest]) -> list[AcquiredRange]:
@@ -104,7 +104,7 @@ def given_back(rows: Iterable[SharePartitionRequest]) -> list[AcquiredRange]:
 def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tuple[OffsetRange, ...] = ()) -> None:
     """Return a slice with these ranges for the member; `gaps` have no records."""
     acquired = [AcquiredRange(first, last, count)] if first <= last else []
-    part.take(Slice(acquired, [], list(gaps), [], last - first + 1, 0), 0)
+    part.deliver(Slice(acquired, [], list(gaps), [], last - first + 1, 0), 0)
 
 
 def sent_ten(job: RecordingJob) -> MemberPartition:
@@ -121,7 +121,7 @@ def test_release_row_lists_what_the_member_was_sent() -> None:
     part = sent_ten(job)
     part.close()
     part.close()
-    part.leave()
+    part.stop_fetching()
     (row,) = job.rows
     assert (row.type, row.delivered, row.requester) == (RELEASE_MEMBER, (OffsetRange(0, 9),), "gateway")
 
@@ -137,7 +137,7 @@ def test_records_acquired_after_the_release_are_left_to_the_job() -> None:
 def test_a_member_that_fetches_elsewhere_keeps_what_it_was_sent() -> None:
     job = RecordingJob()
     part = sent_ten(job)
-    part.leave()
+    part.stop_fetching()
     part.close()
     (row,) = job.rows
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(10, 99, 1),))
@@ -146,19 +146,19 @@ def test_a_member_that_fetches_elsewhere_keeps_what_it_was_sent() -> None:
 def test_records_acquired_after_a_move_are_unacquired() -> None:
     job = RecordingJob()
     part = member(job)
-    part.leave()
+    part.stop_fetching()
     job.acquire(0, 99, LOCK_MS)
     assert [(row.type, row.acquired) for row in job.rows[1:]] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
 
 
-@pytest.mark.parametrize("end", [MemberPartition.close, MemberPartition.leave])
+@pytest.mark.parametrize("end", [MemberPartition.close, MemberPartition.stop_fetching])
 def test_no_demand_is_sent_after_the_end(end: Callable[[MemberPartition], None]) -> None:
     job = RecordingJob()
     part = MemberPartition(KEY, "member", job, ReadAhead(9, 9, 9), lambda: None, 9, 9)  # type: ignore[arg-type]
     end(part)
     job.rows.clear()
-    part.read_ahead.client_waits(0)
-    part.ask(0, 100)
+    part.read_ahead.begin_wait(0)
+    part.request_records(0, 100)
     assert job.rows == []
 
 
@@ -167,7 +167,7 @@ def test_many_ranges_are_unacquired_in_rows_of_bounded_size() -> None:
     part = member(job)
     job.rows.clear()
     ranges = [AcquiredRange(2 * n, 2 * n, 1) for n in range(MAX_RANGES_PER_ROW + 1)]
-    part.give_back(ranges)
+    part.unacquire(ranges)
     assert [len(row.acquired) for row in job.rows] == [MAX_RANGES_PER_ROW, 1]
     assert [r for row in job.rows for r in row.acquired] == ranges
 
@@ -265,9 +265,9 @@ def test_acknowledgement_after_lock_expiry_is_rejected() -> None:
     """The lock expires, and the member's own standing demand acquires the same records again."""
 
     async def test(job: RecordingJob, part: MemberPartition) -> None:
-        part.idle()
-        part.read_ahead.client_waits(LOCK_MS)
-        part.ask(LOCK_MS, 100)
+        part.unacquire_read_ahead()
+        part.read_ahead.begin_wait(LOCK_MS)
+        part.request_records(LOCK_MS, 100)
         job.acquire(0, 9, 3 * LOCK_MS, count=2)
         job.rows.clear()
         late = LOCK_MS + 1
@@ -306,7 +306,7 @@ def test_append_after_the_end_of_the_lease_is_not_confirmed(has_left: bool) -> N
 
 def test_member_that_left_holds_nothing() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
-        part.member_left()
+        part.on_member_left()
         assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(10, 99, 1),))]
         assert (await acknowledge(part, ACCEPT))[0] == NOT_HELD
 
@@ -316,12 +316,12 @@ def test_member_that_left_holds_nothing() -> None:
 def test_records_acquired_before_a_leave_are_unacquired() -> None:
     job = RecordingJob()
     part = member(job)
-    part.member_left()
+    part.on_member_left()
     job.acquire(0, 99, LOCK_MS)
     assert [row.type for row in job.rows] == [FETCH, UNACQUIRE]
     assert given_back(job.rows) == [AcquiredRange(0, 99, 1)]
     assert part.read_ahead.buffered == 0
-    part.ask(1, 100)
+    part.request_records(1, 100)
     job.acquire(0, 99, LOCK_MS, count=2)
     assert part.read_ahead.ranges() == [AcquiredRange(0, 99, 2)]
 
@@ -395,7 +395,7 @@ def test_gaps_are_acknowledged_with_their_acquired_ranges() -> None:
 def test_large_acknowledgement_is_split_into_rows_with_one_outcome() -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         offsets = range(1_000, 1_000 + 400_000)
-        part.holdings.handed_out([Grant(offsets[0], offsets[-1], 1, LOCK_MS)], 0)
+        part.holdings.add([LockedRange(offsets[0], offsets[-1], 1, LOCK_MS)], 0)
         batch = AcknowledgementBatch(offsets[0], offsets[-1], tuple(1 + offset % 2 for offset in offsets))
         outcome = acknowledge(part, batch, lease=a_lease(-1))
         assert max(len(row.encode()) for row in job.rows) < MAX_ROW_BYTES
@@ -412,8 +412,8 @@ def test_large_acknowledgement_is_split_into_rows_with_one_outcome() -> None:
 def test_release_of_many_ranges_fits_into_one_row() -> None:
     job = RecordingJob()
     part = sent_ten(job)
-    sent = [Grant(100 + 2 * n, 100 + 2 * n, 1, LOCK_MS) for n in range(2 * MAX_RANGES_PER_ROW)]
-    part.holdings.handed_out(sent, 0)
+    sent = [LockedRange(100 + 2 * n, 100 + 2 * n, 1, LOCK_MS) for n in range(2 * MAX_RANGES_PER_ROW)]
+    part.holdings.add(sent, 0)
     part.close()
     ahead, release = job.rows
     assert (ahead.type, ahead.acquired) == (UNACQUIRE, (AcquiredRange(10, 99, 1),))

@@ -61,33 +61,33 @@ class Nodes:
         now_ms: int = 0,
     ) -> FetchContext:
         """Process a ShareFetch as `ShareApis` does, up to the point where records are needed."""
-        context = self.sessions.node(node).fetch("g", member, epoch, node, add, forget)
+        context = self.sessions.sessions_at(node).fetch_context("g", member, epoch, node, add, forget)
         if context.dropped is not None:
-            self.sessions.end(context.dropped)
-        served = self.sessions.serve(context.session)
-        moved = self.sessions.move_to(context.session, context.partitions)
+            self.sessions.end_session(context.dropped)
+        served = self.sessions.get_served(context.session)
+        moved = self.sessions.move_partitions(context.session, context.partitions)
         if epoch == 0:
             served.open([key for key in context.partitions if key not in moved])
-        served.forget(forget)
+        served.unacquire_forgotten(forget)
         for key in context.partitions:
             served.must_wait_for(key, now_ms)
-        served.ask(context.partitions, 10, now_ms)
+        served.request_records(context.partitions, 10, now_ms)
         return context
 
     def served(self, context: FetchContext) -> MemberSession:
-        return self.sessions.serve(context.session)
+        return self.sessions.get_served(context.session)
 
     def hand_out(self, context: FetchContext, key: TopicIdPartition, first: int, last: int, sent: int) -> None:
         """Let the last demand acquire first..last, of which the member is sent first..sent."""
         self.job.acquire(first, last, LOCK_MS)
-        part = self.served(context).partition(key)
-        part.take(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
+        part = self.served(context).get_partition(key)
+        part.deliver(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
 
     def acknowledge(self, context: FetchContext, key: TopicIdPartition, first: int, last: int) -> int:
         """Acknowledge through this session; return the error code of the gateway's own answer."""
-        lease = self.leases.begin("g", "m")
+        lease = self.leases.get_or_create("g", "m")
         lease.extend(LOCK_MS)
-        part = self.sessions.holder(context.session, key)
+        part = self.sessions.get_member_partition(context.session, key)
         batch = AcknowledgementBatch(first, last, (1,))
 
         async def settle() -> int:
@@ -110,7 +110,7 @@ def test_the_end_of_a_session_releases_its_own_share_partitions(nodes: Nodes) ->
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
-    nodes.sessions.disconnected(1)
+    nodes.sessions.on_disconnect(1)
     (row,) = nodes.rows()
     assert (row.type, row.partition, row.delivered) == (RELEASE_MEMBER, 0, (OffsetRange(0, 3),))
 
@@ -123,15 +123,15 @@ def test_moved_share_partition_stays_with_the_session_at_the_new_node(nodes: Nod
     nodes.rows()
     new = nodes.fetch(2, 0, P0)
     assert nodes.rows() == []
-    nodes.sessions.disconnected(1)
+    nodes.sessions.on_disconnect(1)
     assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 1)]
     nodes.job.time_ms = 1
     nodes.fetch(2, 1)
-    nodes.sessions.disconnected(2)
+    nodes.sessions.on_disconnect(2)
     assert [(row.type, row.partition, row.delivered) for row in nodes.rows()] == [
         (RELEASE_MEMBER, 0, (OffsetRange(0, 3),))
     ]
-    assert not nodes.served(new).parts
+    assert not nodes.served(new).member_partitions
 
 
 def test_after_a_leader_change_either_session_accepts_acknowledgements(nodes: Nodes) -> None:
@@ -144,7 +144,7 @@ def test_after_a_leader_change_either_session_accepts_acknowledgements(nodes: No
         (ACKNOWLEDGE, (AcquiredRange(0, 1, 1),)),
         (ACKNOWLEDGE, (AcquiredRange(2, 3, 1),)),
     ]
-    nodes.sessions.disconnected(1)
+    nodes.sessions.on_disconnect(1)
     assert nodes.acknowledge(new, P0, 4, 5) == ErrorCode.NONE
 
 
@@ -153,9 +153,9 @@ def test_share_partition_may_move_back_to_its_first_node(nodes: Nodes) -> None:
     nodes.fetch(2, 0, P0)
     nodes.fetch(1, 1)
     nodes.rows()
-    nodes.sessions.disconnected(2)
+    nodes.sessions.on_disconnect(2)
     assert nodes.rows() == []
-    nodes.sessions.disconnected(1)
+    nodes.sessions.on_disconnect(1)
     assert [row.type for row in nodes.rows()] == [RELEASE_MEMBER]
 
 
@@ -165,7 +165,7 @@ def test_forgotten_partition_keeps_its_locks(nodes: Nodes) -> None:
     nodes.rows()
     nodes.fetch(1, 1, forget=(P0,))
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
-    nodes.sessions.disconnected(1)
+    nodes.sessions.on_disconnect(1)
     assert nodes.rows() == []
 
 
@@ -187,21 +187,21 @@ def test_drain_unacquires_read_ahead_and_waits_for_held_records(nodes: Nodes) ->
     nodes.job.acquire(20, 29, LOCK_MS)  # requested before
     given_back = [row.acquired for row in nodes.rows() if row.type == UNACQUIRE]
     assert given_back == [(AcquiredRange(4, 9, 1),), (AcquiredRange(20, 29, 1),)]
-    assert nodes.sessions.holds(1)
-    assert not nodes.sessions.holds(2)
-    assert nodes.sessions.has_records(SessionKey("g", "m"))
-    assert not nodes.sessions.has_records(SessionKey("g", "another"))
+    assert nodes.sessions.connection_holds_records(1)
+    assert not nodes.sessions.connection_holds_records(2)
+    assert nodes.sessions.member_holds_records(SessionKey("g", "m"))
+    assert not nodes.sessions.member_holds_records(SessionKey("g", "another"))
     assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.NONE
-    assert not nodes.sessions.holds(1)
-    assert not nodes.sessions.has_records(SessionKey("g", "m"))
+    assert not nodes.sessions.connection_holds_records(1)
+    assert not nodes.sessions.member_holds_records(SessionKey("g", "m"))
 
 
 def test_drain_does_not_wait_for_expired_locks(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 9)
-    assert nodes.sessions.holds(1)
+    assert nodes.sessions.connection_holds_records(1)
     nodes.job.time_ms = LOCK_MS
-    assert not nodes.sessions.holds(1)
+    assert not nodes.sessions.connection_holds_records(1)
 
 
 def test_session_that_ended_during_its_request_is_not_served_again(nodes: Nodes) -> None:
@@ -210,7 +210,7 @@ def test_session_that_ended_during_its_request_is_not_served_again(nodes: Nodes)
     nodes.fetch(1, 0, P0)
     with pytest.raises(RequestError, match="SHARE_SESSION_NOT_FOUND"):
         nodes.sessions.check_open(1, context)
-    final = nodes.sessions.node(1).fetch("g", "m", FINAL_EPOCH, 1)
+    final = nodes.sessions.sessions_at(1).fetch_context("g", "m", FINAL_EPOCH, 1)
     nodes.sessions.check_open(1, final)
 
 
@@ -229,24 +229,24 @@ def test_unused_read_ahead_goes_to_waiting_members_of_other_gateways(nodes: Node
 def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     served = nodes.served(context)
-    served.ask([P0], 10, 1)
+    served.request_records([P0], 10, 1)
     assert [row.type for row in nodes.job.rows].count(FETCH) == 1
     nodes.job.tell(NewLeaderBroadcast())
-    served.ask([P0], 10, 2)
+    served.request_records([P0], 10, 2)
     assert [row.type for row in nodes.job.rows].count(FETCH) == 2
 
 
 def test_member_that_left_holds_nothing_and_has_no_lease(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
-    lease = nodes.leases.begin("g", "m")
+    lease = nodes.leases.get_or_create("g", "m")
     lease.extend(LOCK_MS)
     nodes.rows()
     nodes.job.tell(MemberLeftBroadcast("g", "another", 3))
     nodes.job.tell(MemberLeftBroadcast("another", "m", 3))
-    assert (nodes.rows(), lease.lasts(0)) == ([], True)
+    assert (nodes.rows(), lease.is_valid_at(0)) == ([], True)
     nodes.job.tell(MemberLeftBroadcast("g", "m", 3))
-    assert not lease.lasts(0)
+    assert not lease.is_valid_at(0)
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
     assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE
 
@@ -256,12 +256,12 @@ def test_state_of_a_deleted_topic_is_discarded_without_rows(nodes: Nodes) -> Non
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
     nodes.job.tell(TopicDeletedBroadcast("g", topic_id_text(UUID(int=9))))
-    assert [part.key.partition for part in nodes.served(context).parts] == [0]
+    assert [part.key.partition for part in nodes.served(context).member_partitions] == [0]
     nodes.job.tell(TopicDeletedBroadcast("g", "no id"))
     nodes.job.tell(TopicDeletedBroadcast("g", topic_id_text(ORDERS)))
     assert nodes.deleted == [UUID(int=9), ORDERS]
-    assert not nodes.served(context).parts
-    nodes.sessions.disconnected(1)
+    assert not nodes.served(context).member_partitions
+    nodes.sessions.on_disconnect(1)
     assert nodes.rows() == []
 
 
@@ -286,15 +286,15 @@ class Worker:
 
     def poll(self, now_ms: int) -> None:
         """Let the member fetch, get records immediately and process them."""
-        self.served.rhythm.came(now_ms)
-        part = self.served.partition(P0)
-        part.read_ahead.idle()
-        part.read_ahead.sent("demand", 150, now_ms)
+        self.served.rhythm.begin_fetch(now_ms)
+        part = self.served.get_partition(P0)
+        part.read_ahead.remove_all()
+        part.read_ahead.record_demand("demand", 150, now_ms)
         ranges = [AcquiredRange(self._offset, self._offset + 149, 1)]
-        part.read_ahead.arrived("demand", ranges, now_ms + LOCK_MS, now_ms)
-        part.take(Slice([AcquiredRange(self._offset, self._offset + 49, 1)], [], [], [], 50, 0), now_ms)
+        part.read_ahead.add_response("demand", ranges, now_ms + LOCK_MS, now_ms)
+        part.deliver(Slice([AcquiredRange(self._offset, self._offset + 49, 1)], [], [], [], 50, 0), now_ms)
         self._offset += 150
-        self.served.rhythm.went(50, now_ms)
+        self.served.rhythm.end_fetch(50, now_ms)
 
     def loses_it_at(self, now_ms: int, until_ms: int) -> int | None:
         """Return when the read-ahead is unacquired if the member does not fetch again."""
@@ -358,16 +358,16 @@ def test_read_ahead_of_a_slow_member_goes_to_waiting_members_here(nodes: Nodes) 
 
 def test_members_share_locks_half_delivered_and_half_read_ahead(nodes: Nodes) -> None:
     contexts = [nodes.fetch(1, 0, P0, member=f"m{number}") for number in range(8)]
-    parts = [nodes.served(context).partition(P0).read_ahead for context in contexts]
+    parts = [nodes.served(context).get_partition(P0).read_ahead for context in contexts]
     for part in parts:
-        part.credit.handed_out(1, 0)
+        part.credit.record_delivery(1, 0)
     nodes.sessions.upkeep()
-    assert [part.credit.at_once(500, 0) for part in parts] == [500] * 8
+    assert [part.credit.max_records_now(500, 0) for part in parts] == [500] * 8
     for part in parts[1:]:
-        part.stopped_waiting()  # they hold nothing and do not wait
+        part.end_wait()  # they hold nothing and do not wait
     nodes.job.time_ms += SHARE_INTERVAL_MS
     nodes.sessions.upkeep()
-    assert parts[0].credit.at_once(500, 0) == 500
+    assert parts[0].credit.max_records_now(500, 0) == 500
 
 
 # -- static members ----------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def test_members_share_locks_half_delivered_and_half_read_ahead(nodes: Nodes) ->
 @pytest.fixture
 def named(nodes: Nodes) -> Nodes:
     """Return nodes where the incarnation m is a static member whose id is stored."""
-    nodes.identities.joined(SessionKey("g", "m"), "stored")
+    nodes.identities.add(SessionKey("g", "m"), "stored")
     return nodes
 
 
@@ -397,7 +397,7 @@ def test_static_member_keeps_its_records_when_its_connection_closes(named: Nodes
     context = named.fetch(1, 0, P0)
     named.hand_out(context, P0, 0, 9, 3)
     named.rows()
-    named.sessions.disconnected(1)
+    named.sessions.on_disconnect(1)
     (row,) = named.rows()  # records that were not sent do not count as delivered
     assert isinstance(row, UnacquireRequest)
     assert (row.acquired, row.member_id, row.incarnation_id) == ((AcquiredRange(4, 9, 1),), "stored", "m")
@@ -407,8 +407,8 @@ def test_static_member_releases_its_records_when_it_ends_its_session(named: Node
     context = named.fetch(1, 0, P0)
     named.hand_out(context, P0, 0, 9, 3)
     named.rows()
-    final = named.sessions.node(1).fetch("g", "m", FINAL_EPOCH, 1)
-    named.sessions.end(final.session, is_final=True)
+    final = named.sessions.sessions_at(1).fetch_context("g", "m", FINAL_EPOCH, 1)
+    named.sessions.end_session(final.session, is_final=True)
     (row,) = named.rows()
     assert (row.type, row.member_id, row.incarnation_id) == (RELEASE_MEMBER, "stored", "m")
 

@@ -66,11 +66,11 @@ def test_leave_continues_when_the_member_has_closed_its_session(monkeypatch: pyt
         acknowledgements = OpenAcknowledgements(holds)
         waiting = asyncio.ensure_future(acknowledgements.wait(M))
         await asyncio.sleep(0.02)
-        acknowledgements.changed(OTHER)
+        acknowledgements.notify_change(OTHER)
         await asyncio.sleep(0)
         assert (waiting.done(), looks) == (False, [M])
         holding.clear()
-        acknowledgements.changed(M)
+        acknowledgements.notify_change(M)
         await waiting
         await asyncio.sleep(0)
         assert M not in acknowledgements._changes
@@ -87,10 +87,10 @@ def test_both_of_two_leaves_of_a_member_continue(monkeypatch: pytest.MonkeyPatch
         acknowledgements = OpenAcknowledgements(holding.__contains__)
         waiting = [asyncio.ensure_future(acknowledgements.wait(M)) for _ in range(2)]
         await asyncio.sleep(0)
-        acknowledgements.changed(M)  # it still holds records of another session
+        acknowledgements.notify_change(M)  # it still holds records of another session
         await asyncio.sleep(0)
         holding.clear()
-        acknowledgements.changed(M)
+        acknowledgements.notify_change(M)
         await asyncio.gather(*waiting)
 
     asyncio.run(test())

@@ -11,8 +11,8 @@ def polled(*pauses_ms: int, records: int = 50) -> tuple[PollRhythm, int]:
     """Return a member that was away for each of these times in turn, and when it left last."""
     rhythm, now_ms = PollRhythm(), 0
     for pause_ms in (*pauses_ms, 0):
-        rhythm.came(now_ms)
-        rhythm.went(records, now_ms)
+        rhythm.begin_fetch(now_ms)
+        rhythm.end_fetch(records, now_ms)
         now_ms += pause_ms
     return rhythm, now_ms
 
@@ -25,12 +25,12 @@ def idle_after(rhythm: PollRhythm, now_ms: int) -> int:
 def test_member_with_an_open_fetch_is_not_idle() -> None:
     rhythm = PollRhythm()
     assert not rhythm.is_idle(10**9, LEAST, MOST)
-    rhythm.came(0)
+    rhythm.begin_fetch(0)
     assert not rhythm.is_idle(10**9, LEAST, MOST)
-    rhythm.came(1)
-    rhythm.went(50, 2)
+    rhythm.begin_fetch(1)
+    rhythm.end_fetch(50, 2)
     assert not rhythm.is_idle(10**9, LEAST, MOST)
-    rhythm.went(50, 3)
+    rhythm.end_fetch(50, 3)
     assert rhythm.is_idle(10**9, LEAST, MOST)
 
 
@@ -51,13 +51,13 @@ def test_pause_after_an_empty_response_is_not_counted() -> None:
     rhythm, now_ms = polled(1_000)
     now_ms += 1_000
     for records in (*[0] * 20, 50):
-        rhythm.came(now_ms)
-        rhythm.went(records, now_ms)
+        rhythm.begin_fetch(now_ms)
+        rhythm.end_fetch(records, now_ms)
     assert idle_after(rhythm, now_ms) == 4_000
 
 
 def test_more_records_may_take_longer_in_proportion() -> None:
     rhythm, now_ms = polled(1_000)
-    rhythm.came(now_ms + 1_000)
-    rhythm.went(100, now_ms + 1_000)
+    rhythm.begin_fetch(now_ms + 1_000)
+    rhythm.end_fetch(100, now_ms + 1_000)
     assert idle_after(rhythm, now_ms + 1_000) == 8_000

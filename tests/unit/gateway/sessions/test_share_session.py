@@ -24,7 +24,7 @@ P = [TopicIdPartition(UUID(int=1 + i // 2), i % 2) for i in range(6)]
 def opened(limit: int = 10, partitions: int = 3) -> ShareSessionCache:
     """Return sessions with one of member `m` in group `g`, on connection 7; its next epoch is 1."""
     sessions = ShareSessionCache(limit)
-    sessions.fetch("g", "m", 0, 7, P[:partitions])
+    sessions.fetch_context("g", "m", 0, 7, P[:partitions])
     return sessions
 
 
@@ -40,7 +40,7 @@ def code_of(error: pytest.ExceptionInfo[RequestError]) -> ErrorCode:
 
 def test_epoch_0_opens_a_session_with_all_named_partitions() -> None:
     sessions = ShareSessionCache(1)
-    session, kind, partitions, dropped = sessions.fetch("g", "m", 0, 7, [P[2], P[0], P[2]])
+    session, kind, partitions, dropped = sessions.fetch_context("g", "m", 0, 7, [P[2], P[0], P[2]])
     assert (kind, partitions, dropped, session.epoch) == (ContextKind.NEW, [P[2], P[0]], None, 1)
     assert sessions.get("g", "m") is session
 
@@ -48,7 +48,7 @@ def test_epoch_0_opens_a_session_with_all_named_partitions() -> None:
 def test_epoch_0_drops_the_older_session() -> None:
     sessions = opened()
     old = the_session(sessions)
-    context = sessions.fetch("g", "m", 0, 8, [P[5]])
+    context = sessions.fetch_context("g", "m", 0, 8, [P[5]])
     assert context.dropped is old
     assert context.partitions == [P[5]]
     assert len(sessions) == 1
@@ -59,59 +59,59 @@ def test_epoch_0_drops_the_older_session() -> None:
 def test_session_has_a_limited_number_of_partitions() -> None:
     many = [TopicIdPartition(UUID(int=9), number) for number in range(MAX_PARTITIONS)]
     sessions = opened(partitions=1)
-    assert len(sessions.fetch("g", "m", 1, 7, add=many[1:]).partitions) == MAX_PARTITIONS
+    assert len(sessions.fetch_context("g", "m", 1, 7, add=many[1:]).partitions) == MAX_PARTITIONS
     with pytest.raises(RequestError) as refused:
-        sessions.fetch("g", "m", 2, 7, add=many)
+        sessions.fetch_context("g", "m", 2, 7, add=many)
     assert code_of(refused) is ErrorCode.INVALID_REQUEST
-    assert len(sessions.fetch("g", "m", 2, 7, add=many, forget=[P[0]]).partitions) == MAX_PARTITIONS
+    assert len(sessions.fetch_context("g", "m", 2, 7, add=many, forget=[P[0]]).partitions) == MAX_PARTITIONS
     with pytest.raises(RequestError):
-        sessions.fetch("g", "m", 0, 7, add=[*many, P[0]])
+        sessions.fetch_context("g", "m", 0, 7, add=[*many, P[0]])
     assert the_session(sessions).epoch == 3
 
 
 def test_later_epoch_names_only_changes() -> None:
     sessions = opened(partitions=4)
-    context = sessions.fetch("g", "m", 1, 7, add=[P[4]], forget=[P[0], P[5]])
+    context = sessions.fetch_context("g", "m", 1, 7, add=[P[4]], forget=[P[0], P[5]])
     assert context.kind is ContextKind.INCREMENTAL
     assert list(context.session.partitions) == [P[1], P[2], P[3], P[4]]
     assert context.session.epoch == 2
 
 
 def test_partition_added_and_forgotten_together_is_forgotten() -> None:
-    context = opened().fetch("g", "m", 1, 7, add=[P[0], P[4]], forget=[P[0], P[4]])
+    context = opened().fetch_context("g", "m", 1, 7, add=[P[0], P[4]], forget=[P[0], P[4]])
     assert list(context.session.partitions) == [P[1], P[2]]
 
 
 def test_each_partition_of_a_session_is_answered_once() -> None:
     sessions = opened(partitions=2)
     session = the_session(sessions)
-    assert session.answer([]) == [P[0], P[1]]
-    assert session.answer([]) == []
-    sessions.fetch("g", "m", 1, 7, add=[P[1], P[2], P[3], P[4]], forget=[P[3]])
-    assert session.answer([P[1], P[3]]) == [P[2], P[4]]  # P[1] is in the session, P[3] is not
-    assert session.answer([]) == [P[1]]  # its error is over
+    assert session.pop_unanswered([]) == [P[0], P[1]]
+    assert session.pop_unanswered([]) == []
+    sessions.fetch_context("g", "m", 1, 7, add=[P[1], P[2], P[3], P[4]], forget=[P[3]])
+    assert session.pop_unanswered([P[1], P[3]]) == [P[2], P[4]]  # P[1] is in the session, P[3] is not
+    assert session.pop_unanswered([]) == [P[1]]  # its error is over
 
 
 def test_a_partition_that_was_forgotten_is_answered_again() -> None:
     sessions = opened(partitions=1)
     session = the_session(sessions)
-    session.answer([])
-    sessions.fetch("g", "m", 1, 7, forget=[P[0]])
-    sessions.fetch("g", "m", 2, 7, add=[P[0]])
-    assert session.answer([]) == [P[0]]
+    session.pop_unanswered([])
+    sessions.fetch_context("g", "m", 1, 7, forget=[P[0]])
+    sessions.fetch_context("g", "m", 2, 7, add=[P[0]])
+    assert session.pop_unanswered([]) == [P[0]]
 
 
 def test_the_order_rotates_with_the_epoch() -> None:
     sessions = opened(partitions=3)
-    orders = [sessions.fetch("g", "m", epoch, 7).partitions for epoch in (1, 2, 3, 4)]
+    orders = [sessions.fetch_context("g", "m", epoch, 7).partitions for epoch in (1, 2, 3, 4)]
     assert orders == [[P[1], P[2], P[0]], [P[2], P[0], P[1]], [P[0], P[1], P[2]], [P[1], P[2], P[0]]]
 
 
 def test_fetch_and_acknowledge_count_one_epoch() -> None:
     sessions = opened()
-    assert sessions.fetch("g", "m", 1, 7).kind is ContextKind.INCREMENTAL
-    assert sessions.acknowledge("g", "m", 2, 7).kind is ContextKind.INCREMENTAL
-    assert sessions.fetch("g", "m", 3, 7).kind is ContextKind.INCREMENTAL
+    assert sessions.fetch_context("g", "m", 1, 7).kind is ContextKind.INCREMENTAL
+    assert sessions.acknowledge_context("g", "m", 2, 7).kind is ContextKind.INCREMENTAL
+    assert sessions.fetch_context("g", "m", 3, 7).kind is ContextKind.INCREMENTAL
 
 
 @pytest.mark.parametrize("call", ["fetch", "acknowledge"])
@@ -151,21 +151,21 @@ def test_epoch_minus_1_closes_the_session(call: str) -> None:
 
 
 def test_a_final_fetch_reads_nothing() -> None:
-    assert opened().fetch("g", "m", -1, 7, add=[P[4]]).partitions == []
+    assert opened().fetch_context("g", "m", -1, 7, add=[P[4]]).partitions == []
 
 
 def test_a_fetch_cannot_acknowledge_before_its_session_is_open() -> None:
     sessions = opened()
     old = the_session(sessions)
     with pytest.raises(RequestError) as error:
-        sessions.fetch("g", "m", 0, 7, P, has_acks=True)
+        sessions.fetch_context("g", "m", 0, 7, P, has_acks=True)
     assert code_of(error) is ErrorCode.INVALID_REQUEST
     assert the_session(sessions) is old
 
 
 def test_acknowledge_cannot_open_a_session() -> None:
     with pytest.raises(RequestError) as error:
-        opened().acknowledge("g", "m", 0, 7)
+        opened().acknowledge_context("g", "m", 0, 7)
     assert code_of(error) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
@@ -179,19 +179,19 @@ def test_ids_are_checked(call: str, group: str | None, member: str | None) -> No
 
 def test_reopened_session_counts_once_against_the_limit() -> None:
     sessions = opened(limit=1)
-    assert sessions.fetch("g", "m", 0, 7).kind is ContextKind.NEW
+    assert sessions.fetch_context("g", "m", 0, 7).kind is ContextKind.NEW
     with pytest.raises(RequestError) as error:
-        sessions.fetch("g", "another", 0, 8)
+        sessions.fetch_context("g", "another", 0, 8)
     assert code_of(error) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     sessions.evict_connection(7)
-    assert sessions.fetch("g", "another", 0, 8).kind is ContextKind.NEW
+    assert sessions.fetch_context("g", "another", 0, 8).kind is ContextKind.NEW
 
 
 def test_a_session_follows_its_member_to_a_new_connection() -> None:
     sessions = opened()
-    sessions.fetch("g", "m", 1, 8)
+    sessions.fetch_context("g", "m", 1, 8)
     assert sessions.evict_connection(7) == []
-    sessions.acknowledge("g", "m", 2, 9)
+    sessions.acknowledge_context("g", "m", 2, 9)
     assert sessions.evict_connection(8) == []
     assert [session.key.member_id for session in sessions.evict_connection(9)] == ["m"]
 

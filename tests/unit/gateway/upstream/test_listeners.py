@@ -11,17 +11,17 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 
 def test_a_broker_keeps_its_address_and_a_new_one_is_missing() -> None:
     listeners = Listeners("gateway.example.org")
-    assert listeners.missing([2, 1]) == [1, 2]
+    assert listeners.without_port([2, 1]) == [1, 2]
     listeners.add(1, 9192)
     listeners.add(2, 9193)
-    assert listeners.missing([3, 2, 1]) == [3]
-    assert listeners.missing([2]) == []  # broker 1 is away: its port stays
+    assert listeners.without_port([3, 2, 1]) == [3]
+    assert listeners.without_port([2]) == []  # broker 1 is away: its port stays
     assert listeners.addresses == {1: ("gateway.example.org", 9192), 2: ("gateway.example.org", 9193)}
-    assert listeners.address(1) == ("gateway.example.org", 9192)
-    assert listeners.has(2)
-    assert not listeners.has(3)
+    assert listeners.get_address(1) == ("gateway.example.org", 9192)
+    assert listeners.has_port(2)
+    assert not listeners.has_port(3)
     with pytest.raises(UpstreamUnavailableError, match="broker 3"):
-        listeners.address(3)
+        listeners.get_address(3)
 
 
 def test_advertised_address_is_sent_or_else_the_host() -> None:

@@ -54,7 +54,7 @@ def run(test: Callable[[Upstream, MetadataSnapshots], Awaitable[T]]) -> T:
 
 def test_concurrent_callers_cause_one_request() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[int, list[int | None]]:
-        found = await asyncio.gather(*(snapshots.fresh(VERSION) for _ in range(50)))
+        found = await asyncio.gather(*(snapshots.get_fresh(VERSION) for _ in range(50)))
         return len(set(map(id, found))), upstream.asked
 
     assert run(test) == (1, [VERSION])
@@ -62,8 +62,8 @@ def test_concurrent_callers_cause_one_request() -> None:
 
 def test_each_version_is_requested_separately() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[int | None]:
-        await snapshots.fresh(12)
-        await snapshots.fresh(9)
+        await snapshots.get_fresh(12)
+        await snapshots.get_fresh(9)
         return upstream.asked
 
     assert run(test) == [12, 9]
@@ -75,7 +75,7 @@ def test_fresh_snapshot_is_used_again(monkeypatch: pytest.MonkeyPatch, fresh_s: 
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> int:
         for _ in range(3):
-            await snapshots.fresh(VERSION)
+            await snapshots.get_fresh(VERSION)
         return len(upstream.asked)
 
     assert run(test) == times
@@ -85,10 +85,10 @@ def test_equal_bytes_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 0.0)
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[bool]:
-        first = await snapshots.fresh(VERSION)
-        second = await snapshots.fresh(VERSION)
+        first = await snapshots.get_fresh(VERSION)
+        second = await snapshots.get_fresh(VERSION)
         upstream.now = metadata(topic("a", 2))
-        return [second is first, await snapshots.fresh(VERSION) is first]
+        return [second is first, await snapshots.get_fresh(VERSION) is first]
 
     assert run(test) == [True, False]
 
@@ -99,17 +99,17 @@ def test_snapshot_requested_before_a_change_is_not_used_after_it(monkeypatch: py
 
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[bool, list[str]]:
         upstream.may_answer.clear()
-        on_its_way = asyncio.ensure_future(snapshots.fresh(VERSION))
+        on_its_way = asyncio.ensure_future(snapshots.get_fresh(VERSION))
         while not upstream.asked:
             await asyncio.sleep(0)
         await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
-        snapshots.forget()
+        snapshots.invalidate()
         upstream.may_answer.set()
         await on_its_way
         is_fresh = snapshots.is_fresh(VERSION)
         upstream.now = metadata(topic("b"))
         await asyncio.sleep(0.001)
-        return is_fresh, list((await snapshots.fresh(VERSION)).topics)
+        return is_fresh, list((await snapshots.get_fresh(VERSION)).topics)
 
     assert run(test) == (False, ["b"])
 
@@ -117,7 +117,7 @@ def test_snapshot_requested_before_a_change_is_not_used_after_it(monkeypatch: py
 def test_cancelled_caller_does_not_cancel_the_request() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[str]:
         upstream.may_answer.clear()
-        impatient, patient = (asyncio.ensure_future(snapshots.fresh(VERSION)) for _ in range(2))
+        impatient, patient = (asyncio.ensure_future(snapshots.get_fresh(VERSION)) for _ in range(2))
         await asyncio.sleep(0)
         impatient.cancel()
         await asyncio.sleep(0)
@@ -131,9 +131,9 @@ def test_next_caller_retries_unavailable_brokers() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[str]:
         upstream.is_away = True
         with pytest.raises(UpstreamUnavailableError):
-            await snapshots.fresh(VERSION)
+            await snapshots.get_fresh(VERSION)
         upstream.is_away = False
-        return list((await snapshots.fresh(VERSION)).topics)
+        return list((await snapshots.get_fresh(VERSION)).topics)
 
     assert run(test) == ["a"]
 
@@ -142,7 +142,7 @@ def test_unreadable_response_is_reported_as_unavailable() -> None:
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
         upstream.now = MetadataBytes(VERSION, upstream.now.body[:-20])
         with pytest.raises(UpstreamUnavailableError, match="cannot be read"):
-            await snapshots.fresh(VERSION)
+            await snapshots.get_fresh(VERSION)
 
     run(test)
 

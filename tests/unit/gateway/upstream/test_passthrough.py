@@ -15,11 +15,11 @@ from sharegroup.gateway.upstream.passthrough import Passthrough, expects_respons
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
-from sharegroup.kafka_clients.connections.kept_connection import (
+from sharegroup.kafka_clients.connections.reconnecting_connection import (
     FIRST_PAUSE_S,
     MAX_PAUSE_S,
     ConnectBackoff,
-    KeptConnection,
+    ReconnectingConnection,
 )
 
 VERSIONS = range(ProduceRequest.max_version + 1)
@@ -96,13 +96,13 @@ def test_pause_between_attempts_doubles_up_to_its_limit() -> None:
     assert backoff.remaining_s(5.0) == 0
     pauses = []
     for _ in range(8):
-        backoff.failed(5.0)
+        backoff.record_failure(5.0)
         pauses.append(backoff.remaining_s(5.0))
     assert pauses[:3] == pytest.approx([FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S])
     assert pauses[-1] == pytest.approx(MAX_PAUSE_S)
     assert backoff.remaining_s(5.0 + MAX_PAUSE_S) == 0
-    backoff.succeeded()
-    backoff.failed(9.0)
+    backoff.record_success()
+    backoff.record_failure(9.0)
     assert backoff.remaining_s(9.0) == pytest.approx(FIRST_PAUSE_S)
 
 
@@ -128,7 +128,7 @@ def test_callers_share_one_attempt_to_connect() -> None:
     async def ask() -> tuple[list[BaseException], int, int]:
         connections: list[int] = []
         server, address = await hang_up(connections)
-        kept = KeptConnection(*address, {})
+        kept = ReconnectingConnection(*address, {})
         first = await asyncio.gather(*(kept.features() for _ in range(100)), return_exceptions=True)
         attempts = len(connections)
         hasty = asyncio.ensure_future(kept.features())
@@ -146,7 +146,7 @@ def test_callers_share_one_attempt_to_connect() -> None:
 def test_closing_a_connection_fails_its_callers() -> None:
     async def close() -> BaseException | None:
         server, address = await hang_up([])
-        kept = KeptConnection(*address, {})
+        kept = ReconnectingConnection(*address, {})
         waiting = asyncio.ensure_future(kept.features())
         await asyncio.sleep(0)
         kept.close()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataResponse
 
-from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, pieces_of
+from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, encode_topics
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, decode_response, encode_response
 
 VERSIONS = range(14)
@@ -82,7 +82,7 @@ def test_single_topics_are_joined_with_other_brokers(version: int) -> None:
     topics = [topic(f"t{number}", number % 10) for number in range(300)]
     cut = received(response(topics), version)
     chosen = [topics[200], topics[3]]
-    made = pieces_of([topic("made")], version)
+    made = encode_topics([topic("made")], version)
     joined = JoinedMetadata(
         response([], brokers=1), version, [*(cut.topics[found.name].data for found in chosen), made[0].data]
     )

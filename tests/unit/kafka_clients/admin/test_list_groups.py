@@ -22,10 +22,10 @@ class FixedBrokers:
     def node_ids(self) -> list[int]:
         return self._ids
 
-    def try_again(self, attempt: Callable[[], Any]) -> Any:
+    def retry(self, attempt: Callable[[], Any]) -> Any:
         return attempt()
 
-    def ask_once(self, request: Any, node_id: int) -> Any:
+    def request_once(self, request: Any, node_id: int) -> Any:
         if node_id == 2:
             if self._is_gone:
                 self._ids = [1]

@@ -16,14 +16,14 @@ def test_values_of_a_new_member() -> None:
 
 def test_response_times_of_heartbeats_and_fetches() -> None:
     counts = MemberCounts()
-    counts.heartbeat("h1", 1_000)
-    counts.heartbeat("h2", 6_000)
-    counts.heartbeat_answered("h1", 6_500)
-    counts.heartbeat_answered("h1", 9_000)
-    counts.fetch("f1", 7_000)
-    counts.fetch("f2", 7_000)
-    counts.fetch_answered("f1", 7_100)
-    counts.fetch_answered("f2", 7_300)
+    counts.count_heartbeat("h1", 1_000)
+    counts.count_heartbeat("h2", 6_000)
+    counts.count_heartbeat_response("h1", 6_500)
+    counts.count_heartbeat_response("h1", 9_000)
+    counts.count_fetch("f1", 7_000)
+    counts.count_fetch("f2", 7_000)
+    counts.count_fetch_response("f1", 7_100)
+    counts.count_fetch_response("f2", 7_300)
     values = counts.values(9_999)
     assert values[COORDINATOR]["heartbeat-total"] == 2
     assert values[COORDINATOR]["heartbeat-response-time-max"] == 5_500
@@ -34,9 +34,9 @@ def test_response_times_of_heartbeats_and_fetches() -> None:
 def test_batches_and_acknowledgements_are_counted() -> None:
     counts = MemberCounts()
     for records, now_ms in ((10, 1_000), (30, 1_400), (20, 2_400)):
-        counts.polled(records, now_ms)
-        counts.acknowledged(records)
-    counts.failed(2)
+        counts.count_poll(records, now_ms)
+        counts.count_acknowledgements(records)
+    counts.count_failures(2)
     values = counts.values(4_400)
     assert values[CONSUMER] == {
         "last-poll-seconds-ago": 2, "time-between-poll-avg": 700, "time-between-poll-max": 1_000
@@ -50,7 +50,7 @@ def test_batches_and_acknowledgements_are_counted() -> None:
 def test_requests_without_responses_use_bounded_memory() -> None:
     counts = MemberCounts()
     for number in range(5_000):
-        counts.fetch(f"f{number}", number)
-    counts.fetch_answered("f0", 9_000)
-    counts.fetch_answered("f4999", 9_000)
+        counts.count_fetch(f"f{number}", number)
+    counts.count_fetch_response("f0", 9_000)
+    counts.count_fetch_response("f4999", 9_000)
     assert counts.values(9_000)[FETCH_MANAGER]["fetch-latency-max"] == 4_001

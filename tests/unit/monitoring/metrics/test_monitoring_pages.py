@@ -11,7 +11,7 @@ import yaml
 
 from sharegroup.monitoring.metrics.gateway_catalogue import GATEWAY_METRICS
 from sharegroup.monitoring.metrics.job_catalogue import JOB_METRICS
-from sharegroup.monitoring.metrics.metric import Kind, Metric
+from sharegroup.monitoring.metrics.metric import Metric, MetricKind
 from tests.monitoring import MONITORING, alert_expressions, dashboard_expressions, keda_expressions, metric_names
 
 METRICS = (*JOB_METRICS, *GATEWAY_METRICS)
@@ -20,15 +20,15 @@ _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
 def scraped_as(metric: Metric) -> set[str]:
-    is_histogram = metric.kind is Kind.HISTOGRAM
+    is_histogram = metric.kind is MetricKind.HISTOGRAM
     return {metric.name + suffix for suffix in _SUFFIXES} if is_histogram else {metric.name}
 
 
 def test_names_are_unique_and_counters_end_in_total() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     for metric in METRICS:
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
-        assert bool(metric.bounds) == (metric.kind is Kind.HISTOGRAM), metric.name
+        assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER), metric.name
+        assert bool(metric.bounds) == (metric.kind is MetricKind.HISTOGRAM), metric.name
 
 
 @pytest.mark.parametrize("expressions", [dashboard_expressions, alert_expressions, keda_expressions])

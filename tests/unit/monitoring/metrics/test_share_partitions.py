@@ -19,7 +19,7 @@ def sizes(group: str = "g", partition: int = 0, *offsets: int) -> WindowSizes:
 
 
 def gone(group: str = "g", partition: int = 0) -> WindowSizes:
-    return WindowSizes(group, "orders", "id", partition, is_led=False)
+    return WindowSizes(group, "orders", "id", partition, is_managed=False)
 
 
 def shown(counted: SharePartitionSizes, metric: Metric, now_ms: int = NOW_MS) -> dict[Labels, float]:
@@ -40,47 +40,47 @@ def test_an_unknown_log_end_adds_no_lag() -> None:
 
 def test_new_sizes_of_a_share_partition_replace_the_previous_ones() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 0)
-    counted.take(sizes("g", 0, 0, 0, 0, 0, 10), NOW_MS)
-    counted.take(sizes("g", 1, 0, 0, 0, 0, 5), NOW_MS)
-    counted.take(sizes("g", 0, 0, 4, 1, 0, 12), NOW_MS)
+    counted.update(sizes("g", 0, 0, 0, 0, 0, 10), NOW_MS)
+    counted.update(sizes("g", 1, 0, 0, 0, 0, 5), NOW_MS)
+    counted.update(sizes("g", 0, 0, 4, 1, 0, 12), NOW_MS)
     assert shown(counted, catalogue.LAG) == {("g",): 16}
     assert shown(counted, catalogue.ACQUIRED) == {("g",): 3}
-    assert shown(counted, catalogue.LED) == {("g",): 2}
+    assert shown(counted, catalogue.MANAGED) == {("g",): 2}
 
 
 def test_a_group_without_share_partitions_has_no_series() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 10)
-    counted.take(sizes("g", 0, 0, 0, 0, 0, 10), NOW_MS)
-    counted.take(gone(), NOW_MS)
-    counted.take(gone("g", 1), NOW_MS)
+    counted.update(sizes("g", 0, 0, 0, 0, 0, 10), NOW_MS)
+    counted.update(gone(), NOW_MS)
+    counted.update(gone("g", 1), NOW_MS)
     assert {family.metric.name: family.series for family in counted.families(NOW_MS) if family.series} == {}
 
 
 def test_the_age_of_a_group_is_the_maximum_of_its_share_partitions() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 0)
-    counted.take(sizes("g", 0, 0, 0, 0, 0, 10), 1_000)
-    counted.take(sizes("g", 1, 0, 0, 0, 0, 10), 5_000)
+    counted.update(sizes("g", 0, 0, 0, 0, 0, 10), 1_000)
+    counted.update(sizes("g", 1, 0, 0, 0, 0, 10), 5_000)
     assert shown(counted, catalogue.OLDEST, 9_000) == {("g",): 8.0}
-    counted.take(sizes("g", 0, 10, 10, 0, 0, 10), 6_000)
+    counted.update(sizes("g", 0, 10, 10, 0, 0, 10), 6_000)
     assert shown(counted, catalogue.OLDEST, 9_000) == {("g",): 4.0}
-    counted.take(gone("g", 1), 7_000)
+    counted.update(gone("g", 1), 7_000)
     assert shown(counted, catalogue.OLDEST, 9_000) == {("g",): 0.0}
 
 
 def test_groups_above_the_limit_share_one_sum() -> None:
     counted = SharePartitionSizes(GroupLabels(1), 0)
     for number in range(3):
-        counted.take(sizes(f"g{number}", 0, 0, 0, 0, 0, 10), NOW_MS)
+        counted.update(sizes(f"g{number}", 0, 0, 0, 0, 0, 10), NOW_MS)
     assert shown(counted, catalogue.LAG) == {("g0",): 10, (OTHER,): 20}
 
 
 def test_share_partitions_above_the_limit_have_no_series() -> None:
     counted = SharePartitionSizes(GroupLabels(10), 1)
     for partition in range(3):
-        counted.take(sizes("g", partition, 0, 0, 0, 0, 10), NOW_MS)
+        counted.update(sizes("g", partition, 0, 0, 0, 0, 10), NOW_MS)
     assert shown(counted, catalogue.PARTITION_LAG) == {("g", "orders", "0"): 10}
-    counted.take(gone("g", 0), NOW_MS)
-    counted.take(sizes("g", 2, 0, 0, 0, 0, 11), NOW_MS)
+    counted.update(gone("g", 0), NOW_MS)
+    counted.update(sizes("g", 2, 0, 0, 0, 0, 11), NOW_MS)
     assert shown(counted, catalogue.PARTITION_LAG) == {("g", "orders", "2"): 11}
 
 
@@ -95,18 +95,18 @@ def test_sums_equal_those_over_all_share_partitions(steps: list[tuple[str, int, 
     for now_ms, (group, partition, offsets) in enumerate(steps):
         if offsets is None:
             known.pop((group, partition), None)
-            counted.take(gone(group, partition), now_ms)
+            counted.update(gone(group, partition), now_ms)
             continue
         start, flight, finished, available, beyond = offsets
-        labels.of(group)
+        labels.label_of(group)
         finished = min(finished, flight)
         window = sizes(group, partition, start, start + flight, finished, available, start + flight + beyond)
         known[group, partition] = window
-        counted.take(window, now_ms)
+        counted.update(window, now_ms)
     for metric, of in ((catalogue.LAG, "lag"), (catalogue.IN_FLIGHT, "in_flight"), (catalogue.ACQUIRED, "acquired")):
         expected: dict[Labels, float] = {}
         for (group, _), window in known.items():
-            label = (labels.of(group),)
+            label = (labels.label_of(group),)
             expected[label] = expected.get(label, 0) + getattr(window, of)
         assert shown(counted, metric) == expected
     assert len(shown(counted, catalogue.PARTITION_LAG)) <= 3

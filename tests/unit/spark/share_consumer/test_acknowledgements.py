@@ -16,7 +16,7 @@ from sharegroup.spark.share_consumer.acknowledgements import (
     acknowledge_all,
     acknowledge_with_exceptions,
     exception_runs,
-    with_gaps,
+    mark_gaps,
 )
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
@@ -63,7 +63,7 @@ def test_no_result_accepts_each_range_in_a_batch_of_its_own() -> None:
 )
 def test_offsets_without_a_record_are_gaps(present: Sequence[int], parts: list[tuple[int, int, int]]) -> None:
     accepted = {P0: [AcknowledgementBatch(0, 9, (A,))], P1: [AcknowledgementBatch(0, 9, (R,))]}
-    gaps = with_gaps(accepted, {P0: np.array(present, dtype=np.int64), P1: np.array([], dtype=np.int64)})
+    gaps = mark_gaps(accepted, {P0: np.array(present, dtype=np.int64), P1: np.array([], dtype=np.int64)})
     assert gaps[P0] == [AcknowledgementBatch(first, last, (kind,)) for first, last, kind in parts]
     assert gaps[P1] == accepted[P1], "what is released comes again, and is a gap then"
 

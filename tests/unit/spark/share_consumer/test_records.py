@@ -1,15 +1,15 @@
 """The reader options and pieces for acquired ranges."""
 
 from sharegroup.member.ranges import HeldRange
-from sharegroup.spark.share_consumer.records import as_granted, merged_pieces
+from sharegroup.spark.share_consumer.records import merged_pieces, with_isolation_level
 
 HELD = HeldRange("t", "id", 0, 0, 9, 1, 30_000)
 
 
 def test_isolation_level_is_that_of_the_acquired_ranges() -> None:
     told = {"kafka.isolation.level": "read_committed", "kafka.client.id": "c"}
-    assert as_granted(told, [HELD]) == {"kafka.isolation.level": "read_uncommitted", "kafka.client.id": "c"}
-    assert as_granted({}, [HELD._replace(read_committed=True)]) == {"kafka.isolation.level": "read_committed"}
+    assert with_isolation_level(told, [HELD]) == {"kafka.isolation.level": "read_uncommitted", "kafka.client.id": "c"}
+    assert with_isolation_level({}, [HELD._replace(read_committed=True)]) == {"kafka.isolation.level": "read_committed"}
 
 
 def test_neighbours_with_one_delivery_count_are_one_piece() -> None:

@@ -56,7 +56,7 @@ def test_a_batch_can_be_repeated_from_its_offset(tmp_path: Path) -> None:
     stored = json.loads(json.dumps(end))
     again = list(reader_of("elsewhere").readBetweenOffsets(start, stored))
     assert first == again == BATCH.rows()
-    assert OfferedBatch.of_rows(first) == BATCH
+    assert OfferedBatch.from_rows(first) == BATCH
 
 
 def test_without_an_offer_there_are_no_rows_and_the_same_offset(tmp_path: Path) -> None:
@@ -78,4 +78,4 @@ def test_first_batch_of_each_start_is_empty_and_immediate(tmp_path: Path) -> Non
 
 
 def test_no_rows_are_an_empty_batch() -> None:
-    assert OfferedBatch.of_rows([]) == NOTHING
+    assert OfferedBatch.from_rows([]) == NOTHING

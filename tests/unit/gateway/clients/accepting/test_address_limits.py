@@ -11,7 +11,7 @@ from sharegroup.gateway.clients.accepting.address_limits import MAX_REMEMBERED, 
 
 def come(limits: AddressLimits, address: str, number: int, now_ms: float = 0) -> int:
     """Return how many of `number` connections are accepted."""
-    return sum(limits.refusal(address, now_ms) is None for _ in range(number))
+    return sum(limits.add_or_reject(address, now_ms) is None for _ in range(number))
 
 
 def test_connections_of_an_address_are_limited() -> None:
@@ -23,7 +23,7 @@ def test_connections_of_an_address_are_limited() -> None:
 def test_closed_connection_frees_its_place() -> None:
     limits = AddressLimits(2, 2, {}, 0)
     assert come(limits, "a", 3) == 2
-    limits.ended("a")
+    limits.remove("a")
     assert come(limits, "b", 3) == 1
 
 
@@ -53,13 +53,13 @@ def test_last_places_are_reserved_for_addresses_with_few_connections() -> None:
     ],
 )
 def test_rejection_names_the_limit(limits: AddressLimits, reason: str) -> None:
-    assert reason in (limits.refusal("a", 0) or "")
+    assert reason in (limits.add_or_reject("a", 0) or "")
 
 
 def test_creation_rate_rejects_until_time_has_passed() -> None:
     limits = AddressLimits(1_000, 1_000, {}, 5)
     assert come(limits, "a", 20) == 5
-    assert "creation.rate" in (limits.refusal("a", 0) or "")
+    assert "creation.rate" in (limits.add_or_reject("a", 0) or "")
     assert come(limits, "b", 20) == 5
     assert come(limits, "a", 20, now_ms=400) == 2
 
@@ -67,7 +67,7 @@ def test_creation_rate_rejects_until_time_has_passed() -> None:
 def test_inactive_addresses_are_discarded() -> None:
     limits = AddressLimits(10**9, 10, {}, 5)
     for number in range(MAX_REMEMBERED + 1):
-        limits.refusal(str(number), now_ms=float(number))
+        limits.add_or_reject(str(number), now_ms=float(number))
     assert len(limits._rates) <= 1_001
 
 

@@ -8,7 +8,7 @@ import resource
 import pytest
 
 from sharegroup.gateway.clients.accepting import descriptors
-from sharegroup.gateway.clients.accepting.descriptors import connections_within, raise_limit
+from sharegroup.gateway.clients.accepting.descriptors import limit_connections, raise_limit
 
 INFINITY = resource.RLIM_INFINITY
 
@@ -56,13 +56,13 @@ def test_limit_is_raised_to_the_hard_limit(
 def test_connections_are_limited_by_descriptors(
     limit: int | None, possible: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert connections_within(limit, 5_000) == possible
+    assert limit_connections(limit, 5_000) == possible
     assert len(caplog.records) == (possible < 5_000)
 
 
 def test_warning_names_the_limit_to_change(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        connections_within(1_024, 5_000)
+        limit_connections(1_024, 5_000)
     (record,) = caplog.records
     assert record.getMessage() == (
         "gateway.max.connections is 5000 and needs 10128 open files, but the limit is 1024 (ulimit -Hn):"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sharegroup.gateway.clients.accepting.seldom import Seldom
+from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
 
 
 def test_one_line_a_minute_with_the_number_of_suppressed_lines() -> None:
-    seldom = Seldom()
-    assert [seldom.due(now) for now in (0, 1, 59, 60, 61, 300)] == [
+    seldom = LogThrottle()
+    assert [seldom.next_suffix(now) for now in (0, 1, 59, 60, 61, 300)] == [
         "",
         None,
         None,

@@ -39,7 +39,13 @@ def test_wait_is_rounded_up_to_milliseconds() -> None:
 
 def test_single_tokens_are_never_spent_into_debt() -> None:
     bucket = TokenBucket(2, 0)
-    assert [bucket.take(0), bucket.take(0), bucket.take(0), bucket.take(499), bucket.take(500)] == [
+    assert [
+        bucket.try_spend(0),
+        bucket.try_spend(0),
+        bucket.try_spend(0),
+        bucket.try_spend(499),
+        bucket.try_spend(500),
+    ] == [
         True,
         True,
         False,

@@ -12,7 +12,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from scramp import ScramClient, ScramException, ScramMechanism
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.clients.logins.sasl_server import SaslServer, SaslState, SaslStep, sasl_is_off
+from sharegroup.gateway.clients.logins.sasl_server import SaslServer, SaslState, SaslStep, reject_sasl
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.headers import RequestHeader
 from sharegroup.security.authentication.credentials import Credentials, ScramCredential, hash_password, load_credentials
@@ -43,7 +43,7 @@ def new_server(credentials: Credentials, server_nonce: str = "server-nonce", max
 
 
 def choose(server: SaslServer, mechanism: str, version: int = 1) -> ErrorCode:
-    return server.handshake(mechanism, version, NOW_MS)
+    return server.choose_mechanism(mechanism, version, NOW_MS)
 
 
 def say(server: SaslServer, message: bytes, now_ms: int = NOW_MS) -> SaslStep:
@@ -180,11 +180,11 @@ def test_an_unknown_mechanism_may_be_followed_by_a_known_one(server: SaslServer)
 
 
 def test_bare_messages_after_a_handshake_of_version_0(server: SaslServer) -> None:
-    assert not server.takes_bare_messages
+    assert not server.expects_bare_message
     assert choose(server, "GSSAPI", 0) is ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert not server.takes_bare_messages
+    assert not server.expects_bare_message
     assert choose(server, "PLAIN", 0) is ErrorCode.NONE
-    assert server.takes_bare_messages
+    assert server.expects_bare_message
     assert server.bare_message(plain("alice", PASSWORD), NOW_MS) == b""
     assert not server.takes_bare_messages
     assert (server.state, server.principal) == (SaslState.AUTHENTICATED, "User:alice")
@@ -193,22 +193,22 @@ def test_bare_messages_after_a_handshake_of_version_0(server: SaslServer) -> Non
 def test_bare_messages_of_scram(server: SaslServer) -> None:
     assert choose(server, SCRAM, 0) is ErrorCode.NONE
     client = ScramClient([SCRAM], "alice", PASSWORD)
-    client.set_server_first(server.bare_message(client.get_client_first().encode(), NOW_MS).decode())
-    assert server.takes_bare_messages
-    client.set_server_final(server.bare_message(client.get_client_final().encode(), NOW_MS).decode())
-    assert (server.takes_bare_messages, server.principal) == (False, "User:alice")
+    client.set_server_first(server.handle_bare_message(client.get_client_first().encode(), NOW_MS).decode())
+    assert server.expects_bare_message
+    client.set_server_final(server.handle_bare_message(client.get_client_final().encode(), NOW_MS).decode())
+    assert (server.expects_bare_message, server.principal) == (False, "User:alice")
 
 
 @pytest.mark.parametrize(("mechanism", "wrong"), [("PLAIN", plain("alice", "b")), (SCRAM, b"n,,n=alice"), (SCRAM, b"")])
 def test_wrong_bare_message_has_no_response(server: SaslServer, mechanism: str, wrong: bytes) -> None:
     choose(server, mechanism, 0)
-    assert server.bare_message(wrong, NOW_MS) == b""
-    assert (server.has_failed, server.takes_bare_messages, server.principal) == (True, False, None)
+    assert server.handle_bare_message(wrong, NOW_MS) == b""
+    assert (server.has_failed, server.expects_bare_message, server.principal) == (True, False, None)
 
 
 def test_messages_are_bare_only_after_version_0(server: SaslServer) -> None:
     choose(server, "PLAIN", 1)
-    assert not server.takes_bare_messages
+    assert not server.expects_bare_message
 
 
 def test_authenticate_before_the_handshake(server: SaslServer) -> None:
@@ -251,7 +251,7 @@ def test_only_login_requests_are_allowed_before_authentication(server: SaslServe
 def test_responses_are_kafkas_messages(server: SaslServer) -> None:
     def ask(api_key: int, version: int, body: object) -> object:
         request = Request(RequestHeader(api_key, version, 1, "c", 0), body, Caller(1, 0, "10.0.0.1"))
-        return server.handle(request, NOW_MS)
+        return server.handle_request(request, NOW_MS)
 
     refused = ask(17, 1, SaslHandshakeRequest(version=1, mechanism="GSSAPI"))
     assert refused.error_code == 33  # type: ignore[attr-defined]
@@ -261,15 +261,15 @@ def test_responses_are_kafkas_messages(server: SaslServer) -> None:
     done = ask(36, 2, SaslAuthenticateRequest(version=2, auth_bytes=plain("alice", PASSWORD)))
     assert done.error_code == 0  # type: ignore[attr-defined]
     assert type(done).decode(bytes(done.encode(version=2)), version=2).auth_bytes == b""  # type: ignore[attr-defined]
-    assert server.is_sasl(17)
-    assert server.is_sasl(36)
-    assert not server.is_sasl(18)
+    assert server.handles_api(17)
+    assert server.handles_api(36)
+    assert not server.handles_api(18)
 
 
 def test_sasl_requests_are_rejected_without_sasl() -> None:
     for api_key, body in ((17, SaslHandshakeRequest(mechanism="PLAIN")), (36, SaslAuthenticateRequest(auth_bytes=b""))):
         request = Request(RequestHeader(api_key, 1, 1, "c", 0), body, Caller(1, 0, "10.0.0.1"))
-        response = asyncio.run(sasl_is_off(request))
+        response = asyncio.run(reject_sasl(request))
         assert response.error_code == 34
         assert type(response).decode(bytes(response.encode(version=1)), version=1) == response
 
@@ -332,7 +332,7 @@ def test_only_reauthentication_is_allowed_after_the_session_end(ending: SaslServ
     assert ending.allows(3, NOW_MS + LIFETIME_MS - 1)
     end_ms = NOW_MS + LIFETIME_MS
     assert [api_key for api_key in range(100) if ending.allows(api_key, end_ms)] == [17]
-    assert ending.handshake("PLAIN", 1, end_ms) is ErrorCode.NONE
+    assert ending.choose_mechanism("PLAIN", 1, end_ms) is ErrorCode.NONE
     assert [api_key for api_key in range(100) if ending.allows(api_key, end_ms)] == [17, 18, 36]
     assert ending.is_authenticated
     assert say(ending, plain("alice", PASSWORD), end_ms).session_lifetime_ms == LIFETIME_MS
@@ -343,7 +343,7 @@ def test_reauthentication_as_another_user_is_rejected(ending: SaslServer) -> Non
     assert choose(ending, "PLAIN") is ErrorCode.NONE
     refused = say(ending, plain("bob", "b"))
     assert refused.error_code is ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert (ending.has_failed, ending.is_authenticated, ending.refusal) == (
+    assert (ending.has_failed, ending.is_authenticated, ending.rejection) == (
         True,
         False,
         "the connection is authenticated as User:alice",
@@ -363,20 +363,20 @@ def test_reauthentication_with_another_mechanism_is_rejected(ending: SaslServer)
 
 def test_bare_login_cannot_reauthenticate(ending: SaslServer) -> None:
     assert choose(ending, "PLAIN", 0) is ErrorCode.ILLEGAL_SASL_STATE
-    assert not ending.takes_bare_messages
+    assert not ending.expects_bare_message
     assert ending.allows(3, NOW_MS)
 
 
 def test_reauthentication_is_limited_to_once_a_second(ending: SaslServer) -> None:
     choose(ending, "PLAIN")
     say(ending, plain("alice", PASSWORD))
-    assert ending.handshake("PLAIN", 1, NOW_MS + 999) is ErrorCode.ILLEGAL_SASL_STATE
+    assert ending.choose_mechanism("PLAIN", 1, NOW_MS + 999) is ErrorCode.ILLEGAL_SASL_STATE
     assert ending.allows(3, NOW_MS + 999)
-    assert ending.handshake("PLAIN", 1, NOW_MS + 1_000) is ErrorCode.NONE
+    assert ending.choose_mechanism("PLAIN", 1, NOW_MS + 1_000) is ErrorCode.NONE
 
 
 def test_the_lifetime_is_in_the_message(ending: SaslServer) -> None:
     choose(ending, "PLAIN")
     body = SaslAuthenticateRequest(version=2, auth_bytes=plain("alice", PASSWORD))
-    answer = ending.handle(Request(RequestHeader(36, 2, 1, "c", 0), body, Caller(1, 0, "10.0.0.1")), NOW_MS)
+    answer = ending.handle_request(Request(RequestHeader(36, 2, 1, "c", 0), body, Caller(1, 0, "10.0.0.1")), NOW_MS)
     assert type(answer).decode(bytes(answer.encode(version=2)), version=2).session_lifetime_ms == LIFETIME_MS

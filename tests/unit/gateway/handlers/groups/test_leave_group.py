@@ -11,9 +11,9 @@ from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.groups.leave_group import LeaveGroup
-from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, encode_request, read_header
-from sharegroup.protocol.rows.share_group_fields import ANYBODY_AWAY
+from sharegroup.protocol.rows.share_group_fields import ALL_AWAY
 from sharegroup.protocol.rows.share_group_requests import (
     InvokeConsumerRebalanceRequest,
     MemberIdentity,
@@ -22,7 +22,7 @@ from sharegroup.protocol.rows.share_group_requests import (
 from sharegroup.protocol.rows.share_group_responses import MemberError
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passing_cases import ALICE, listing
+from tests.unit.gateway.passthrough_cases import ALICE, alice_acl
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, RecordedRequests, answer
 
 NAMED, DYNAMIC = MemberIdentity("", "worker-1"), MemberIdentity("m2", None)
@@ -64,7 +64,7 @@ def test_old_request_has_one_member(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS_WITH_MEMBERS)
 def test_member_without_id_and_name_means_members_that_are_away(version: int) -> None:
     requests = RecordedRequests({"g": {"removed": (MemberIdentity("m1", "worker-1"),)}})
-    assert left(requests, leave(ANYBODY_AWAY), version) == (0, [("m1", "worker-1", 0)])
+    assert left(requests, leave(ALL_AWAY), version) == (0, [("m1", "worker-1", 0)])
     assert requests.rows == [InvokeConsumerRebalanceRequest("1", "g", "gateway")]
 
 
@@ -77,14 +77,14 @@ def test_old_request_for_members_that_are_away_lists_none() -> None:
 def test_coordinators_error_is_the_error_of_the_response() -> None:
     requests = RecordedRequests({"g": RequestError(ErrorCode.GROUP_ID_NOT_FOUND, "not found")})
     assert left(requests, leave(NAMED), 5) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
-    assert left(requests, leave(ANYBODY_AWAY), 5) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    assert left(requests, leave(ALL_AWAY), 5) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
 def test_leave_group_requires_read_on_the_group(caplog: pytest.LogCaptureFixture) -> None:
     requests = RecordedRequests()
-    assert left(requests, leave(ANYBODY_AWAY), 5, Authorization(listing("Read group g"))) == (0, [])
+    assert left(requests, leave(ALL_AWAY), 5, Authorization(alice_acl("Read group g"))) == (0, [])
     caplog.set_level(logging.INFO, "sharegroup.audit")
-    refused = left(requests, leave(ANYBODY_AWAY), 5, Authorization(listing("Describe group g", "Read topic *")))
+    refused = left(requests, leave(ALL_AWAY), 5, Authorization(alice_acl("Describe group g", "Read topic *")))
     assert refused == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
     assert len(requests.rows) == 1
     assert "operation=READ resource=group:g" in caplog.text
@@ -113,7 +113,7 @@ def is_ours(message: LeaveGroupRequest, version: int, length: int | None = None)
     groups: Any = ShareGroups()
 
     async def found() -> bool:
-        passing = PassThrough(KnownCluster(), {}, EVERYTHING_ALLOWED, groups)
+        passing = PassthroughRequests(KnownCluster(), {}, EVERYTHING_ALLOWED, groups)
         return await passing.is_for_share_group(ALICE.node_id, header, frame[:length])
 
     return asyncio.run(found())

@@ -10,7 +10,7 @@ from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, List
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
-from sharegroup.gateway.handlers.groups.list_groups import ListGroups, place_of
+from sharegroup.gateway.handlers.groups.list_groups import ListGroups, listing_broker
 from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
 from sharegroup.security.acl import Acl, AclEntry
 from sharegroup.security.authorization import Authorization
@@ -109,9 +109,9 @@ def test_each_share_group_is_listed_on_one_port() -> None:
 
 def test_few_groups_change_ports_when_a_broker_joins() -> None:
     groups = [f"group-{number}" for number in range(300)]
-    moved = [name for name in groups if place_of(name, [3, 1, 2]) != place_of(name, [1, 2, 3, 4])]
+    moved = [name for name in groups if listing_broker(name, [3, 1, 2]) != listing_broker(name, [1, 2, 3, 4])]
     assert 0 < len(moved) < 150
-    assert {place_of(name, [1, 2, 3, 4]) for name in moved} == {4}
+    assert {listing_broker(name, [1, 2, 3, 4]) for name in moved} == {4}
 
 
 def test_caller_sees_only_groups_that_it_may_describe() -> None:

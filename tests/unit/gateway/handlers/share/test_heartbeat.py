@@ -126,7 +126,7 @@ def test_topics_are_looked_up_for_a_new_subscription(epoch: int, names: list[str
         )
         await heartbeat(request(message))
         cluster.there = {"foo": (new, 1), "bar": (new, 1)}  # deleted and made again
-        cluster.doubt()
+        cluster.expire_seen_topics()
         message = ShareGroupHeartbeatRequest(
             group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=names
         )
@@ -202,8 +202,8 @@ def test_client_id_is_not_an_instance_id_by_default() -> None:
     gateway = Gateway()
     assert gateway.send(0).member_id == "m"
     assert gateway.row() == ("m", None, None)
-    assert gateway.leases.of(*PROCESS).lasts(0)
-    assert gateway.identities.of(PROCESS) == Identity("m")
+    assert gateway.leases.get(*PROCESS).is_valid_at(0)
+    assert gateway.identities.get(PROCESS) == Identity("m")
 
 
 def test_client_id_is_the_instance_id_of_a_configured_group() -> None:
@@ -211,8 +211,8 @@ def test_client_id_is_the_instance_id_of_a_configured_group() -> None:
     for epoch in (0, 3):
         assert gateway.send(epoch).member_id == "m"  # the client continues with its own id
         assert gateway.row() == ("", CLIENT_ID, "m")
-        assert gateway.identities.of(PROCESS) == Identity("stored", "m")
-    assert not gateway.leases.of(*PROCESS).lasts(0)  # another process may replace it at any time
+        assert gateway.identities.get(PROCESS) == Identity("stored", "m")
+    assert not gateway.leases.get(*PROCESS).is_valid_at(0)  # another process may replace it at any time
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(-1, ErrorCode.NONE), (3, ErrorCode.FENCED_INSTANCE_ID)])
@@ -223,4 +223,4 @@ def test_process_that_is_no_longer_a_member_is_removed(epoch: int, code: ErrorCo
     found = gateway.send(epoch)
     assert (found.member_id, found.error_code) == ("m", code)
     assert gateway.row() == ("", CLIENT_ID, "m")
-    assert gateway.identities.of(PROCESS) == Identity("m")
+    assert gateway.identities.get(PROCESS) == Identity("m")

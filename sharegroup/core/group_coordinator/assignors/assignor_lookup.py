@@ -1,0 +1,77 @@
+"""Lookup of assignors by the names in `group.share.assignors`, including users' classes by their dotted names.
+
+A user's class must not harm the job: its exceptions end no query, and invalid parts of its assignments are ignored.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+from collections.abc import Mapping
+
+from sharegroup.core.group_coordinator.assignors.all_assignor import AllAssignor
+from sharegroup.core.group_coordinator.assignors.assignor import (
+    GroupAssignment,
+    GroupSpec,
+    ShareGroupPartitionAssignor,
+    SubscribedTopicDescriber,
+)
+from sharegroup.core.group_coordinator.assignors.simple_assignor import SimpleAssignor
+from sharegroup.errors import InvalidConfigError
+
+logger = logging.getLogger(__name__)
+
+#: The built-in assignors by their names in `group.share.assignors` and `share.assignor`.
+BUILT_IN: Mapping[str, ShareGroupPartitionAssignor] = {"simple": SimpleAssignor(), "all": AllAssignor()}
+
+
+@functools.cache
+def get_assignor(name: str) -> ShareGroupPartitionAssignor:
+    """Return the assignor of a name: a built-in one, or an instance of the named class.
+
+    Raises InvalidConfigError if there is no such class, or it is not an assignor.
+    """
+    return BUILT_IN.get(name) or AssignorClass(name, _create(name))
+
+
+class AssignorClass:
+    """A `ShareGroupPartitionAssignor` that calls a user's class. If it raises, `simple` is used."""
+
+    def __init__(self, name: str, assignor: ShareGroupPartitionAssignor) -> None:
+        self._name, self._assignor = name, assignor
+
+    def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
+        """Return the user's assignment, reduced to assignable partitions of subscribed topics."""
+        try:
+            given = self._assignor.assign(group, topics)
+            return {
+                member_id: {
+                    topic_id: partitions
+                    for topic_id in member.subscribed_topic_ids
+                    if (partitions := _assignable(topics, topic_id, given.get(member_id, {}).get(topic_id, ())))
+                }
+                for member_id, member in group.members.items()
+            }
+        except Exception:  # of any kind, so that other groups are not affected
+            logger.exception("assignor %s failed; using the assignor simple instead", self._name)
+            return BUILT_IN["simple"].assign(group, topics)
+
+
+def _assignable(topics: SubscribedTopicDescriber, topic_id: str, partitions: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(set(partitions).intersection(topics.assignable_partitions(topic_id))))
+
+
+def _create(name: str) -> ShareGroupPartitionAssignor:
+    module, _, kind = name.rpartition(".")
+    try:
+        found: ShareGroupPartitionAssignor = getattr(importlib.import_module(module), kind)()
+    except Exception as error:  # a module may raise anything when it is imported
+        raise _no_assignor(name, f"{type(error).__name__}: {error}") from error
+    if not callable(getattr(found, "assign", None)):
+        raise _no_assignor(name, "it has no method assign")
+    return found
+
+
+def _no_assignor(name: str, reason: str) -> InvalidConfigError:
+    return InvalidConfigError("group.share.assignors", [f"class {name} cannot be used as an assignor: {reason}"])

@@ -1,0 +1,86 @@
+"""Request rows that this job cannot serve. Each is read, rejected, and answered if that is possible.
+
+- `ForeignRequests`: the group belongs to another cell, so the sender maps groups to cells differently from this job.
+- `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. They share one key.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sharegroup.core.operators import rows
+from sharegroup.core.operators.output import Output
+from sharegroup.errors import ErrorCode, InvalidRequestRow
+from sharegroup.protocol.rows.probe import PROBE
+from sharegroup.protocol.rows.response_rows import Response, reject_share_partition_request
+from sharegroup.protocol.rows.share_partition_requests import InvalidFieldError, decode_share_partition_request
+
+#: `share_group_refusal` or `share_partition_refusal`.
+Rejection = Callable[[Mapping[str, Any], int, str], Response]
+
+
+class RejectedRequests(ABC):
+    """The operator of a key that has only such rows. It keeps no state."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    @abstractmethod
+    def _refuse(self, request: rows.RequestRow, output: Output) -> None:
+        """Reject a request, and respond if the requester is known."""
+
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
+        """Process the rows of a micro-batch and return the effects."""
+        output = Output(self._key, now_ms)
+        for line in rows.sort_rows(lines):
+            if line.request is not None:
+                output.mark_read(line.request)
+                if line.request.value != PROBE:
+                    self._refuse(line.request, output)
+        return output
+
+    def dump(self) -> str | None:
+        """Return None, because there is no state."""
+        return None
+
+
+class ForeignRequests(RejectedRequests):
+    """The operator of such a key. It rejects every request with NOT_COORDINATOR and keeps no state.
+
+    `cells` are the cell of this job and the cell of the group.
+    """
+
+    def __init__(self, key: str, group_id: str, cells: tuple[str, str], refusal: Rejection) -> None:
+        super().__init__(key)
+        self._refusal = refusal
+        own, other = cells
+        self._message = (
+            f"group {group_id} belongs to cell {other}, but this job serves cell {own}; "
+            "check that the sender and the job use the same map of groups to cells"
+        )
+
+    def _refuse(self, request: rows.RequestRow, output: Output) -> None:
+        output.record_invalid(request, self._message)
+        try:
+            row = json.loads(request.value)
+        except ValueError:
+            return
+        if isinstance(row, dict) and row.get("reply_to"):
+            output.respond(self._refusal(row, ErrorCode.NOT_COORDINATOR, self._message))
+
+
+class UnkeyedRequests(RejectedRequests):
+    """The operator of that key. It rejects every row and responds if the requester is known."""
+
+    def _refuse(self, request: rows.RequestRow, output: Output) -> None:
+        try:
+            decode_share_partition_request(request.value)
+            output.record_invalid(request, "the request names no share-partition")
+        except InvalidFieldError as error:
+            output.record_invalid(request, str(error))
+            output.respond(reject_share_partition_request(error.row, error.code, error.message))
+        except InvalidRequestRow as error:
+            output.record_invalid(request, str(error))

@@ -1,0 +1,56 @@
+"""Heartbeats whose response waits until share-partitions are initialized or the assignor has run.
+
+The response then contains the assignment. Responding earlier would cost the member two more micro-batches: its next
+heartbeat and the response to that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, decode_share_group_request
+
+#: How long a heartbeat waits. Clients wait far longer, but a slow initialization should not delay every response.
+PENDING_MS = 2_000
+
+
+class _ParkedHeartbeat(NamedTuple):
+    value: str
+    until_ms: int
+
+
+class PendingHeartbeats:
+    """At most one heartbeat per member, the newest. `dumped` is what `dump` returned."""
+
+    def __init__(self, dumped: Mapping[str, tuple[str, int]]) -> None:
+        self._parked = {member_id: _ParkedHeartbeat(*parked) for member_id, parked in dumped.items()}
+
+    def dump(self) -> dict[str, _ParkedHeartbeat]:
+        """Return the pending heartbeats for JSON; the constructor reads them."""
+        return self._parked
+
+    def add(self, member_id: str, value: str, append_ms: int) -> None:
+        """Add the member's heartbeat; `value` is its row."""
+        self._parked[member_id] = _ParkedHeartbeat(value, append_ms + PENDING_MS)
+
+    def discard(self, member_id: str) -> None:
+        """Discard the member's heartbeat, because the member has sent another one."""
+        self._parked.pop(member_id, None)
+
+    def pop(self, member_id: str) -> str | None:
+        """Remove the member's heartbeat and return its row, or None if there is none."""
+        parked = self._parked.pop(member_id, None)
+        return None if parked is None else parked.value
+
+    def pop_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
+        """Remove and return the heartbeats whose time is over, or whose member no longer has to wait (`waits`)."""
+        ready = [
+            member_id for member_id, parked in self._parked.items() if parked.until_ms <= now_ms or not waits(member_id)
+        ]
+        requests = (decode_share_group_request(self._parked.pop(member_id).value) for member_id in ready)
+        return [request for request in requests if isinstance(request, HeartbeatRequest)]
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the first heartbeat has waited long enough, or None if there is none."""
+        return min((parked.until_ms for parked in self._parked.values()), default=None)

@@ -1,0 +1,284 @@
+"""A share-partition while its shard runs: its window, the header of its durable state, and this batch's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sharegroup.core.operators.log_offsets import PartitionLog
+from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig, SnapshotRules
+from sharegroup.core.share_coordinator.durable_rows import state_row
+from sharegroup.core.share_coordinator.next_record import StateWrite, initial_record, next_record
+from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffsetHeader
+from sharegroup.core.share_partition import Outcome, SharePartition, SharePartitionConfig
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, UnacquireRequest
+from sharegroup.types import (
+    AcquiredRange,
+    Cause,
+    OffsetRange,
+    RecordState,
+    SharePartitionKey,
+    StateBatch,
+    Transition,
+)
+
+
+class DumpedPartition(NamedTuple):
+    """A share-partition between two micro-batches: JSON-able `values`, and `texts`, the large pieces of its window.
+
+    Each text is one line. Most are not read in a batch, so they are stored beside the JSON and not inside it.
+    """
+
+    values: list[Any]
+    texts: list[str]
+
+    @classmethod
+    def from_lines(cls, values: list[Any], lines: Iterator[str]) -> DumpedPartition:
+        """Return the dumped partition of these values; it consumes one of `lines` per text."""
+        pieces = values[2][-1]
+        return cls(values, [next(lines) for piece in pieces if piece[-1] is None])
+
+
+class ManagedPartition:
+    """A share-partition that this job manages.
+
+    `transitions` are those of this batch, in order. `header` is the header of the durable state before this batch.
+    `log` is None until the source has read the log's offsets. Until then, records in flight can be acknowledged, but
+    none can be acquired.
+    """
+
+    __slots__ = ("_must_snapshot", "header", "log", "transitions", "window")
+
+    def __init__(self, window: SharePartition, header: ShareGroupOffsetHeader, log: PartitionLog | None = None) -> None:
+        self.window = window
+        self.header = header
+        self.log = log
+        self.transitions: list[Transition] = []
+        self._must_snapshot = False
+
+    @classmethod
+    def load(cls, load: dict[str, Any], now_ms: int) -> ManagedPartition:
+        """Return the partition of a `load` row, with the state from the table or else at its start offset."""
+        header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
+        if header is not None and header.state_epoch >= load["state_epoch"]:
+            batches = [_state_batch(batch) for batch in load["batches"]]
+            return cls(SharePartition.load(header.start_offset, batches, 0, 0), header)
+        managed = cls(SharePartition(load["start_offset"], 0, 0), cls._initialized(header, load, now_ms))
+        managed._must_snapshot = True
+        return managed
+
+    @staticmethod
+    def _initialized(
+        header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
+    ) -> ShareGroupOffsetHeader:
+        """Return the header before the initial snapshot, which `make_record` writes with the batch's last state."""
+        key = SharePartitionKey("", "", "", load["partition"])
+        record = initial_record(key, header, load["state_epoch"], load["start_offset"])
+        after = (
+            ShareGroupOffsetHeader.from_snapshot(record, now_ms)
+            if header is None
+            else header.apply_record(record, now_ms)
+        )
+        return after._replace(snapshot_epoch=after.snapshot_epoch - 1)
+
+    def reset(self, load: dict[str, Any], now_ms: int, cause: Cause = Cause.RESET) -> None:
+        """Initialise again with a higher state epoch (an offset reset) or on a new log. States are discarded."""
+        self._replay(self.window.reset(load["start_offset"], cause))
+        self.header = self._initialized(self.header, load, now_ms)
+        self._must_snapshot = True
+
+    def delete_state(self, cause: Cause = Cause.RESET) -> None:
+        """End the deliveries of all records in flight, because the state is deleted."""
+        self._replay(self.window.reset(self.window.end_offset, cause))
+
+    # -- transitions -----------------------------------------------------------------------------------------------
+
+    def is_of_another_topic(self, log: PartitionLog) -> bool:
+        """Return whether the topic was replaced under its name, because the log ends below acquired offsets.
+
+        With topic ids this check is not needed. A share-partition that starts in this batch is not checked, because its
+        start offset is given.
+        """
+        has_fallen = self.log is None or log.log_end_offset < self.log.log_end_offset
+        is_below = log.log_end_offset < self.window.end_offset
+        return not log.has_topic_id and has_fallen and is_below and not self._must_snapshot
+
+    def is_outdated(self, log: PartitionLog) -> bool:
+        """Return whether the offsets come from an earlier leader than the known ones."""
+        return self.log is not None and log.has_topic_id and 0 <= log.leader_epoch < self.log.leader_epoch
+
+    def find_election_cut(self, log: PartitionLog) -> OffsetRange | None:
+        """Return the delivered offsets that an unclean leader election removed from the log, or None.
+
+        These offsets now belong, or will belong, to other records. As in Kafka, finished offsets stay finished: an
+        acknowledgement or a row in a sink names an offset and cannot distinguish the two records.
+        """
+        cut, known = log.log_end_offset, self.log
+        if known is not None:
+            if 0 <= known.leader_epoch < log.leader_epoch and log.epoch_start is not None:
+                cut = min(cut, log.epoch_start)
+            if cut >= known.log_end_offset:
+                return None
+        end = self.window.end_offset
+        return OffsetRange(cut, end - 1) if log.has_topic_id and cut < end else None
+
+    def move_log(self, log: PartitionLog, config: PartitionConfig) -> None:
+        """Set the log's ends. With read_committed, there are no new records until the last stable offset is known."""
+        self.log = log
+        end_offset = log.log_end_offset
+        if config.read_committed:
+            end_offset = self.window.end_offset if log.last_stable_offset is None else log.last_stable_offset
+        self._replay(self.window.move_log_end(end_offset))
+        self._replay(self.window.move_log_start(log.log_start_offset))
+
+    def acquire(
+        self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig
+    ) -> tuple[AcquiredRange, ...]:
+        """Acquire up to `max_records` for a member and return the ranges."""
+        return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
+
+    def acknowledge(
+        self, request: AcknowledgeRequest, append_ms: int, now_ms: int, config: SharePartitionConfig
+    ) -> tuple[AcquiredRange, ...]:
+        """Apply an acknowledgement and return the renewed ranges. Raises RequestError.
+
+        The renewed ranges may be less than the request names. Records below the start offset are skipped, because they
+        are finished, whoever finished them. A request appended after the end of its lock is rejected if it names such
+        records, because they may have been finished by another member.
+        """
+        member_id, batches, grants = request.member_id, request.batches, request.acquired
+        is_late = 0 <= request.lock_deadline_ms < append_ms
+        if is_late and any(batch.first_offset < self.window.start_offset for batch in batches):
+            message = "the acknowledgement came after its lock expired, and the records were finished since"
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, message)
+        return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
+
+    def check_not_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
+        """Raise RequestError for an acknowledgement appended after its lock's end, even before a tick ends the lock."""
+        if self.window.is_due(append_ms) and any(
+            self.window.has_lock_before(append_ms, batch) for batch in request.batches
+        ):
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the acknowledgement came after its lock expired")
+
+    def unacquire(self, request: UnacquireRequest) -> None:
+        """Release ranges that never left the gateway, as never delivered. Raises RequestError."""
+        self._replay(self.window.unacquire(request.member_id, request.ranges))
+        self._replay(self.window.undo_deliveries(request.member_id, request.acquired))
+
+    def release_member(
+        self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None = None
+    ) -> None:
+        """Release the records of a departed member; those outside `delivered` (None: all) count as never delivered."""
+        if delivered is not None:
+            self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))
+        self._replay(self.window.release_member(member_id, config))
+
+    def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
+        """Expire the locks whose deadline is before the expiry clock."""
+        if self.window.is_due(clock_ms):
+            self._replay(self.window.expire(clock_ms, config))
+
+    @property
+    def has_unacquired(self) -> bool:
+        """Whether there are unfinished records that no member holds."""
+        return self.window.log_end_offset > self.window.end_offset or self.window.available_count > 0
+
+    def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
+        """Return how many records one of `waiting` demands may acquire, at least one."""
+        window = self.window
+        if waiting == 1:
+            return config.max_record_locks
+        room = config.max_record_locks - (window.end_offset - window.start_offset)
+        new = max(0, min(window.log_end_offset - window.end_offset, room))
+        return max(1, -(-(new + window.available_count) // waiting))
+
+    def _replay(self, outcome: Outcome) -> tuple[AcquiredRange, ...]:
+        if not outcome.is_empty:
+            self.window.replay(outcome)
+            self.transitions += outcome.transitions
+        return outcome.response
+
+    # -- the durable record ----------------------------------------------------------------------------------------
+
+    def request_cold_snapshot(self, now_ms: int, rules: SnapshotRules) -> None:
+        """Request a snapshot if the last one is older than share.coordinator.cold.partition.snapshot.interval.ms."""
+        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
+
+    def make_record(self, key: SharePartitionKey, rules: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
+        """Return the batch's record as a row of `share_group_state`, or None without changes; the header follows it."""
+        window = self.window
+        changed = bool(self.transitions) or window.start_offset != self.header.start_offset
+        if not (changed or self._must_snapshot):
+            return None
+        write = StateWrite(
+            key,
+            self.header.state_epoch,
+            self.header.leader_epoch_fence,
+            window.start_offset,
+            window.delivery_complete_count,
+            self._changed_batches(),
+        )
+        updates_per_snapshot = 0 if self._must_snapshot else rules.updates_per_snapshot
+        record = next_record(self.header, write, updates_per_snapshot, window.state_batches)
+        self.header = self.header.apply_record(record, now_ms)
+        self.transitions, self._must_snapshot = [], False
+        return state_row(record, window.end_offset)
+
+    def _changed_batches(self) -> list[StateBatch]:
+        """Return the changed offsets in their final state; those below the start offset are no longer in flight."""
+        ranges: list[OffsetRange] = []
+        for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
+            if ranges and first <= ranges[-1].last_offset + 1:
+                ranges[-1] = OffsetRange(ranges[-1].first_offset, max(last, ranges[-1].last_offset))
+            else:
+                ranges.append(OffsetRange(first, last))
+        return self.window.state_batches_in(ranges)
+
+    def window_sizes(self, key: SharePartitionKey) -> WindowSizes:
+        """Return the sizes of the window, for metrics."""
+        window = self.window
+        return WindowSizes(
+            *key,
+            window.start_offset,
+            window.end_offset,
+            window.delivery_complete_count,
+            window.available_count,
+            -1 if self.log is None else window.log_end_offset,
+        )
+
+    # -- the operator's state --------------------------------------------------------------------------------------
+
+    def dump(self) -> DumpedPartition:
+        """Return the state; the earliest lock deadline comes first, so that it can be read without a restore."""
+        *window, texts = self.window.dump()
+        log = None if self.log is None else self.log.dump()
+        return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, log], texts)
+
+    @classmethod
+    def restore(cls, dumped: DumpedPartition) -> ManagedPartition:
+        """Return the partition that `dump` wrote."""
+        (_, header, window, log), texts = dumped
+        known = None if log is None else PartitionLog(*log)
+        return cls(SharePartition.restore([*window, texts]), ShareGroupOffsetHeader.restore(header), known)
+
+    def next_deadline_ms(self, rules: SnapshotRules) -> int:
+        """Return when this share-partition needs a tick."""
+        return _deadline_ms(self.window.next_deadline_ms(), self.header, rules)
+
+    @staticmethod
+    def dumped_deadline_ms(dumped: DumpedPartition, rules: SnapshotRules) -> int:
+        """Return `next_deadline_ms` of a dumped partition."""
+        lock_deadline_ms, header, *_ = dumped.values
+        return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), rules)
+
+
+def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, rules: SnapshotRules) -> int:
+    due_ms = header.snapshot_due_ms(rules.cold_snapshot_interval_ms)
+    return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
+
+
+def _state_batch(batch: list[Any]) -> StateBatch:
+    first_offset, last_offset, state, *rest = batch
+    return StateBatch(first_offset, last_offset, RecordState(state), *rest)

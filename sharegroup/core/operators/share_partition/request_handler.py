@@ -1,0 +1,177 @@
+"""Handling of the requests for the share-partitions of a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from sharegroup.core.operators.rows import RequestRow
+from sharegroup.core.operators.share_partition.demands import Demand
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
+from sharegroup.core.operators.share_partition.notices import rejection, response_header
+from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig
+from sharegroup.core.operators.share_partition.shard_state import ShardState
+from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
+from sharegroup.protocol.rows.response_rows import reject_share_partition_request
+from sharegroup.protocol.rows.share_partition_requests import (
+    AcknowledgeRequest,
+    ConfigureRequest,
+    FenceMemberRequest,
+    FetchRequest,
+    InvalidFieldError,
+    ReleaseMemberRequest,
+    SharePartitionRequest,
+    UnacquireRequest,
+    decode_share_partition_request,
+)
+from sharegroup.protocol.rows.share_partition_responses import (
+    AcknowledgeResponse,
+    FetchResponse,
+    ReleaseMemberResponse,
+    SharePartitionResponse,
+    UnacquireResponse,
+)
+
+Responses = Sequence[SharePartitionResponse]
+
+
+class RequestHandler:
+    """Handles requests one after the other."""
+
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+
+    def handle(self, row: RequestRow) -> tuple[Responses, str | None]:
+        """Handle a row. Return the responses to it and to others that it ends, and a problem that has no response."""
+        try:
+            request = decode_share_partition_request(row.value)
+        except InvalidFieldError as error:
+            return (reject_share_partition_request(error.row, error.code, error.message),), str(error)
+        except InvalidRequestRow as error:
+            return (), str(error)
+        try:
+            self._check_keys(request)
+            return self._responses(row, request), None
+        except RequestError as error:
+            return (rejection(request, error),), None if request.reply_to else str(error)
+
+    def _check_keys(self, request: SharePartitionRequest) -> None:
+        """Raise RequestError if a request names another group or topic than its key, for example with tabs in an id."""
+        if (request.group_id, request.topic_id) != (self._state.group_id, self._state.topic_id):
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic id {request.topic_id!r}")
+
+    def _responses(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
+        """Handle a request. Raises RequestError."""
+        state = self._state
+        if isinstance(request, ConfigureRequest):
+            state.configs.set(request.partition, PartitionConfig.from_request(request.config), request.altered_ms)
+            state.reapply_log(request.partition)
+            return ()
+        if isinstance(request, FenceMemberRequest):
+            return self._fence_member(request)
+        managed = state.get(request.partition)
+        if managed is None:
+            return self._add_pending(row, request)
+        self._check_incarnation(request, row.append_ms)
+        if isinstance(request, ReleaseMemberRequest):
+            return self._release_member(row, request, managed)
+        self._check_member(request)
+        match request:
+            case FetchRequest():
+                return self._add_demand(row, request, managed)
+            case AcknowledgeRequest():
+                managed.check_not_late(request, row.append_ms)
+                return (self._acknowledge(row, request, managed),)
+            case UnacquireRequest():
+                managed.unacquire(request)
+                return (UnacquireResponse(*response_header(request)),)
+            case _:
+                assert_never(request)
+
+    def _check_member(self, request: SharePartitionRequest) -> None:
+        """Raise RequestError for a request that was in transit when its member left."""
+        if self._state.departed.has_left(request.partition, request.member_id, request.member_epoch):
+            message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
+            raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
+
+    def _check_incarnation(self, request: SharePartitionRequest, append_ms: int) -> None:
+        """Raise RequestError for a request of a process that was replaced as the member (KIP-345)."""
+        incarnation_id = request.incarnation_id
+        if self._state.incarnations.is_fenced(request.partition, request.member_id, incarnation_id, append_ms):
+            message = f"another process has joined as member {request.member_id}"
+            raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
+
+    def _fence_member(self, request: FenceMemberRequest) -> Responses:
+        """End the waiting fetches of the member's other processes."""
+        state, partition, incarnation_id = self._state, request.partition, request.incarnation_id
+        assert incarnation_id is not None
+        if not state.incarnations.add(partition, request.member_id, incarnation_id, request.joined_ms):
+            return ()
+        fenced = state.demands.remove_fenced(partition, request.member_id, incarnation_id)
+        return [state.demand_response(partition, demand) for demand in fenced]
+
+    def _add_pending(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
+        """Keep a request for a share-partition that is not loaded yet. Raise RequestError if it cannot be loaded."""
+        state = self._state
+        if state.deleted_ms is not None:
+            if not isinstance(request, ReleaseMemberRequest):
+                raise state.topic_deleted_error()
+            return (ReleaseMemberResponse(*response_header(request)),)
+        if state.pending.add(row, request, state.earliest_ms):
+            return ()
+        if state.partitions():
+            message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        message = f"group {request.group_id} has no share-partition of topic {request.topic} with id {request.topic_id}"
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
+
+    def _acknowledge(
+        self, row: RequestRow, request: AcknowledgeRequest, managed: ManagedPartition
+    ) -> AcknowledgeResponse:
+        now_ms, config = self._state.now_ms, self._state.config(request.partition).for_member(request.is_static)
+        renewed = managed.acknowledge(request, row.append_ms, now_ms, config)
+        deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
+        return AcknowledgeResponse(*response_header(request), acquired=renewed, lock_deadline_ms=deadline_ms)
+
+    def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
+        """Add a demand. It replaces the member's previous one, which gets an empty response."""
+        deadline_ms = row.append_ms + request.max_wait_ms
+        is_first = request.opened_ms >= 0 and self._reopened(request, managed)
+        asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
+        demand = Demand(
+            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
+            request.is_static, request.incarnation_id, is_first,
+        )  # fmt: skip
+        replaced = self._state.demands.add(request.partition, demand)
+        return [self._state.demand_response(request.partition, old) for old in replaced]
+
+    def _reopened(self, request: FetchRequest, managed: ManagedPartition) -> bool:
+        """Release the member's records, so that its next process gets them; return whether there were any.
+
+        Repeating it does nothing.
+        """
+        state, partition, member_id = self._state, request.partition, request.member_id
+        if not managed.window.has_member(member_id) or state.requesters.has_fetched_since(
+            partition, member_id, request.opened_ms
+        ):
+            return False
+        managed.release_member(member_id, state.config(partition))
+        state.requesters.remove_member(partition, member_id)
+        return True
+
+    def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, managed: ManagedPartition) -> Responses:
+        """Release a member. Repeating it, or doing it after the member came back, does nothing."""
+        state, partition, member_id = self._state, request.partition, request.member_id
+        has_left = state.departed.has_left(partition, member_id, request.member_epoch)
+        is_old = state.requesters.has_fetched_since(partition, member_id, request.opened_ms)
+        is_last = state.requesters.end_session(partition, member_id, request.requester)
+        responses: list[SharePartitionResponse] = []
+        if is_last and not (has_left or is_old):
+            if request.member_epoch >= 0:
+                state.departed.add(partition, member_id, request.member_epoch, row.append_ms)
+                state.incarnations.remove(partition, member_id)
+            given_up = state.demands.remove_member(partition, member_id)
+            responses += [state.demand_response(partition, demand) for demand in given_up]
+            managed.release_member(member_id, state.config(partition), request.delivered)
+            state.requesters.remove_member(partition, member_id)
+        return [*responses, ReleaseMemberResponse(*response_header(request))]

@@ -1,0 +1,69 @@
+"""Logins that the brokers verify: the client's only message is forwarded to them. PURE except for `log_in`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jwt
+
+from sharegroup.kafka_clients.connections.broker_login import ForwardedLogin
+from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES, OAUTHBEARER, parse_message
+from sharegroup.security.authentication.password_exchanges import PLAIN
+from sharegroup.security.authentication.sasl_exchange import ExchangeStep, LoginRejectedError
+
+_REJECTED = "the brokers rejected the login"
+_MALFORMED = "the message does not have the format of the mechanism"
+
+
+class ForwardedExchange:
+    """A login with one message.
+
+    `user_of` returns the user that the message names. `log_in` logs in at the brokers and returns when the session
+    expires, in ms since the epoch, None for never. Both raise LoginRejectedError.
+    """
+
+    max_message_bytes = MAX_MESSAGE_BYTES
+
+    def __init__(
+        self, mechanism: str, user_of: Callable[[str], str], log_in: Callable[[ForwardedLogin], int | None]
+    ) -> None:
+        self._mechanism, self._user_of, self._log_in = mechanism, user_of, log_in
+        self.claimed = ""
+
+    def respond(self, message: str) -> ExchangeStep:
+        """Forward the only message. Raises LoginRejectedError."""
+        self.claimed = self._user_of(message)
+        return ExchangeStep(b"", self.claimed, self._log_in(ForwardedLogin(self._mechanism, message.encode())))
+
+
+def user_of_password(message: str) -> str:
+    """Return the user of a PLAIN message. As in Kafka, the authorization id must be empty or the user.
+
+    Raises LoginRejectedError.
+    """
+    authorization_id, *rest = message.split("\0")
+    if len(rest) != 2 or not rest[0]:
+        raise LoginRejectedError(_REJECTED, _MALFORMED)
+    if authorization_id not in ("", rest[0]):
+        raise LoginRejectedError(_REJECTED, "the authorization id is not the user")
+    return rest[0]
+
+
+def user_of_token(claim: str, message: str) -> str:
+    """Return the user in a token's `claim`. The brokers verify the token. Raises LoginRejectedError."""
+    _, token = parse_message(message)
+    try:
+        claims = jwt.decode(token, options={"verify_signature": False})
+    except (jwt.PyJWTError, ValueError):
+        raise LoginRejectedError(_REJECTED, "the token is not a JWT") from None
+    user = claims.get(claim)
+    if not isinstance(user, str) or not user:
+        raise LoginRejectedError(_REJECTED, f"the token has no claim {claim}")
+    return user
+
+
+#: {mechanism: function of (claim, message) that returns the user}
+FORWARDED_MECHANISMS: Mapping[str, Callable[[str, str], str]] = {
+    PLAIN: lambda _, message: user_of_password(message),
+    OAUTHBEARER: user_of_token,
+}

@@ -1,0 +1,178 @@
+"""Logins that are forwarded to the brokers, and the clients that use the brokers with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from sharegroup.config import Config
+from sharegroup.errors import InvalidConfigError
+from sharegroup.gateway.client_identity.broker_rights import BrokerRights, Key
+from sharegroup.gateway.client_identity.client_rights import ClientBrokers, ClientRights
+from sharegroup.gateway.client_identity.exchanges import FORWARDED_MECHANISMS, ForwardedExchange
+from sharegroup.gateway.client_identity.required_resources import RequiredResources, resources_of
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.broker_login import FORWARDED_LOGIN, ForwardedLogin
+from sharegroup.kafka_clients.connections.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
+from sharegroup.security.acl import Resource
+from sharegroup.security.authentication.sasl_exchange import LoginRejectedError, Mechanisms
+
+#: Timeout of a login at a broker, including the connection.
+LOGIN_TIMEOUT_S = 10.0
+
+
+def check_settings(config: Config) -> None:
+    """Raise InvalidConfigError if the configuration does not allow clients to use their own identity at the brokers."""
+    gateway, protocol = config.gateway, config.job.kafka.get("security.protocol", "PLAINTEXT")
+    problems = []
+    if not protocol.startswith("SASL"):
+        problems.append(f"security.protocol of the brokers is {protocol}; forwarding logins requires SASL")
+    others = {
+        "gateway.sasl.users.location": gateway.sasl_users,
+        "gateway.sasl.oauthbearer.jwks.endpoint.url": gateway.token_keys,
+        "gateway.acls.location": gateway.acls,
+    }
+    problems += [
+        f"remove {key}, because the brokers authenticate and authorize clients" for key, set_ in others.items() if set_
+    ]
+    wrong = [name for name in gateway.sasl_mechanisms if name not in FORWARDED_MECHANISMS]
+    problems += [f"remove {name} from gateway.sasl.enabled.mechanisms; it cannot be forwarded" for name in wrong]
+    if problems:
+        raise InvalidConfigError("gateway", [f"gateway.upstream.identity is client: {problem}" for problem in problems])
+
+
+class ForwardedLogins:
+    """The logins and rights that all client connections share.
+
+    `settings` are kafka-python's; their login is replaced by the client's. `share_groups` returns the share groups,
+    which the brokers do not know. Raises InvalidConfigError.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: ClientSettings,
+        cluster: UpstreamCluster,
+        share_groups: Callable[[], Awaitable[Iterable[str]]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        check_settings(config)
+        self._gateway, self._settings, self.cluster = config.gateway, settings, cluster
+        self._share_groups, self._now_ms = share_groups, now_ms
+        self.loop = asyncio.get_running_loop()
+        self._users: dict[ForwardedLogin, tuple[ClientRights, int]] = {}
+
+    def new_client(self, node_id: int) -> ClientIdentity:
+        """Return the client of a new connection to a broker's port."""
+        return ClientIdentity(self, node_id)
+
+    def create_mechanisms(self, log_in: Callable[[ForwardedLogin], int | None]) -> Mechanisms:
+        """Return the mechanisms that can be forwarded, for the login of one client."""
+        enabled: Sequence[str] = self._gateway.sasl_mechanisms or tuple(FORWARDED_MECHANISMS)
+        claim = self._gateway.token_claim
+        return {
+            name: partial(ForwardedExchange, name, partial(FORWARDED_MECHANISMS[name], claim), log_in)
+            for name in FORWARDED_MECHANISMS
+            if name in enabled
+        }
+
+    def settings_for(self, login: ForwardedLogin) -> ClientSettings:
+        """Return kafka-python's settings for a client's connections."""
+        return {**self._settings, FORWARDED_LOGIN: login}
+
+    async def try_login(self, login: ForwardedLogin, node_id: int) -> int | None:
+        """Log in at a broker, or at another one if it is unavailable. Return when the session expires, None for never.
+
+        Raises LoginRejectedError, and UpstreamUnavailableError if no broker is available.
+        """
+        problem: Exception | None = None
+        for each in (node_id, *(other for other in self.cluster.node_ids if other != node_id)):
+            try:
+                address = self.cluster.address(each)
+                begun_ms = self._now_ms()
+                connect = UpstreamConnection.connect(*address, self.settings_for(login))
+                connection = await asyncio.wait_for(connect, LOGIN_TIMEOUT_S)
+            except UpstreamLoginRejectedError as error:
+                raise LoginRejectedError("the brokers rejected the login", str(error)) from None
+            except (TimeoutError, UpstreamUnavailableError) as error:
+                problem = error
+            else:
+                connection.close()
+                lifetime_ms = connection.session_lifetime_ms
+                return begun_ms + lifetime_ms if lifetime_ms else None
+        raise UpstreamUnavailableError(f"no broker is available to verify a login: {problem}")
+
+    def acquire_rights(self, login: ForwardedLogin, names: Iterable[Key] = ()) -> ClientRights:
+        """Return the rights of a user, which its connections share and release with `release_rights`.
+
+        `names` are queried, too.
+        """
+        rights, count = self._users.get(login, (None, 0))
+        if rights is None:
+            rights = ClientRights(ClientBrokers(self.cluster, self.settings_for(login)), self._share_groups)
+        rights.add_names(names)
+        self._users[login] = rights, count + 1
+        return rights
+
+    def release_rights(self, login: ForwardedLogin) -> None:
+        """Release the rights of a user for a connection that closes or changes its login."""
+        rights, count = self._users.pop(login)
+        if count > 1:
+            self._users[login] = rights, count - 1
+        else:
+            rights.close()
+
+
+class ClientIdentity:
+    """The client of one connection."""
+
+    def __init__(self, shared: ForwardedLogins, node_id: int) -> None:
+        self._shared, self._node_id = shared, node_id
+        self._login: ForwardedLogin | None = None
+        self._rights: ClientRights | None = None
+        self._is_closed = False
+        self.mechanisms = shared.create_mechanisms(self._log_in)
+
+    @property
+    def settings(self) -> ClientSettings | None:
+        """kafka-python's settings with the client's login, None before the login."""
+        return None if self._login is None else self._shared.settings_for(self._login)
+
+    async def get_rights(self, body: Any, version: int) -> BrokerRights:
+        """Return the client's rights on the resources of a request. Raises UpstreamUnavailableError."""
+        if self._rights is None:
+            return BrokerRights({})
+        named = resources_of(body, version)
+        cluster = self._shared.cluster
+        if any(cluster.topic_by_id(topic_id) is None for topic_id in named.topic_ids):
+            await cluster.try_refresh()
+        topics = [topic for topic_id in named.topic_ids if (topic := cluster.topic_by_id(topic_id)) is not None]
+        by_id = {(Resource.TOPIC, topic.name) for topic in topics}
+        missing = frozenset(name for name in named.creates if cluster.topic(name) is None)
+        wanted = RequiredResources(named.keys | by_id, frozenset(), named.has_all_topics, named.has_all_groups, missing)
+        return await self._rights.get_rights(self._node_id, wanted)
+
+    def close(self) -> None:
+        """Release the rights when the connection closes."""
+        self._is_closed = True
+        if self._login is not None:
+            self._shared.release_rights(self._login)
+            self._login = self._rights = None
+
+    def _log_in(self, login: ForwardedLogin) -> int | None:
+        """Log in from a login thread, which waits for the event loop."""
+        return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
+
+    async def _try(self, login: ForwardedLogin) -> int | None:
+        valid_until_ms = await self._shared.try_login(login, self._node_id)
+        if not self._is_closed and login != self._login:
+            # A share session continues under the new login without naming its topics again.
+            rights = self._shared.acquire_rights(login, () if self._rights is None else self._rights.names)
+            if self._login is not None:
+                self._shared.release_rights(self._login)
+            self._login, self._rights = login, rights
+        return valid_until_ms

@@ -1,0 +1,32 @@
+"""The broker addresses that a client is sent. PURE."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sharegroup.protocol.rows.gateway_rows import GatewayAddress
+
+#: Ids of standby nodes: above broker ids, and below those that Java clients use for coordinators, which are
+#: 2^31 - 1 minus the broker's.
+_FIRST_ID, _IDS = 2**30, 2**28
+
+
+class Standby(NamedTuple):
+    """The standby port of another gateway, sent to clients as one more broker."""
+
+    node_id: int
+    address: GatewayAddress
+
+
+class ClientView(NamedTuple):
+    """The addresses of one gateway by upstream broker, and its standby; None without another gateway."""
+
+    brokers: Mapping[int, tuple[str, int]]
+    standby: Standby | None = None
+
+
+def standby_for(address: GatewayAddress) -> Standby:
+    """Return the standby at an address. Its node id depends only on the address, so all gateways send the same one."""
+    return Standby(_FIRST_ID + zlib.crc32(f"{address.host}:{address.port}".encode()) % _IDS, address)

@@ -1,0 +1,142 @@
+"""Requests that are forwarded to the upstream broker: their authorization, and the links to the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import defaultdict
+from dataclasses import replace
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
+from sharegroup.gateway.handlers.api_versions import offered_range
+from sharegroup.gateway.passthrough.decision import PassthroughDecision, authorize_request
+from sharegroup.gateway.passthrough.group_creation import get_created_group, reject_group_creation
+from sharegroup.gateway.passthrough.rights import RequestRights, TopicNames
+from sharegroup.gateway.passthrough.rule import Rule
+from sharegroup.gateway.passthrough.rules import RULES
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
+from sharegroup.gateway.wire.request_decoding import leading_strings
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.headers import RequestHeader, UnknownVersionError
+from sharegroup.kafka_clients.connections.reconnecting_connection import ConnectBackoff
+from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
+
+logger = logging.getLogger(__name__)
+
+#: Wait after a DeleteTopics until all brokers should have applied it.
+SECOND_REFRESH_S = 1.0
+
+
+class PassthroughRequests:
+    """Authorizes forwarded requests and creates clients' links to brokers.
+
+    `settings` are kafka-python's, for the links. `groups` knows which group ids are share groups.
+    """
+
+    def __init__(
+        self, cluster: UpstreamCluster, settings: ClientSettings, security: Authorization, groups: UpstreamGroups
+    ) -> None:
+        self._cluster, self._settings, self._security, self._groups = cluster, settings, security, groups
+        self._names = TopicNames(self._name_of, cluster.topic_names)
+        self._backoffs: defaultdict[int, ConnectBackoff] = defaultdict(ConnectBackoff)
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> PassthroughDecision:
+        """Return what to forward of a request, and what the gateway adds to the response.
+
+        Without an access control list, requests that name no topics and create no group are forwarded undecoded. Raises
+        RequestError for a request that is not allowed and has no error response, UnknownVersionError for an API or
+        version that is not offered, MalformedRequestError, and UpstreamUnavailableError.
+        """
+        features = await self._cluster.features(caller.node_id)
+        rule = RULES.get(header.api_key)
+        if rule is None:
+            problem = f"{caller.principal} sent request {header.api_key}, which clients must not send"
+            raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, problem)
+        low, high = offered_range(features, header.api_key)
+        if not low <= header.api_version <= high:
+            raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
+        caller = replace(caller, api=rule.name)
+        decision = (
+            await self._apply_acl(rule, caller, header, frame) if self._needs_acl(rule) else PassthroughDecision(frame)
+        )
+        return await self._reject_group_creation(decision, caller, header)
+
+    async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
+        """Return whether a request, whose first field is a group id, is for a share group.
+
+        Raises MalformedRequestError.
+        """
+        request = RULES[header.api_key].request
+        assert request is not None
+        oldest, newest = request.valid_versions
+        if not oldest <= header.api_version <= newest:
+            return False  # it is rejected as a forwarded request
+        ((group_id,), _) = leading_strings(request, header, frame, 1)
+        return await self._groups.is_share_group(node_id, group_id)
+
+    async def _reject_group_creation(
+        self, decision: PassthroughDecision, caller: Caller, header: RequestHeader
+    ) -> PassthroughDecision:
+        """Reject a request that would create a group of another type with the name of a share group."""
+        group_id = None if decision.frame is None else get_created_group(header, decision.frame)
+        if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
+            return decision
+        logger.info("%s of %s rejected: group %s is a share group", caller.api, caller.principal, group_id)
+        return reject_group_creation(decision, header, RequestRights(self._security, caller, self._names))
+
+    async def _apply_acl(
+        self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview
+    ) -> PassthroughDecision:
+        """Apply access control to a request."""
+        rights = RequestRights(self._security, caller, self._names)
+        decision = self._authorize(rule, header, frame, rights)
+        if rights.misses_ids and await self._cluster.try_refresh():
+            rights = RequestRights(self._security, caller, self._names)
+            decision = self._authorize(rule, header, frame, rights)
+        rights.report_denials()
+        return decision
+
+    def create_link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
+        """Create a client's link to a broker, with the gateway's settings or the client's own."""
+        address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
+        return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
+
+    def close(self) -> None:
+        """Stop refreshing topics. Clients close their own links."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+
+    def _needs_acl(self, rule: Rule) -> bool:
+        return self._security.has_list or (self._security.has_hidden_topics and rule.names_topics)
+
+    @staticmethod
+    def _authorize(rule: Rule, header: RequestHeader, frame: memoryview, rights: RequestRights) -> PassthroughDecision:
+        try:
+            return authorize_request(rule, header, frame, rights)
+        except RequestError:
+            rights.report_denials()
+            raise
+
+    def _name_of(self, topic_id: uuid.UUID) -> str | None:
+        topic = self._cluster.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def _topics_changed(self, api_key: int) -> None:
+        """Make topic changes visible to clients; after a DeleteTopics, end fetches that wait for a deleted topic."""
+        self._cluster.snapshots.invalidate()
+        if api_key != DELETE_TOPICS:
+            return
+        self._cluster.expire_seen_topics()
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self._refresh_twice())
+
+    async def _refresh_twice(self) -> None:
+        """Refresh the topics now, and again when all brokers should have applied the change."""
+        await self._cluster.try_refresh()
+        await asyncio.sleep(SECOND_REFRESH_S)
+        await self._cluster.try_refresh()

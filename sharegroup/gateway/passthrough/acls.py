@@ -1,0 +1,102 @@
+"""Rules for the APIs of the brokers' access control lists. They neither accept nor return the job's internal topics.
+
+An entry or filter whose pattern covers internal topics among others, such as every topic, is forwarded. It does not
+name an internal topic, and sending it requires Alter on the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka.protocol import admin
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passthrough import needs
+from sharegroup.gateway.passthrough.entries import append_entries
+from sharegroup.gateway.passthrough.rights import RequestRights
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, set_error
+
+#: Resource types of a filter that match topics.
+ANY, TOPIC = 1, 2
+
+
+def _describe(case: RequestUnderCheck) -> None:
+    code = case.rights.authorize(needs.DESCRIBE_CLUSTER) or _hidden(
+        case.rights, case.body.resource_type_filter, case.body.resource_name_filter
+    )
+    if code is not None:
+        case.reject(lambda response: set_error(response, code))
+    else:
+        case.add_response_change(
+            lambda response: setattr(response, "resources", _visible(response.resources, case.rights))
+        )
+
+
+def _create(case: RequestUnderCheck) -> None:
+    named = [(item.resource_type, item.resource_name) for item in case.body.creations]
+    answer = admin.CreateAclsResponse.AclCreationResult
+    _reject_all(case, named, "results", lambda code: answer(error_code=code, error_message=None))
+
+
+def _delete(case: RequestUnderCheck) -> None:
+    named = [(item.resource_type_filter, item.resource_name_filter) for item in case.body.filters]
+    answer = admin.DeleteAclsResponse.DeleteAclsFilterResult
+    _reject_all(
+        case, named, "filter_results", lambda code: answer(error_code=code, error_message=None, matching_acls=[])
+    )
+    if case.is_forwarded:
+        case.add_response_change(lambda response: _hide_deleted(response, case.rights))
+
+
+def _reject_all(
+    case: RequestUnderCheck, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]
+) -> None:
+    """Reject all entries if one is rejected. Responses have no names, so each result must keep its position."""
+    codes = (_hidden(case.rights, kind, name) for kind, name in named)
+    code = case.rights.authorize(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
+    if code is not None:
+        results = [answer(int(code)) for _ in named]
+        case.reject(lambda response: append_entries(response, answered, results))
+
+
+def _hidden(rights: RequestRights, resource_type: int, name: str | None) -> ErrorCode | None:
+    """Return the error of a pattern that names an internal topic of the job, else None."""
+    return rights.reject_internal_topic(name) if resource_type in (ANY, TOPIC) and name is not None else None
+
+
+def _hide_deleted(response: Any, rights: RequestRights) -> None:
+    for result in response.filter_results:
+        result.matching_acls = _visible(result.matching_acls, rights)
+
+
+def _visible(found: list[Any], rights: RequestRights) -> list[Any]:
+    return [item for item in found if item.resource_type != TOPIC or rights.is_shown(item.resource_name)]
+
+
+RULES: list[Rule] = [
+    make_rule(
+        admin.DescribeAclsRequest,
+        admin.DescribeAclsResponse,
+        (needs.DESCRIBE_CLUSTER,),
+        "the response",
+        _describe,
+        names_topics=True,
+    ),
+    make_rule(
+        admin.CreateAclsRequest,
+        admin.CreateAclsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each entry",
+        _create,
+        names_topics=True,
+    ),
+    make_rule(
+        admin.DeleteAclsRequest,
+        admin.DeleteAclsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each filter",
+        _delete,
+        names_topics=True,
+    ),
+]

@@ -1,0 +1,127 @@
+"""Rejection of requests that would create another kind of group at the brokers under the name of a share group.
+
+In Kafka a name belongs to one group. The brokers do not know the gateway's share groups, so the gateway rejects these
+requests with the errors of Kafka 4.3. Requests of members that have joined create no group and are forwarded: the
+brokers reject them because the group does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from kafka.protocol.consumer import OffsetCommitResponse
+from kafka.protocol.producer import TxnOffsetCommitResponse
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passthrough.decision import PassthroughDecision, authorize_request
+from sharegroup.gateway.passthrough.entries import TopicFields, append_entries
+from sharegroup.gateway.passthrough.rights import RequestRights
+from sharegroup.gateway.passthrough.rule import RequestCheck, RequestUnderCheck, set_error
+from sharegroup.gateway.passthrough.rules import RULES
+from sharegroup.gateway.wire.request_decoding import leading_strings
+from sharegroup.kafka_clients.connections.headers import RequestHeader
+
+JOIN_GROUP, OFFSET_COMMIT, TXN_OFFSET_COMMIT = 11, 8, 28
+CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
+
+
+@dataclass(frozen=True)
+class _Creation:
+    """An API that can create a group; `reject` builds its rejection.
+
+    The request begins with `strings` strings, of which number `group` is the group id. From version `since` on, an
+    int32 follows after `gap` bytes: the request creates a group only if `creates` accepts this number.
+    """
+
+    reject: RequestCheck
+    creates: Callable[[int], bool]
+    strings: int = 1
+    group: int = 0
+    gap: int = 0
+    since: int = 0
+
+
+def get_created_group(header: RequestHeader, frame: memoryview) -> str | None:
+    """Return the group that the request creates if it does not exist; None for requests that create no group.
+
+    Raises MalformedRequestError.
+    """
+    creation = _CREATIONS.get(header.api_key)
+    request = RULES[header.api_key].request if creation is not None else None
+    if creation is None or request is None:
+        return None
+    names, position = leading_strings(request, header, frame, creation.strings)
+    if header.api_version >= creation.since:
+        number = frame[position + creation.gap : position + creation.gap + 4]
+        if len(number) == 4 and not creation.creates(int.from_bytes(number, "big", signed=True)):
+            return None
+    return names[creation.group]
+
+
+def reject_group_creation(
+    passage: PassthroughDecision, header: RequestHeader, rights: RequestRights
+) -> PassthroughDecision:
+    """Reject a request that would create a group under the name of a share group.
+
+    `passage` is the result of access control for the request.
+
+    Raises MalformedRequestError.
+    """
+    assert passage.frame is not None
+    rule = replace(RULES[header.api_key], check=_CREATIONS[header.api_key].reject)
+    answer = authorize_request(rule, header, passage.frame, rights).response
+    assert answer is not None
+    if passage.convert_response is not None:
+        answer = passage.convert_response(memoryview(answer)[4:])
+    return PassthroughDecision(None, answer)
+
+
+def _reject_join(case: RequestUnderCheck) -> None:
+    case.reject(lambda response: set_error(response, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+
+
+def _reject_heartbeat(kind: str, case: RequestUnderCheck) -> None:
+    message = f"Group {case.body.group_id} is not a {kind} group."
+
+    def set_message(response: Any) -> None:
+        set_error(response, ErrorCode.GROUP_ID_NOT_FOUND)
+        response.error_message = message
+
+    case.reject(set_message)
+
+
+def _reject_offsets(lists: TopicFields, case: RequestUnderCheck) -> None:
+    errors = lists.topic_errors(case.body.topics, ErrorCode.GROUP_ID_NOT_FOUND)
+    case.reject(lambda response: append_entries(response, "topics", errors))
+
+
+def _always(_number: int) -> bool:
+    return True
+
+
+def _is_join(member_epoch: int) -> bool:
+    return member_epoch == 0
+
+
+def _is_without_member(generation: int) -> bool:
+    return generation < 0
+
+
+_CREATIONS: Final[Mapping[int, _Creation]] = {
+    JOIN_GROUP: _Creation(_reject_join, _always),
+    CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_reject_heartbeat, "consumer"), _is_join, strings=2),
+    STREAMS_GROUP_HEARTBEAT: _Creation(partial(_reject_heartbeat, "streams"), _is_join, strings=2),
+    OFFSET_COMMIT: _Creation(partial(_reject_offsets, TopicFields(OffsetCommitResponse)), _is_without_member),
+    # The producer's id and epoch come before the generation.
+    TXN_OFFSET_COMMIT: _Creation(
+        partial(_reject_offsets, TopicFields(TxnOffsetCommitResponse)),
+        _is_without_member,
+        strings=2,
+        group=1,
+        gap=10,
+        since=3,
+    ),
+}

@@ -1,0 +1,220 @@
+"""Rules for the APIs of consumer groups: classic groups, KIP-848 groups, and streams groups (KIP-1071)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passthrough import needs
+from sharegroup.gateway.passthrough.entries import reject_entries
+from sharegroup.gateway.passthrough.rights import RequestRights
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, make_whole_request_rule, set_error
+from sharegroup.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from sharegroup.security.acl import Resource
+from sharegroup.security.authorization import encode_operations
+
+NOT_ASKED_FOR = -2147483648
+
+
+def _describe_groups(case: RequestUnderCheck) -> None:
+    found = DescribeGroupsResponse.DescribedGroup
+    reject_entries(
+        case,
+        "groups",
+        lambda group_id: case.rights.authorize(needs.DESCRIBE_GROUP, group_id),
+        "groups",
+        lambda group_id, code: found(
+            error_code=int(code),
+            error_message=None,
+            group_id=group_id,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        ),
+    )
+    if case.rights.has_list and case.body.include_authorized_operations:
+        case.add_response_change(lambda response: _with_operations(response, case.rights))
+
+
+def _with_operations(response: Any, rights: RequestRights) -> None:
+    """Replace the broker's AuthorizedOperations, which are the gateway's, by those of the caller."""
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)
+
+
+def _consumer_heartbeat(case: RequestUnderCheck) -> None:
+    """Remove topics from the assignment that the member may not describe.
+
+    The coordinator resolves a regular expression with the gateway's rights, so it may assign such topics.
+    """
+    rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
+    rejected = rejected or _first_error(case.rights, case.body.subscribed_topic_names or ())
+    if rejected is not None:
+        case.reject(partial(set_error, code=rejected))
+    else:
+        case.add_response_change(lambda response: _assign_visible_topics(response, case.rights))
+
+
+def _first_error(rights: RequestRights, topics: Iterable[str]) -> ErrorCode | None:
+    codes = (rights.authorize(needs.DESCRIBE_TOPIC, topic) for topic in topics)
+    return next((code for code in codes if code is not None), None)
+
+
+def _assign_visible_topics(response: Any, rights: RequestRights) -> None:
+    if response.assignment is None:
+        return
+    response.assignment.topic_partitions = [
+        topic
+        for topic in response.assignment.topic_partitions
+        if _is_visible(rights.topic_name(topic.topic_id), rights)
+    ]
+
+
+def _is_visible(name: str | None, rights: RequestRights) -> bool:
+    """Show unknown names: an assignment is sent only once, and the gateway may not know a new topic's id yet."""
+    return name is None or rights.would_allow(needs.DESCRIBE_TOPIC, name)
+
+
+def _streams_heartbeat(case: RequestUnderCheck) -> None:
+    """Require Create for the internal topics that do not exist, because the coordinator creates them with the
+    gateway's rights."""
+    rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
+    if rejected is None and case.body.topology is not None:
+        rejected = _first_error(case.rights, _topics_of_topology(case.body.topology)) or _first_uncreatable(
+            case.rights, case.body.topology
+        )
+    if rejected is not None:
+        case.reject(partial(set_error, code=rejected))
+
+
+def _first_uncreatable(rights: RequestRights, topology: Any) -> ErrorCode | None:
+    known = set(rights.all_topics())
+    missing = (name for name in _internal_topics(topology) if name not in known)
+    codes = (rights.authorize(needs.CREATE_TOPIC, name) for name in missing)
+    return next((code for code in codes if code is not None), None)
+
+
+def _internal_topics(topology: Any) -> list[str]:
+    return [
+        topic.name
+        for part in topology.subtopologies or ()
+        for topic in (*part.state_changelog_topics, *part.repartition_source_topics)
+    ]
+
+
+def _topics_of_topology(topology: Any) -> list[str]:
+    """Return every topic that a topology names, without duplicates."""
+    named = (
+        name for part in topology.subtopologies or () for name in (*part.source_topics, *part.repartition_sink_topics)
+    )
+    return list(dict.fromkeys((*named, *_internal_topics(topology))))
+
+
+def _describe_members(of_group: Any, case: RequestUnderCheck) -> None:
+    """Show a group only to callers that may describe it and all topics in its description."""
+    response, topics_of = of_group
+    described = response.DescribedGroup
+    reject_entries(
+        case,
+        "group_ids",
+        lambda group_id: case.rights.authorize(needs.DESCRIBE_GROUP, group_id),
+        "groups",
+        lambda group_id, code: _rejected_group(described, group_id, code),
+    )
+    case.add_response_change(lambda answer: _hide_groups(answer, described, topics_of, case.rights))
+
+
+def _hide_groups(response: Any, described: Any, topics_of: Any, rights: RequestRights) -> None:
+    shown = []
+    for group in response.groups:
+        if group.error_code or all(rights.would_allow(needs.DESCRIBE_TOPIC, topic) for topic in topics_of(group)):
+            shown.append(group)
+        else:
+            shown.append(_rejected_group(described, group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        if rights.has_list and not group.error_code and group.authorized_operations != NOT_ASKED_FOR:
+            group.authorized_operations = encode_operations(rights.operations(Resource.GROUP, group.group_id))
+    response.groups = shown
+
+
+def _rejected_group(described: Any, group_id: str, code: ErrorCode) -> Any:
+    return described(error_code=int(code), group_id=group_id, members=[])
+
+
+def _topics_of_consumers(group: Any) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    } | {name for member in group.members for name in member.subscribed_topic_names}
+
+
+def _topics_of_streams(group: Any) -> list[str]:
+    return [] if group.topology is None else _topics_of_topology(group.topology)
+
+
+def _member(request: type[ApiMessage], response: type[ApiMessage]) -> Rule:
+    return make_whole_request_rule(request, response, {needs.READ_GROUP: "group_id"})
+
+
+RULES: list[Rule] = [
+    _member(JoinGroupRequest, JoinGroupResponse),
+    _member(HeartbeatRequest, HeartbeatResponse),
+    _member(LeaveGroupRequest, LeaveGroupResponse),
+    _member(SyncGroupRequest, SyncGroupResponse),
+    make_rule(DescribeGroupsRequest, DescribeGroupsResponse, (needs.DESCRIBE_GROUP,), "each group", _describe_groups),
+    make_rule(
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        (needs.READ_GROUP, needs.DESCRIBE_TOPIC),
+        "the response; topics of a regular expression are not assigned",
+        _consumer_heartbeat,
+    ),
+    make_rule(
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
+        "each group",
+        partial(_describe_members, (ConsumerGroupDescribeResponse, _topics_of_consumers)),
+    ),
+    make_rule(
+        StreamsGroupHeartbeatRequest,
+        StreamsGroupHeartbeatResponse,
+        (needs.READ_GROUP, needs.DESCRIBE_TOPIC, needs.CREATE_TOPIC),
+        "the response; Create, for internal topics that do not exist",
+        _streams_heartbeat,
+    ),
+    make_rule(
+        StreamsGroupDescribeRequest,
+        StreamsGroupDescribeResponse,
+        (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
+        "each group",
+        partial(_describe_members, (StreamsGroupDescribeResponse, _topics_of_streams)),
+    ),
+]

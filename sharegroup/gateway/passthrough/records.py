@@ -1,0 +1,163 @@
+"""Rules for the APIs of records: Produce, Fetch, ListOffsets, DeleteRecords and similar ones."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kafka.protocol.admin import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.passthrough import needs
+from sharegroup.gateway.passthrough.entries import TopicFields, append_entries
+from sharegroup.gateway.passthrough.rights import Need
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, set_error
+
+NO_OFFSET = -1
+#: The replica id of a consumer. Followers receive records that consumers must not see.
+CONSUMER = -1
+#: Epochs of fetch sessions (KIP-227): of the first request of a session, and of a request without a session.
+FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1
+SESSIONS_VERSION = 7
+
+_PRODUCED = TopicFields(
+    ProduceResponse,
+    request_topics="topic_data",
+    partitions="partition_data",
+    index="index",
+    response_topics="responses",
+    response_partitions="partition_responses",
+    response_index="index",
+    blank={"base_offset": NO_OFFSET, "log_append_time_ms": NO_OFFSET, "log_start_offset": NO_OFFSET},
+)
+_FETCHED = TopicFields(
+    FetchResponse,
+    name="topic",
+    index="partition",
+    response_topics="responses",
+    response_name="topic",
+    blank={
+        "high_watermark": NO_OFFSET,
+        "last_stable_offset": NO_OFFSET,
+        "log_start_offset": NO_OFFSET,
+        "aborted_transactions": [],
+        "preferred_read_replica": -1,
+        "records": b"",
+    },
+)
+
+
+def _produce(case: RequestUnderCheck) -> None:
+    """With acks=0, a rejected record closes the connection, as in Kafka, because there is no response."""
+    code = None
+    if case.body.transactional_id is not None:
+        code = case.rights.authorize(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
+    if code is not None:
+        errors = _PRODUCED.topic_errors(case.body.topic_data, code)
+        case.reject(lambda response: append_entries(response, "responses", errors))
+    else:
+        _PRODUCED.reject_topics(case, _PRODUCED.topic_check(case, needs.WRITE_TOPIC))
+    if case.body.acks == 0 and case.changes:
+        rejected = code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise RequestError(rejected, "Produce with acks=0 contains records that the client may not write")
+
+
+def _fetch(case: RequestUnderCheck) -> None:
+    """Turn off fetch sessions while there is an access control list, so that no session outlives a right.
+
+    Each fetch then names all of its partitions. The error for an existing session makes the client start again.
+    """
+    if case.rights.has_list and case.version >= SESSIONS_VERSION:
+        if case.body.session_epoch > FIRST_EPOCH:
+            case.reject(lambda response: set_error(response, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            return
+        if case.body.session_epoch == FIRST_EPOCH:
+            case.body.session_epoch = NO_SESSION_EPOCH
+            case.is_changed = True
+    _as_consumer(case)
+    _FETCHED.reject_topics(case, _FETCHED.topic_check(case, needs.READ_TOPIC))
+    if case.version >= SESSIONS_VERSION and case.body.session_epoch > FIRST_EPOCH:
+        case.is_forwarded = True  # the session continues with its other partitions
+
+
+def _as_consumer(case: RequestUnderCheck) -> None:
+    if case.body.replica_id >= 0:
+        case.body.replica_id = CONSUMER
+        case.is_changed = True
+
+
+def _check_consumer_topics(lists: TopicFields, need: Need, case: RequestUnderCheck) -> None:
+    _as_consumer(case)
+    lists.reject_topics(case, lists.topic_check(case, need))
+
+
+def _topics(lists: TopicFields, need: Need, case: RequestUnderCheck) -> None:
+    lists.reject_topics(case, lists.topic_check(case, need))
+
+
+def _by_topic(
+    request: type[ApiMessage], response: type[ApiMessage], need: Need, lists: TopicFields, from_consumer: bool = False
+) -> Rule:
+    judge = partial(_check_consumer_topics if from_consumer else _topics, lists, need)
+    return make_rule(request, response, (need,), "each partition", judge)
+
+
+RULES: list[Rule] = [
+    make_rule(
+        ProduceRequest,
+        ProduceResponse,
+        (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC),
+        "each partition; with acks=0 the connection is closed",
+        _produce,
+    ),
+    make_rule(FetchRequest, FetchResponse, (needs.READ_TOPIC,), "each partition", _fetch),
+    _by_topic(
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        needs.DESCRIBE_TOPIC,
+        TopicFields(ListOffsetsResponse, blank={"timestamp": NO_OFFSET, "offset": NO_OFFSET, "leader_epoch": -1}),
+        from_consumer=True,
+    ),
+    _by_topic(
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+        needs.DESCRIBE_TOPIC,
+        TopicFields(
+            OffsetForLeaderEpochResponse,
+            name="topic",
+            index="partition",
+            response_name="topic",
+            response_index="partition",
+            blank={"leader_epoch": -1, "end_offset": NO_OFFSET},
+        ),
+        from_consumer=True,
+    ),
+    _by_topic(
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        needs.DELETE_TOPIC,
+        TopicFields(DeleteRecordsResponse, blank={"low_watermark": NO_OFFSET}),
+    ),
+    _by_topic(
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        needs.READ_TOPIC,
+        TopicFields(
+            DescribeProducersResponse, partitions="partition_indexes", index="", blank={"active_producers": []}
+        ),
+    ),
+]

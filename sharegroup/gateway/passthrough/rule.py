@@ -1,0 +1,121 @@
+"""The rule of a forwarded API: which rights a request needs, and how a rejection is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passthrough.rights import Need, RequestRights
+from sharegroup.security.acl import CLUSTER_NAME, Resource
+
+
+class RequestUnderCheck:
+    """One request while its rule is applied, with the caller's rights and the result so far.
+
+    A rule removes rejected entries from `body` and adds their errors to `changes`. If `is_forwarded`, the request is
+    sent to the broker, re-encoded if `is_changed`. `changes` are applied to the broker's response, or to an empty
+    response if nothing is sent.
+    """
+
+    def __init__(self, body: Any, version: int, rights: RequestRights, is_changed: bool = False) -> None:
+        self.body, self.version, self.rights = body, version, rights
+        self.is_forwarded, self.is_changed = True, is_changed
+        self.changes: list[Callable[[Any], None]] = []
+
+    def retain_entries(self, item: Any, field: str, kept: list[Any]) -> None:
+        """Reduce a list of the request to the entries in `kept`."""
+        if len(kept) < len(getattr(item, field)):
+            setattr(item, field, kept)
+            self.is_changed = True
+
+    def add_response_change(self, change: Callable[[Any], None]) -> None:
+        """Add a change to the response."""
+        self.changes.append(change)
+
+    def reject(self, answer: Callable[[Any], None]) -> None:
+        """Reject the whole request: `answer` fills the response, and nothing is sent to the broker."""
+        self.is_forwarded = False
+        self.changes = [answer]
+
+
+RequestCheck = Callable[[RequestUnderCheck], None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule of one API. Without `check` every request is forwarded.
+
+    `error_place` describes for docs/security.md which part of the response has the error. `request` is None if the rule
+    need not decode it, `response` if the rule never creates one. With `names_topics`, requests are decoded even without
+    an access control list, to hide the job's internal topics. `newest_version` is the newest version that clients use,
+    None for the newest known one.
+    """
+
+    name: str
+    api_key: int
+    needs: tuple[Need, ...]
+    error_place: str
+    check: RequestCheck | None = None
+    request: type[ApiMessage] | None = None
+    response: type[ApiMessage] | None = None
+    names_topics: bool = False
+    newest_version: int | None = None
+
+    @property
+    def versions(self) -> tuple[int, int] | None:
+        """The supported versions, None for all versions of the broker."""
+        message = self.request or self.response
+        if message is None:
+            return None
+        oldest, newest = message.valid_versions
+        return oldest, newest if self.newest_version is None else self.newest_version
+
+
+def make_rule(
+    request: type[ApiMessage] | None,
+    response: type[ApiMessage],
+    needs: tuple[Need, ...],
+    answer: str,
+    judge: RequestCheck,
+    names_topics: bool | None = None,
+    newest_version: int | None = None,
+) -> Rule:
+    """Return the rule of an API. By default, `names_topics` is set if a right on a topic is needed."""
+    if names_topics is None:
+        names_topics = any(need.resource is Resource.TOPIC for need in needs)
+    name = response.__name__.removesuffix("Response")
+    return Rule(name, int(response.API_KEY), needs, answer, judge, request, response, names_topics, newest_version)
+
+
+def make_whole_request_rule(
+    request: type[ApiMessage] | None, response: type[ApiMessage], wanted: dict[Need, str]
+) -> Rule:
+    """Return a rule that allows or rejects the request as a whole; see `first_error` for `wanted`."""
+
+    def judge(case: RequestUnderCheck) -> None:
+        code = first_error(case, wanted)
+        if code is not None:
+            case.reject(lambda response: set_error(response, code))
+
+    return make_rule(request, response, tuple(wanted), "the response", judge, names_topics=False)
+
+
+def first_error(case: RequestUnderCheck, wanted: dict[Need, str]) -> ErrorCode | None:
+    """Return the error of the first need in `wanted` that is not met.
+
+    `wanted` is {need: field of the request that has the resource's name, "" for the cluster}.
+    """
+    for need, field in wanted.items():
+        code = case.rights.authorize(need, getattr(case.body, field) if field else CLUSTER_NAME)
+        if code is not None:
+            return code
+    return None
+
+
+def set_error(response: Any, code: ErrorCode) -> None:
+    """Set the top-level error of a response."""
+    response.error_code = int(code)

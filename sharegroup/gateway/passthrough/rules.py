@@ -1,0 +1,21 @@
+"""Every API that the gateway may forward to the brokers, with its rule. docs/security.md has the same table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sharegroup.gateway.passthrough import acls, administration, groups, offsets, records, topics, transactions
+from sharegroup.gateway.passthrough.rule import Rule
+
+_ALL = [
+    *records.RULES,
+    *topics.RULES,
+    *groups.RULES,
+    *offsets.RULES,
+    *transactions.RULES,
+    *acls.RULES,
+    *administration.RULES,
+]
+#: {api key: rule}. Other APIs are rejected, so an API of a later Kafka release is not forwarded before it has a rule.
+RULES: Final[Mapping[int, Rule]] = {rule.api_key: rule for rule in sorted(_ALL, key=lambda rule: rule.api_key)}

@@ -1,0 +1,86 @@
+"""What the driver sends to the Python source, which is another process on the driver.
+
+Each batch sends its changes (`HandoverChange`), and the source applies them to its `Handover`. The cost is that of the
+keys in the batch. `handover_file` transports the changes. Losing them is harmless: after a start the source ticks every
+key once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sharegroup.job.clock.deadlines import Deadlines
+from sharegroup.kafka_clients.job_clock import ClockReading
+from sharegroup.types import WaitsFor
+
+
+class HandoverChange(NamedTuple):
+    """Changes since the previous batches.
+
+    `deadlines`: when a key needs a tick, in ms (None: no longer). `waiting`: what the pending demands at a key wait
+    for. `positions`: the next unread offset of request partitions. `clock`: the brokers' time (None: unchanged).
+    """
+
+    deadlines: Mapping[str, int | None] = {}
+    waiting: Mapping[str, WaitsFor] = {}
+    positions: Mapping[int, int] = {}
+    clock: ClockReading | None = None
+
+
+class Handover:
+    """The sum of all changes: deadlines, keys with pending demands, positions, and the newest clock reading.
+
+    All batches that read requests below the positions are committed.
+    """
+
+    def __init__(
+        self,
+        deadlines: Mapping[str, int] | None = None,
+        waiting: Mapping[str, WaitsFor] | None = None,
+        positions: Mapping[int, int] | None = None,
+        clock: ClockReading | None = None,
+    ) -> None:
+        self.deadlines = Deadlines(deadlines or {})
+        self.waiting = dict(waiting or {})
+        self.positions = dict(positions or {})
+        self.clock = clock
+
+    def brokers_ms(self, steady_ms: int) -> int:
+        """Return a time that no broker was behind at a steady time; 0 if the brokers' time is not known."""
+        return 0 if self.clock is None else self.clock.earliest_at(steady_ms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handover) and self.as_change() == other.as_change()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"Handover{tuple(self.as_change())}"
+
+    def apply(self, change: HandoverChange) -> None:
+        """Apply a batch's changes; a key that waits for nothing is removed."""
+        for key, deadline_ms in change.deadlines.items():
+            self.deadlines.set(key, deadline_ms)
+        for key, waits in change.waiting.items():
+            if waits:
+                self.waiting[key] = WaitsFor(waits)
+            else:
+                self.waiting.pop(key, None)
+        self.positions.update(change.positions)
+        if change.clock is not None:
+            self.clock = change.clock
+
+    def changes_in(self, change: HandoverChange) -> HandoverChange:
+        """Return the part of a change that differs from the current values."""
+        return HandoverChange(
+            {key: deadline for key, deadline in change.deadlines.items() if self.deadlines.get(key) != deadline},
+            {key: waits for key, waits in change.waiting.items() if self.waiting.get(key, WaitsFor.NOTHING) != waits},
+            {p: offset for p, offset in change.positions.items() if self.positions.get(p) != offset},
+            change.clock,
+        )
+
+    def as_change(self) -> HandoverChange:
+        """Return the current values as a change to an empty handover."""
+        waiting = dict(sorted(self.waiting.items()))
+        return HandoverChange(self.deadlines.as_dict(), waiting, dict(self.positions), self.clock)

@@ -1,0 +1,89 @@
+"""Rows of append-only tables that are written after the responses are sent; no response depends on them.
+
+Until they are in their table, the outbox of every commit of the query's first table carries them. After a crash the
+next start writes them, because the newest outbox and the table together contain every row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from sharegroup.job.commit.table_rows import stamp_rows
+from sharegroup.storage.schemas import TableSpec
+from sharegroup.storage.writing.table_writer import TableWriter
+from sharegroup.storage.writing.versioned_table import Row, Write
+
+
+class TaskRunner(Protocol):
+    """Runs a task soon: before it returns, or on a thread of its own."""
+
+    def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
+        """Submit a task; an urgent one is not delayed. Raises the error that an earlier task failed with."""
+
+
+def run_immediately(work: Callable[[], None], urgent: bool = False) -> None:  # noqa: ARG001 - the task always runs immediately
+    """Run the task before returning."""
+    work()
+
+
+class DeferredBatch(NamedTuple):
+    """The rows that a batch adds to the table. `now_ms` is the batch's timestamp."""
+
+    batch_id: int
+    now_ms: int
+    rows: Sequence[Row]
+
+
+class DeferredRows:
+    """The deferred rows of one table. `enqueue` and `write` may be called on different threads."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._pending: list[DeferredBatch] = []
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's name and schema."""
+        return self._writer.spec
+
+    def enqueue(self, batch: DeferredBatch) -> None:
+        """Add a batch whose outbox is durable."""
+        with self._lock:
+            self._pending.append(batch)
+
+    def pending_batches(self) -> Sequence[DeferredBatch]:
+        """Return the batches that may not be in the table yet, oldest first."""
+        with self._lock:
+            return tuple(self._pending)
+
+    @property
+    def row_count(self) -> int:
+        """The number of deferred rows."""
+        return sum(len(batch.rows) for batch in self.pending_batches())
+
+    def write(self, query_id: str, leader_epoch: int) -> None:
+        """Write all deferred rows as one commit. They stay deferred on FencedLeaderError and TableStoreError."""
+        with self._writing:
+            pending = self.pending_batches()
+            if pending:
+                write_deferred(self._writer, pending, query_id, leader_epoch)
+            with self._lock:
+                del self._pending[: len(pending)]
+
+
+def write_deferred(writer: TableWriter, pending: Sequence[DeferredBatch], query_id: str, leader_epoch: int) -> bool:
+    """Write the batches that are not in the table yet; return False if all of them are."""
+    committed = writer.newest_batch(query_id)
+    left = [batch for batch in pending if batch.batch_id > committed]
+    return writer.commit(query_id, pending[-1].batch_id, lambda: stamp_batches(left, leader_epoch))
+
+
+def stamp_batches(batches: Sequence[DeferredBatch], leader_epoch: int) -> Write:
+    """Return one write with the rows of batches of one leader."""
+    stamped: list[Row] = []
+    for batch_id, now_ms, rows in batches:
+        stamped += stamp_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+    return Write(stamped)

@@ -1,0 +1,140 @@
+"""Log lines about what a micro-batch of the group_coordinator query changed.
+
+The lines report members that joined, left, timed out, were removed or were fenced; static members that restart; groups
+that are empty or deleted; and topics and share-partitions that were added, are ready, or are removed. A line is made
+only where a row differs from the table's row. A repeated batch finds its own rows in the tables, so nothing is logged
+twice, and most batches log nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.core.group_coordinator.records import GroupState, SharePartitionStatus
+from sharegroup.errors import ErrorCode
+from sharegroup.job.commit.table_rows import DELETED
+from sharegroup.protocol.range_map import RangeMap
+from sharegroup.protocol.rows.share_group_requests import HEARTBEAT
+from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
+from sharegroup.storage.writing.versioned_table import Row
+
+_LEAVES = -1
+#: The line for a group whose row has changed to this state.
+_OF_GROUPS = {
+    GroupState.EMPTY.value: "group %s is empty: its last member has left",
+    GroupState.DEAD.value: "group %s is deleted",
+}
+#: The line for share-partitions of one topic whose rows have changed to this status.
+_OF_TOPICS = {
+    SharePartitionStatus.INITIALIZING.value: "group %s: initializing topic %s (id %s), partitions %s",
+    SharePartitionStatus.INITIALIZED.value: "group %s: initialized topic %s (id %s), partitions %s",
+    SharePartitionStatus.DELETING.value: "group %s: removing topic %s (id %s), partitions %s",
+}
+
+FindRow = Callable[[str, Row], Row | None]
+
+
+class LogLine(NamedTuple):
+    """A log line as `logging` takes it: lines with the same text count as one kind, whatever their values."""
+
+    text: str
+    values: tuple[Any, ...]
+
+
+def log_lines(
+    tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, Any]], row_like: FindRow
+) -> list[LogLine]:
+    """Return the lines for a batch; `row_like` returns the table's row with the same key before the batch."""
+    answered = list(responses)
+    answers = [row for row in answered if row.get("type") == HEARTBEAT]
+    leaves = {
+        (row["group_id"], row["member_id"])
+        for row in answers
+        if not row["error_code"] and row["member_epoch"] == _LEAVES
+    }
+    return [
+        *_topics(row_changes(SHARE_PARTITIONS, tables, row_like)),
+        *_members(row_changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves, _removed(answered)),
+        *(
+            LogLine("group %s: member %s fenced; it must join again", (row["group_id"], row["member_id"]))
+            for row in answers
+            if row["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
+        ),
+        *(
+            LogLine(
+                "group %s: a process of member %s fenced: %s", (row["group_id"], row["member_id"], row["error_message"])
+            )
+            for row in answers
+            if row["error_code"] == ErrorCode.FENCED_INSTANCE_ID
+        ),
+        *_groups(row_changes(SHARE_GROUPS, tables, row_like)),
+    ]
+
+
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Format numbers as ranges, for example "0-2, 5"."""
+    runs = RangeMap((number, number, True) for number in numbers)
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last, _ in runs)
+
+
+def row_changes(
+    spec: TableSpec, tables: Mapping[str, Iterable[Row]], row_like: FindRow
+) -> Iterator[tuple[Row | None, Row]]:
+    """Yield each row of a table before (None: absent) and after the batch, which may have several rows of one key."""
+    seen: dict[tuple[Any, ...], Row | None] = {}
+    for row in tables.get(spec.name, ()):
+        key = tuple(row[column] for column in spec.key)
+        before = seen[key] if key in seen else row_like(spec.name, row)
+        seen[key] = None if row.get(DELETED) else row
+        yield before, row
+
+
+def _removed(responses: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Return the (group, member id) pairs that an administrator has removed."""
+    return {
+        (row["group_id"], member_id)
+        for row in responses
+        for member_id, _, *error in (*row.get("removed", ()), *row.get("member_errors", ()))
+        if not any(error)
+    }
+
+
+def _members(
+    rows: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, str]], removed: set[tuple[str, str]]
+) -> Iterator[LogLine]:
+    for before, row in rows:
+        who = row["group_id"], row["member_id"]
+        if row.get(DELETED):
+            how = "left" if who in leaves else "was removed" if who in removed else "timed out"
+            if before is not None:
+                yield LogLine(f"group %s: member %s {how}", who)
+        elif before is None:
+            client = row["client_id"], row["client_host"], ", ".join(row["subscribed_topic_names"])
+            yield LogLine("group %s: member %s joined (%s at %s), for %s", (*who, *client))
+        elif row.get("group_instance_id") is not None and row["incarnation_id"] != before.get("incarnation_id"):
+            what = "continues in another process" if row["incarnation_id"] else "left for a restart"
+            yield LogLine(f"group %s: static member %s, %s, {what}", (*who, row["group_instance_id"]))
+
+
+def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
+    """Compare each group before and after the whole batch, and ignore a group that is empty only in between."""
+    whole: dict[str, tuple[Row | None, Row]] = {}
+    for before, row in rows:
+        begin, _ = whole.get(row["group_id"], (before, row))
+        whole[row["group_id"]] = begin, row
+    for group_id, (begin, end) in whole.items():
+        state = end["group_state"]
+        if state in _OF_GROUPS and begin is not None and begin["group_state"] != state:
+            yield LogLine(_OF_GROUPS[state], (group_id,))
+
+
+def _topics(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
+    """Yield a line for all partitions of a topic that change to one status; the removal of a row is not logged."""
+    found: dict[tuple[str, str, str, str], list[int]] = {}
+    for before, row in rows:
+        if not row.get(DELETED) and (before is None or before["status"] != row["status"]):
+            about = row["status"], row["group_id"], row["topic"], row["topic_id"]
+            found.setdefault(about, []).append(row["partition"])
+    for (status, *topic), partitions in found.items():
+        yield LogLine(_OF_TOPICS[status], (*topic, format_ranges(partitions)))

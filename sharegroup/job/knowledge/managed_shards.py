@@ -1,0 +1,69 @@
+"""The share-partitions that the operator's shards manage, according to what the source has sent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.storage.following.share_partition_row import SharePartitionRow
+from sharegroup.types import SharePartitionKey
+
+
+class ManagedShards:
+    """Managed share-partitions and their state epochs; `shards` is the number of operator keys of a group's topic."""
+
+    def __init__(self, shards: int) -> None:
+        self.shards = shards
+        self._epochs: dict[SharePartitionKey, int] = {}
+        self._of_shard: dict[str, set[SharePartitionKey]] = {}
+        self._of_group: dict[str, set[str]] = {}
+
+    def __contains__(self, key: SharePartitionKey) -> bool:
+        return key in self._epochs
+
+    def has_epoch_of(self, row: SharePartitionRow) -> bool:
+        """Return whether the share-partition is managed, at the state epoch of its row or a later one."""
+        return self._epochs.get(row.key, -1) >= row.state_epoch
+
+    def add(self, row: SharePartitionRow) -> None:
+        """Add a share-partition that was loaded."""
+        shard_key = self.shard_key(row.key)
+        self._epochs[row.key] = row.state_epoch
+        self._of_shard.setdefault(shard_key, set()).add(row.key)
+        self._of_group.setdefault(row.key.group_id, set()).add(shard_key)
+
+    def remove(self, key: SharePartitionKey) -> bool:
+        """Remove a share-partition that was unloaded; return whether it was managed."""
+        if self._epochs.pop(key, None) is None:
+            return False
+        shard_key = self.shard_key(key)
+        self._of_shard[shard_key].discard(key)
+        if not self._of_shard[shard_key]:
+            del self._of_shard[shard_key]
+            self._of_group[key.group_id].discard(shard_key)
+            if not self._of_group[key.group_id]:
+                del self._of_group[key.group_id]
+        return True
+
+    def keys(self) -> Collection[SharePartitionKey]:
+        """Return all managed share-partitions."""
+        return self._epochs.keys()
+
+    def shard_keys(self) -> Collection[str]:
+        """Return the operator keys that manage a share-partition."""
+        return self._of_shard.keys()
+
+    def shard_keys_of(self, group_id: str) -> Collection[str]:
+        """Return the operator keys of one group."""
+        return self._of_group.get(group_id, ())
+
+    def shard_key(self, key: SharePartitionKey) -> str:
+        """Return the operator key that manages the share-partition."""
+        return ShardKey(key.group_id, key.topic_id, key.partition % self.shards).encode()
+
+    def by_shard(self, keys: Iterable[SharePartitionKey]) -> dict[str, list[SharePartitionKey]]:
+        """Return these share-partitions by operator key, sorted."""
+        shards: dict[str, list[SharePartitionKey]] = {}
+        for key in sorted(keys):
+            shards.setdefault(self.shard_key(key), []).append(key)
+        return shards

@@ -1,0 +1,187 @@
+"""Requests log offsets from the leaders. A response counts only if the name meant the same topic before and after it.
+
+All leaders are queried in one call. A leader that does not respond costs only its own partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol, TypeVar
+
+from kafka import TopicPartition
+
+from sharegroup.core.operators.log_offsets import PartitionLog
+from sharegroup.job.knowledge.listing import TopicIdPartition
+from sharegroup.job.logs.partition_leaders import PartitionLeaders
+from sharegroup.job.logs.topic_identities import TopicDescription, TopicIdentities
+
+logger = logging.getLogger(__name__)
+
+_Found = TypeVar("_Found")
+
+
+class Logs(Protocol):
+    """The brokers: see `LogPoll`. Partitions whose leaders do not respond are left out. An exception means that no
+    broker responded."""
+
+    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+        """Describe topics; None for one that does not exist. Topics without a usable response are left out."""
+
+    def ends(
+        self, partitions: Collection[TopicPartition], read_committed: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Return log end offsets, or last stable offsets."""
+
+    def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return log start offsets."""
+
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the epochs of the leaders that reported the newest end offsets, where they are known."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the end offset of each log under leaders up to the given epoch."""
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """Return the first offset at or after a time (ms); None where there is none."""
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Discard what is stored for these topics; nobody requests them any longer."""
+
+
+class LogOffsetQueries:
+    """Queries leaders, and remembers which of them did not respond. `topics` maps names to topic ids."""
+
+    def __init__(self, logs: Logs, topics: TopicIdentities) -> None:
+        self._logs, self._topics = logs, topics
+        self._now_ms = 0
+        self._leaders = PartitionLeaders(lambda names: self._topics.describe(names, self._now_ms))
+
+    def fetch_log_offsets(
+        self,
+        known: Mapping[TopicIdPartition, PartitionLog],
+        wanted: Collection[TopicIdPartition],
+        committed: Collection[str],
+        whole: Collection[TopicIdPartition],
+        now_ms: int,
+    ) -> dict[TopicIdPartition, PartitionLog]:
+        """Return the offsets of the wanted logs, for the topics that their names currently mean.
+
+        `known` has the previous offsets, of these and other logs. `committed` names the topics whose last stable
+        offsets are requested as well. Start offsets are requested for logs in `whole` and for logs that were unknown.
+        """
+        logs: dict[TopicPartition, list[TopicIdPartition]] = {}
+        for log in wanted:
+            logs.setdefault(log.topic_partition, []).append(log)
+        before: dict[TopicPartition, PartitionLog] = {}
+        from_start = {log.topic_partition for log in whole}
+
+        def query(partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionLog]:
+            before.update(self._known(known, {p: logs[p] for p in partitions}))
+            ends, epochs = self._ends(partitions, before)
+            # A log whose end offset has fallen may be a new one, with another start offset.
+            asked = [p for p in ends if p in from_start or p not in before or ends[p] < before[p].log_end_offset]
+            starts = {p: before[p].log_start_offset for p in ends if p in before and p not in asked}
+            starts |= self._logs.starts(asked)
+            of_committed = [p for p in ends if p.topic in committed]
+            stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
+            return {
+                p: PartitionLog(starts[p], ends[p], stable.get(p), self._topics.has_id(p.topic), *epochs.get(p, ()))
+                for p in ends
+                if p in starts and (p in stable or p.topic not in committed)
+            }
+
+        found = self._query(logs, query, now_ms)
+        # A topic that was recreated between two polls may soon have more records than the previous one. Changed offsets
+        # are accepted only if the name means the same topic after the response.
+        changed = {p.topic for p, offsets in found.items() if before.get(p) != offsets}
+        if changed and not self._topics.poll_now(changed, now_ms):
+            found = {p: offsets for p, offsets in found.items() if p.topic not in changed}
+        # A name that meant no topic before the request may mean this one now.
+        return {
+            log: found[log.topic_partition]._replace(has_topic_id=self._topics.has_id(log.topic))
+            for log in wanted
+            if log.topic_partition in found and self._topics.stands_for(log.topic, log.topic_id)
+        }
+
+    def discard_topics(self, topics: Collection[str]) -> None:
+        """Discard what is stored for these topics; nobody requests them any longer."""
+        self._leaders.discard_topics(topics)
+        self._topics.discard_names(topics)
+        if topics:
+            self._logs.forget(topics)
+
+    def fetch_offsets_at(
+        self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after a time for logs with a response; None where there is no such record."""
+
+        def query(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+            return self._logs.at_time(dict.fromkeys(of_leader, time_ms))
+
+        return self._query(partitions, query, now_ms)
+
+    def _ends(
+        self, partitions: Collection[TopicPartition], before: Mapping[TopicPartition, PartitionLog]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[int, int | None]]]:
+        """Return the end offsets of logs, and each leader's epoch with the offset at which that epoch may have begun.
+
+        The offset is where the leaders wrote that were elected after the previous response. An end offset is left out
+        if it comes from an earlier leader, which has not learned of the election yet.
+        """
+        ends = dict(self._logs.ends(partitions))
+        with_ids = [p for p in ends if self._topics.has_id(p.topic)]
+        epochs = {p: epoch for p, epoch in self._logs.leader_epochs(with_ids).items() if epoch >= 0}
+        known = {p: (before[p].leader_epoch, before[p].epoch_start) for p in epochs if p in before}
+        for partition, (epoch, _) in known.items():
+            if epochs[partition] < epoch:
+                del ends[partition], epochs[partition]
+        # Without a previous response, ask where the last leader began.
+        asked = {p: known.get(p, (epoch - 1, None))[0] for p, epoch in epochs.items()}
+        asked = {p: epoch for p, epoch in asked.items() if 0 <= epoch < epochs[p]}
+        starts = self._logs.epoch_ends(asked) if asked else {}
+        found: dict[TopicPartition, tuple[int, int | None]] = {}
+        for partition, epoch in epochs.items():
+            if partition in starts:
+                found[partition] = epoch, starts[partition]
+            elif partition in asked and partition in known:
+                found[partition] = known[partition]  # the next poll requests it again
+            else:
+                found[partition] = epoch, known.get(partition, (epoch, None))[1]
+        return ends, found
+
+    def _known(
+        self,
+        known: Mapping[TopicIdPartition, PartitionLog],
+        asked: Mapping[TopicPartition, Collection[TopicIdPartition]],
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Return the previous offsets of the logs whose names mean the same topic."""
+        return {
+            partition: known[log]
+            for partition, logs in asked.items()
+            for log in logs
+            if log in known and self._topics.stands_for(log.topic, log.topic_id)
+        }
+
+    def _query(
+        self,
+        partitions: Collection[TopicPartition],
+        query: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
+        now_ms: int,
+    ) -> dict[TopicPartition, _Found]:
+        """Query the partitions that have a leader; the others are tried again later."""
+        self._now_ms = now_ms
+        askable = self._leaders.with_leader(partitions, now_ms)
+        if not askable:
+            return {}
+        found: Mapping[TopicPartition, _Found] = {}
+        try:
+            found = query([partition for of_leader in askable.values() for partition in of_leader])
+        except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+            logger.debug("cannot poll log offsets: %s: %s", type(error).__name__, error)
+        for (topic, leader), of_leader in askable.items():
+            answered = [partition for partition in of_leader if partition in found]
+            self._leaders.record_response(topic, answered, now_ms)
+            if len(answered) < len(of_leader):
+                self._leaders.record_no_response(topic, leader, set(of_leader) - set(answered), now_ms)
+        return dict(found)

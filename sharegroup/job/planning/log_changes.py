@@ -1,0 +1,98 @@
+"""The part of a source poll that queries the brokers: the offsets of logs, and deleted topics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sharegroup.job.knowledge.listing import TopicIdPartition
+from sharegroup.job.knowledge.shard_keys import ShardKey
+from sharegroup.job.logs.log_offset_queries import LogOffsetQueries
+from sharegroup.job.logs.topic_identities import TopicIdentities
+from sharegroup.job.planning.source_poll import SourcePoll
+from sharegroup.types import SharePartitionKey
+
+
+class LogChanges:
+    """Polls the logs that are due. `poll_ms` is the interval for logs that a member waits for, `idle_poll_ms` the
+    interval for all logs."""
+
+    def __init__(self, topics: TopicIdentities, queries: LogOffsetQueries, poll_ms: int, idle_poll_ms: int) -> None:
+        self._topics, self._queries = topics, queries
+        self._interval_ms = {"waiting": poll_ms, "all": idle_poll_ms}
+        self._polled_ms = {"waiting": 0, "all": 0}
+
+    def poll(self, poll: SourcePoll) -> list[TopicIdPartition]:
+        """Poll the brokers, update the source's state, and return the logs whose offsets have changed."""
+        known = poll.known
+        self._queries.discard_topics(known.pop_removed_topics())
+        if self._topics.is_due(poll.now_ms):
+            self._topics.poll([topic for topic in known.listing.topics if topic[1] not in known.gone], poll.now_ms)
+        moved = self._fetch(poll)
+        self._detect_deleted_topics(poll)
+        return moved
+
+    def _fetch(self, poll: SourcePoll) -> list[TopicIdPartition]:
+        """Fetch the offsets of the logs that are due.
+
+        A new share-partition starts at the current end or start of its log, even if others already read the topic.
+        Both offsets of its log are therefore requested until its leader responds.
+        """
+        known = poll.known
+        is_idle = self._is_due("all", poll.now_ms)
+        begun = set(map(TopicIdPartition.for_key, poll.added))
+        wanted = begun | (set(known.listing.logs) if is_idle else self._due_logs(poll))
+        wanted = {log for log in wanted if log.topic_id not in known.gone}
+        if not wanted:
+            return []
+        known.logs.mark_stale(begun & wanted)
+        committed = {topic for topic in {log.topic for log in wanted} if known.is_read_committed(topic)}
+        whole = wanted if is_idle else known.logs.unknown
+        responses = self._queries.fetch_log_offsets(known.logs.offsets, wanted, committed, whole, poll.now_ms)
+        return known.logs.update(responses)
+
+    def _due_logs(self, poll: SourcePoll) -> set[TopicIdPartition]:
+        """Return the logs to request between the idle polls.
+
+        These are unknown logs, logs that requests concern or members wait for, and logs of groups whose config
+        changed, because such a group may need the other end offset.
+        """
+        listing = poll.known.listing
+        wanted = set(poll.known.logs.unknown)
+        for topic_id in poll.requested:
+            wanted.update(listing.logs_of(topic_id))
+        for group_id in poll.reconfigured:
+            wanted.update(listing.logs_of_group(group_id))
+        for shard_key in poll.handover.waiting if self._is_due("waiting", poll.now_ms) else ():
+            wanted.update(listing.logs_of_group(*ShardKey.decode(shard_key)[:2]))
+        return wanted
+
+    def _is_due(self, what: str, now_ms: int) -> bool:
+        due = now_ms - self._polled_ms[what] >= self._interval_ms[what]
+        if due:
+            self._polled_ms[what] = now_ms
+        return due
+
+    def _detect_deleted_topics(self, poll: SourcePoll) -> None:
+        """Send deleted topics to their shards: once, and again when a share-partition is listed again."""
+        known, listing = poll.known, poll.known.listing
+        names = self._topics.pop_updated_names() | {key.topic for key in poll.added}
+        for name in sorted(names):
+            for topic_id in sorted(listing.ids_of(name)):
+                is_new = topic_id not in known.gone
+                if is_new and not self._topics.is_gone(name, topic_id):
+                    continue
+                if is_new:
+                    known.mark_topic_deleted(topic_id)
+                of_topic = {key for log in listing.logs_of(topic_id) for key in listing.keys_of(log)}
+                _add_deleted_topic(poll, name, topic_id, of_topic if is_new else of_topic & poll.added)
+
+
+def _add_deleted_topic(poll: SourcePoll, name: str, topic_id: str, keys: Collection[SharePartitionKey]) -> None:
+    known, sent = poll.known, poll.known.gone[topic_id]
+    unsent = [row for row in known.listing.manageable_rows(keys) if sent.get(row.key) != row.state_epoch]
+    for row in unsent:
+        sent[row.key] = row.state_epoch
+        known.managed.remove(row.key)
+        known.waiting.pop(row.key, None)
+        poll.pending.pop(row.key, None)
+    poll.batch.add_deleted_topic(name, {known.managed.shard_key(row.key) for row in unsent})

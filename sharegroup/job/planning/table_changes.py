@@ -1,0 +1,67 @@
+"""The part of a source poll that reads the tables: changed rows of `share_partitions`, and configs."""
+
+from __future__ import annotations
+
+from sharegroup.job.knowledge.managed_shards import ManagedShards
+from sharegroup.job.planning.source_poll import SourcePoll
+from sharegroup.job.planning.source_tables import GroupConfigSource, SourceTables
+from sharegroup.storage.following.share_partition_row import SharePartitionChanges
+from sharegroup.storage.schemas import SHARE_PARTITIONS
+
+
+class TableChanges:
+    """Applies changes of the tables to the source's state. `shards` is `operator.shards`."""
+
+    def __init__(self, tables: SourceTables, configs: GroupConfigSource, shards: int) -> None:
+        self._tables, self._configs, self._shards = tables, configs, shards
+
+    def poll(self, poll: SourcePoll) -> int:
+        """Apply the changes; return the version of `share_partitions` that was read.
+
+        The configs are read after the share-partitions, and at their newest version if they may be sent to a shard.
+        They are therefore not older than any `configure` request that the previous batches have read.
+        """
+        known = poll.known
+        self._reshard(poll)
+        version = self._tables.newest_version(SHARE_PARTITIONS.name)
+        before = known.offset.partitions_version
+        is_fresh = version != before or bool(poll.pending or known.waiting) or known.configs.is_unread
+        if version != before:
+            _apply_rows(poll, self._tables.changes(before, version))
+        poll.pending.update((row.key, row) for row in known.listing.manageable_rows(known.waiting))
+        configs = self._configs.in_force(poll.now_ms, is_fresh)
+        if not is_fresh and not known.configs.is_current(configs):
+            configs = self._configs.in_force(poll.now_ms, fresh=True)
+        poll.reconfigured.update(known.configure(configs))
+        return version
+
+    def _reshard(self, poll: SourcePoll) -> None:
+        """If the number of shards has changed, unload everything at the old keys and load it at the new ones."""
+        managed = poll.known.managed
+        if managed.shards == self._shards:
+            return
+        poll.batch.add_unload(managed, managed.keys())
+        poll.known.managed = ManagedShards(self._shards)
+        poll.pending.update((row.key, row) for row in poll.known.listing.manageable_rows(managed.keys()))
+
+
+def _apply_rows(poll: SourcePoll, changes: SharePartitionChanges) -> None:
+    known, deletions = poll.known, []
+    for row in changes.listed:
+        before = known.listing.get(row.key)
+        known.put_row(row)
+        if not row.deleting:
+            if not known.managed.has_epoch_of(row):
+                poll.pending[row.key] = row
+                poll.added.add(row.key)
+            continue
+        known.managed.remove(row.key)
+        poll.pending.pop(row.key, None)
+        if before is None or not before.deleting or before.state_epoch != row.state_epoch:
+            deletions.append(row)
+    for key in changes.removed:
+        known.remove_row(key)
+        poll.pending.pop(key, None)
+        if known.managed.remove(key):
+            poll.removed.add(key)
+    poll.batch.add_deletions(known.managed, deletions)

@@ -1,0 +1,123 @@
+"""Values from files and servers that are reloaded when they change, while the gateway runs.
+
+An invalid new value has no effect: the previous value stays in use, and one line is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from sharegroup.errors import InvalidConfigError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Kept_co = TypeVar("Kept_co", covariant=True)
+
+#: (modification time in ns, size, inode) of each file, None for a missing file.
+_FileStates = tuple[tuple[int, int, int] | None, ...]
+
+
+class Reloading(Protocol[Kept_co]):
+    """A value that may change."""
+
+    @property
+    def value(self) -> Kept_co:
+        """The current value."""
+
+    def check(self) -> bool:
+        """Reload the value if it may have changed; return whether it has. Blocks. Call it about every second."""
+
+    def reload_now(self) -> bool:
+        """Reload the value earlier, because the new value is needed now."""
+
+
+class ReloadingFiles(Generic[T]):
+    """The value that `read` returns for some files. The constructor and `read` raise InvalidConfigError.
+
+    The files are reloaded when one of them has changed and two successive checks found the same state, so that files
+    are not read while they are written.
+    """
+
+    def __init__(self, read: Callable[[], T], paths: Sequence[str]) -> None:
+        self._read, self._paths = read, [Path(path) for path in paths if path]
+        self._read_state = self._seen = self._file_states()
+        self.value = read()
+
+    def check(self) -> bool:
+        """Check the files, and read them if they have changed and are stable."""
+        states, before = self._file_states(), self._seen
+        self._seen = states
+        return states == before and self._reload(states)
+
+    def reload_now(self) -> bool:
+        """Check the files, and read them if they have changed."""
+        return self._reload(self._file_states())
+
+    def _reload(self, states: _FileStates) -> bool:
+        if states == self._read_state:
+            return False
+        self._read_state = states
+        names = ", ".join(str(path) for path in self._paths)
+        try:
+            self.value = self._read()
+        except InvalidConfigError as error:
+            logger.error("%s changed but is invalid; the previous contents stay in use: %s", names, error)
+            return False
+        logger.info("%s changed and was reloaded", names)
+        return True
+
+    def _file_states(self) -> _FileStates:
+        return tuple(_file_state(path) for path in self._paths)
+
+
+class ReloadingResponse(Generic[T]):
+    """The value that `read` requests from a server; `read` raises InvalidConfigError. Times are in s, by `now_s`.
+
+    The server is queried every `refresh_s`, or earlier on request, but not within `pause_s` of the previous attempt.
+    `value` is `initial` until there is a response.
+    """
+
+    def __init__(
+        self, read: Callable[[], T], initial: T, refresh_s: float, pause_s: float, now_s: Callable[[], float]
+    ) -> None:
+        self._read, self._refresh_s, self._pause_s, self._now_s = read, refresh_s, pause_s, now_s
+        self.value = initial
+        self._queried_s = float("-inf")
+        self._has_succeeded = False
+        self._logged = ""
+
+    def check(self) -> bool:
+        """Query the server if it is due, which is earlier after a failure."""
+        return self._query_after(self._refresh_s if self._has_succeeded else self._pause_s)
+
+    def reload_now(self) -> bool:
+        """Query the server now, unless it was just queried."""
+        return self._query_after(self._pause_s)
+
+    def _query_after(self, pause_s: float) -> bool:
+        now_s = self._now_s()
+        if now_s - self._queried_s < pause_s:
+            return False
+        self._queried_s = now_s
+        try:
+            self.value = self._read()
+        except InvalidConfigError as error:
+            self._has_succeeded = False
+            if self._logged != str(error):
+                logger.error("%s; the previous response stays in use", error)
+            self._logged = str(error)
+            return False
+        self._has_succeeded, self._logged = True, ""
+        return True
+
+
+def _file_state(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,65 @@
+"""The job's metrics and health over HTTP if `metrics.port` is set; otherwise nothing is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import SparkSession
+
+from sharegroup.config.keys.job import JobConfig
+from sharegroup.job.commit.job_metrics import JobMetrics, QueryMetrics
+from sharegroup.monitoring.exporter.metrics_server import MetricsServer
+from sharegroup.spark.job.progress_listener import add_progress_listener
+
+#: The job checks its queries five times a second; a job that has not done so for this long hangs.
+_HANGS_S = 60.0
+
+
+class MetricsEndpoint:
+    """The job's metrics and their HTTP server. The job calls `report_check` after each check of its queries."""
+
+    def __init__(self, job: JobConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._job, self._clock = job, clock
+        self._counted = JobMetrics(job.metrics_max_groups, job.metrics_max_partitions)
+        self._server = MetricsServer(self._counted.families, self._unhealthy, self._unready)
+        self._watched_s: float | None = None
+        self._all_run = False
+
+    def query_metrics(self, name: str) -> QueryMetrics | None:
+        """Return the metrics of a query's batches; None if metrics are off."""
+        return self._counted.query(name) if self._job.metrics_port else None
+
+    def count_upkeep(self, seconds: float, failed: bool) -> None:
+        """Count an upkeep run with its duration."""
+        self._counted.count_upkeep(seconds, failed)
+
+    def start(self) -> None:
+        """Start the HTTP server if a port is configured. Raises MetricsUnavailableError."""
+        if self._job.metrics_port:
+            self._server.start(self._job.metrics_host, self._job.metrics_port)
+
+    def listen(self, spark: SparkSession) -> None:
+        """Count Spark's measurements of each micro-batch if a port is configured."""
+        if self._job.metrics_port:
+            add_progress_listener(spark, lambda progress: self._counted.update_counts(progress.count))
+
+    def report_check(self, all_run: bool) -> None:
+        """Record that the job leads and has checked its queries, and whether both run."""
+        self._watched_s, self._all_run = self._clock(), all_run
+
+    def close(self) -> None:
+        """Stop the HTTP server."""
+        self._server.close()
+
+    def _unhealthy(self) -> Iterator[str]:
+        """Yield the problems. A start may take any time, so only the time after it is supervised."""
+        if self._watched_s is not None and self._clock() - self._watched_s > _HANGS_S:
+            yield f"the job has not checked its queries for {self._clock() - self._watched_s:.0f} s"
+
+    def _unready(self) -> Iterator[str]:
+        yield from self._unhealthy()
+        if self._watched_s is None:
+            yield "the job does not lead yet"
+        elif not self._all_run:
+            yield "not both queries run"

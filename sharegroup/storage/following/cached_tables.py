@@ -1,0 +1,37 @@
+"""The tables of current state, for repeated reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sharegroup.storage.following.rows_by_file import DeltaFiles
+from sharegroup.storage.rows import DeltaTables, StorageOptions
+from sharegroup.storage.schemas import TableSpec
+
+
+class CachedTables(DeltaTables):
+    """Reads only what was written since the last read: data files are cached while the newest version has them.
+
+    They are cached as Arrow tables, which take a tenth of the space of Python rows. Tables are opened again each time,
+    so tables that were deleted and created again are detected. Any thread may read.
+    """
+
+    def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
+        super().__init__(tables_path, storage_options)
+        self._cached: dict[str, Mapping[str, pa.Table]] = {}
+        self._reading = threading.Lock()
+
+    def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:
+        with self._reading:
+            files = DeltaFiles(self.open(spec), spec, self._options)
+            known = self._cached.get(spec.name, {})
+            found = {path: known[path] if path in known else files.table(path) for path in files.paths()}
+            self._cached[spec.name] = found
+        rows = pa.concat_tables([files.schema.empty_table(), *found.values()])
+        if group_ids is None:
+            return rows
+        return rows.filter(pc.is_in(rows["group_id"], pa.array(sorted(group_ids), pa.string())))

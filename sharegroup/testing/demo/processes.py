@@ -1,0 +1,121 @@
+"""The processes of the demo, each with its log in var/demo, and the demo's records."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from sharegroup.spark.jars import QUICK_START
+from sharegroup.spark.local_spark import local_settings, pyspark_environment
+from sharegroup.testing.class_archive import SPARK
+from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka
+from sharegroup.testing.logged_process import LoggedProcess
+
+ROOT = Path(__file__).resolve().parents[3]
+HOME = ROOT / "var" / "demo"
+TABLES = HOME / "tables"
+GROUP_ID, TOPIC, PARTITIONS = "demo", "orders", 2
+RUNNING = "the share-group job is running"
+
+_CONFIG = f"""\
+job:
+  bootstrap.servers: {{bootstrap_servers}}
+  tables.path: {TABLES}
+  checkpoint.path: {HOME / "checkpoint"}
+group:
+  group.share.max.partition.max.record.locks: 100000
+groups:
+  {GROUP_ID}:
+    share.auto.offset.reset: earliest
+    share.partition.max.record.locks: 100000
+"""
+#: For JVMs that run for a minute: a third less CPU time until the first batch. Code generated for a query is not used
+#: often enough to pay off.
+_JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+#: A second core would start a second Python worker, with a second of imports, and no record would arrive earlier.
+_MASTER = "local[1]"
+#: Log lines of the start of a job, and the stage that begins with each.
+_STAGES = (
+    ("starting Spark", "Spark starts"),
+    ("Spark has started", "checking topics and tables"),
+    ("query group_coordinator leads", "starting the second query"),
+    ("query share_partition leads", "running the first micro-batches"),
+    (RUNNING, "running"),
+)
+
+
+def write_config(bootstrap_servers: str) -> None:
+    """Write the configuration of the job and the gateway."""
+    (HOME / "share_group.yaml").write_text(_CONFIG.format(bootstrap_servers=bootstrap_servers))
+
+
+def broker() -> EmbeddedKafka:
+    """Return a broker that is not started, but whose address is known."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return EmbeddedKafka(port=probe.getsockname()[1])
+
+
+def share_group_job(options: Sequence[str] = ()) -> LoggedProcess:
+    """Return the job as `sharegroup job` runs it, with additional `options` of its JVM."""
+    command = ["-m", "sharegroup.spark.job.run_job", "--config", str(HOME / "share_group.yaml")]
+    return _spark("job", command, options=options)
+
+
+def spark_member(bootstrap_servers: str) -> LoggedProcess:
+    """Return a Spark job that is a member. It runs with low priority, so that its start does not delay the others."""
+    arguments = ["--bootstrap-servers", bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
+    arguments += ["--checkpoint", str(HOME / "members"), "--members", "1"]
+    return _spark("spark_member", [str(ROOT / "jobs" / "demo_consumers.py"), *arguments], "nice", "-n", "5")
+
+
+def _spark(what: str, arguments: list[str], *prefix: str, options: Sequence[str] = ()) -> LoggedProcess:
+    environment = pyspark_environment(_MASTER, "1g", local_settings())
+    jvm = " ".join([*_JVM, *SPARK.options(), *options])
+    environment |= {"SPARK_SUBMIT_OPTS": jvm, "PYTHONPATH": str(ROOT)}
+    command = [*prefix, sys.executable, *arguments]
+    return LoggedProcess(what, command, HOME / f"{what}.log", environment=environment, working_directory=HOME)
+
+
+class KafkaClient(LoggedProcess):
+    """A member that uses nothing of this project: jobs/demo_kafka_client.py."""
+
+    FIRST: ClassVar[str] = "first record"
+
+    def __init__(self, bootstrap_servers: str, number: int) -> None:
+        arguments = ["--bootstrap-servers", bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
+        command = [sys.executable, str(ROOT / "jobs" / "demo_kafka_client.py"), *arguments]
+        name = f"kafka_client_{number}"
+        super().__init__(name, [*command, "--client-id", name], HOME / f"{name}.log")
+
+    def acknowledged_counts(self) -> Counter[str]:
+        """Return what it acknowledged by its own count, after it has ended."""
+        lines = self.log_path.read_text().splitlines()
+        return Counter(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else Counter()
+
+
+def job_stage(log_path: Path, since: int = 0) -> str:
+    """Return the stage of a job's start, according to its log after the first `since` bytes."""
+    log = log_path.read_bytes()[since:].decode(errors="replace") if log_path.exists() else ""
+    return next((stage for text, stage in reversed(_STAGES) if text in log), "Python starts")
+
+
+def produce(bootstrap_servers: str, records: int) -> None:
+    """Write numbered records to the partitions in turn. Raises RuntimeError if the broker does not accept them all."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(TOPIC, partition=number % PARTITIONS, key=b"%d" % number, value=b"order %d" % number)
+                break
+            except BufferError:  # its queue holds 100,000 records, which a fast machine fills
+                producer.poll(0.1)
+    if left := producer.flush(60):
+        raise RuntimeError(f"{left} records could not be produced to {TOPIC} within 60 s; check the broker's log")
