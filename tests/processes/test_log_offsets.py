@@ -170,7 +170,7 @@ class Connection(FrameProtocol):
 
 @pytest.fixture(autouse=True)
 def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The brokers share the process of the test. With a shorter timeout they are silent when a busy machine pauses it."""
+    """The brokers share the process of the test, so with a short timeout a busy machine makes them silent."""
     monkeypatch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 3.0)
     monkeypatch.setattr(silent_brokers, "_RETRY_S", 0.01)
 
