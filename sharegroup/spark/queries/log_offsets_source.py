@@ -30,13 +30,10 @@ from sharegroup.job.knowledge.source_offset import SourceOffset
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.job.planning.batch_rows import rows_between
 from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.storage.following.config_poll import ConfigPoll
 from sharegroup.storage.following.pinned_tables import PinnedTables
-
-logger = logging.getLogger(__name__)
 
 SOURCE_NAME = "kafka_log_offsets"
 #: How often the `share_partitions` table is looked at while nobody waits for records.
@@ -63,7 +60,6 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         rules = LingerRules(options["shards"], options["linger_ms"])
         self._clock = RequestClock(poll, options["requests_topic"], options["idle_poll_ms"], rules)
         self._last: tuple[dict[str, Any], SourceOffset] | None = None
-        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Nothing read, nothing led: the first batch loads everything from the tables."""
@@ -113,9 +109,9 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             try:
                 if requests.must_look(wake):
                     requests = self._look(requests, wake, told, now_ms)
-                    self._outage.ended()
+                    self._clock.outage.ended()
             except KafkaError as error:
-                self._outage.began(error)
+                self._clock.outage.began(error)
                 problem = error
             topics = self._clock.topics_of_unread() if requests.are_wanted else set()
             after = self._planner.next(before, told, topics, requests.safe_ms, now_ms)

@@ -20,12 +20,9 @@ from sharegroup.job.clock.hand_over_file import HandOverFileReader
 from sharegroup.job.clock.request_clock import RequestClock, Waiting
 from sharegroup.job.knowledge.source_offset import pack, unpack
 from sharegroup.job.logs.log_poll import LogPoll
-from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.storage.following.pinned_groups import PinnedGroups
-
-logger = logging.getLogger(__name__)
 
 SOURCE_NAME = "share_groups_ticks"
 SOURCE_SCHEMA = "group_id STRING, row STRING"
@@ -46,7 +43,6 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         self._hand_over = HandOverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
-        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset of an empty checkpoint: no group is loaded yet."""
@@ -57,9 +53,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
-            self._outage.ended()
+            self._clock.outage.ended()
         except KafkaError as error:
-            self._outage.began(error)
+            self._clock.outage.began(error)
             time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
             due, clock_ms = [], 0
         ticked = pack(due)
