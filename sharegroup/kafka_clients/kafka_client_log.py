@@ -106,6 +106,10 @@ class NoCancelledRefreshes(logging.Filter):
         return not any(type(value).__name__ == "Cancelled" for value in record.args or ())
 
 
+#: One of each: `addFilter` ignores a filter that is already present.
+_ONE_LINE, _NO_CANCELLED = OneLineNetworkErrors(), NoCancelledRefreshes()
+
+
 def _is_closed(transport: object = None) -> bool:
     """Of kafka-python's transport, without loading kafka-python for a command that needs none."""
     is_closing = getattr(transport, "is_closing", None)
@@ -116,11 +120,7 @@ def set_up_kafka_client_log(level: int) -> None:
     """Once in a process, beside `logging.basicConfig`: kafka-python's lines from `level` on."""
     logging.getLogger("kafka").setLevel(level)
     for name in ("kafka.net.transport", "kafka.net.selector"):
-        of_client = logging.getLogger(name)
-        if not any(isinstance(present, OneLineNetworkErrors) for present in of_client.filters):
-            of_client.addFilter(OneLineNetworkErrors())
-    of_metadata = logging.getLogger("kafka.cluster")
-    if not any(isinstance(present, NoCancelledRefreshes) for present in of_metadata.filters):
-        of_metadata.addFilter(NoCancelledRefreshes())
+        logging.getLogger(name).addFilter(_ONE_LINE)
+    logging.getLogger("kafka.cluster").addFilter(_NO_CANCELLED)
     for name in OUTAGE_LOGGERS:
-        logging.getLogger(name).addFilter(_OUTAGES)  # once: logging compares
+        logging.getLogger(name).addFilter(_OUTAGES)
