@@ -106,6 +106,10 @@ class NoCancelledRefreshes(logging.Filter):
         return not any(type(value).__name__ == "Cancelled" for value in record.args or ())
 
 
+#: One of each: `addFilter` ignores a filter that is already present.
+_ONE_LINE, _NO_CANCELLED = OneLineNetworkErrors(), NoCancelledRefreshes()
+
+
 def _is_closed(transport: object = None) -> bool:
     """Check kafka-python's transport without importing kafka-python, which some commands do not need."""
     is_closing = getattr(transport, "is_closing", None)
@@ -116,11 +120,7 @@ def set_up_kafka_client_log(level: int) -> None:
     """Write kafka-python's lines from `level` on. Call it once per process, with `logging.basicConfig`."""
     logging.getLogger("kafka").setLevel(level)
     for name in ("kafka.net.transport", "kafka.net.selector"):
-        of_client = logging.getLogger(name)
-        if not any(isinstance(present, OneLineNetworkErrors) for present in of_client.filters):
-            of_client.addFilter(OneLineNetworkErrors())
-    of_metadata = logging.getLogger("kafka.cluster")
-    if not any(isinstance(present, NoCancelledRefreshes) for present in of_metadata.filters):
-        of_metadata.addFilter(NoCancelledRefreshes())
+        logging.getLogger(name).addFilter(_ONE_LINE)
+    logging.getLogger("kafka.cluster").addFilter(_NO_CANCELLED)
     for name in OUTAGE_LOGGERS:
-        logging.getLogger(name).addFilter(_OUTAGES)  # no effect if it was added before
+        logging.getLogger(name).addFilter(_OUTAGES)

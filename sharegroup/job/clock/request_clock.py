@@ -28,6 +28,7 @@ from kafka.errors import KafkaError
 
 from sharegroup.job.clock.unread_requests import NO_DEMANDS, LingerRules, UnreadRequests
 from sharegroup.job.logs.log_poll import LogPoll
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
@@ -82,13 +83,14 @@ class _Stuck:
 
 class RequestClock:
     """Watches a request topic. `idle_poll_ms` is how often its log start, which retention moves, is fetched. `rules`
-    decide which requests may linger; None means none."""
+    decide which requests may linger; None means none. Sources report to `outage` whether the topic can be polled."""
 
     def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
         self._poll = poll
         self._topic = topic
         self._idle_poll_ms = idle_poll_ms
         self._rules = rules
+        self.outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
         self._partitions: list[TopicPartition] = []
         self._starts: dict[int, int] = {}
         self._starts_ms = 0

@@ -134,9 +134,13 @@ class LogOffsetsPlanner:
         groups = {row.key.group_id for row in loads if not row.initializing}
         if not groups:
             return
-        for group_id, fences in sorted(self._tables.fences(groups).items()):
-            loading = [key for key in poll.batch.loading if ShardKey.decode(key).group_id == group_id]
-            poll.batch.add_fences(fences, loading)
+        fences = self._tables.fences(groups)
+        loading: dict[str, list[str]] = {group_id: [] for group_id in sorted(fences)}
+        for shard_key in poll.batch.loading if fences else ():
+            if (group_id := ShardKey.decode(shard_key).group_id) in loading:
+                loading[group_id].append(shard_key)
+        for group_id, shard_keys in loading.items():
+            poll.batch.add_fences(fences[group_id], shard_keys)
 
 
 def _needs_state(known: SourceState, row: SharePartitionRow) -> bool:

@@ -31,13 +31,10 @@ from sharegroup.job.knowledge.source_offset import SourceOffset
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.job.planning.batch_rows import rows_between
 from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.storage.following.config_poll import ConfigPoll
 from sharegroup.storage.following.pinned_tables import PinnedTables
-
-logger = logging.getLogger(__name__)
 
 SOURCE_NAME = "kafka_log_offsets"
 #: The poll interval of the `share_partitions` table while no member waits for records.
@@ -63,7 +60,6 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         rules = LingerRules(options["shards"], options["linger_ms"])
         self._clock = RequestClock(poll, options["requests_topic"], options["idle_poll_ms"], rules)
         self._last: tuple[dict[str, Any], SourceOffset] | None = None
-        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset at which nothing is loaded; the first batch loads everything from the tables."""
@@ -113,9 +109,9 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             try:
                 if requests.must_fetch_end(wake):
                     requests = self._poll(requests, wake, handover, now_ms)
-                    self._outage.report_success()
+                    self._clock.outage.report_success()
             except KafkaError as error:
-                self._outage.report_failure(error)
+                self._clock.outage.report_failure(error)
                 problem = error
             topics = self._clock.pop_unread_topics() if requests.is_due else set()
             after = self._planner.next_offset(before, handover, topics, requests.safe_ms, now_ms)

@@ -20,12 +20,9 @@ from sharegroup.job.clock.handover_file import HandoverFileReader
 from sharegroup.job.clock.request_clock import RequestClock, Waiting
 from sharegroup.job.knowledge.source_offset import pack, unpack
 from sharegroup.job.logs.log_poll import LogPoll
-from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.storage.following.pinned_groups import PinnedGroups
-
-logger = logging.getLogger(__name__)
 
 SOURCE_NAME = "share_groups_ticks"
 SOURCE_SCHEMA = "group_id STRING, row STRING"
@@ -46,7 +43,6 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         self._handover = HandoverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
-        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset of an empty checkpoint, at which no group is loaded."""
@@ -57,9 +53,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
-            self._outage.report_success()
+            self._clock.outage.report_success()
         except KafkaError as error:
-            self._outage.report_failure(error)
+            self._clock.outage.report_failure(error)
             time.sleep(self._options["block_ms"] / 1000)  # a pause between requests to unavailable brokers
             due, clock_ms = [], 0
         ticked = pack(due)

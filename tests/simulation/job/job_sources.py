@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from sharegroup.job.clock.request_clock import RequestClock
 from sharegroup.job.clock.unread_requests import NO_DEMANDS
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.job.planning.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.spark.queries import log_offsets_source, share_groups_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
@@ -29,8 +27,6 @@ from sharegroup.types import WaitsFor
 from tests.simulation.brokers.kafka_log import SimulatedKafka
 from tests.simulation.job.simulated_tables import SimulatedTables
 from tests.simulation.virtual_clock import Scheduler
-
-logger = logging.getLogger(__name__)
 
 
 class VirtualTime:
@@ -146,7 +142,6 @@ class LogOffsets(LogOffsetsReader):
         self._planner = LogOffsetsPlanner(self._tables, poll, Configs(config, tables), settings)
         self._clock = _Clock(kafka, poll, job.partition_requests_topic, job.log_idle_poll_interval_ms)
         self._last = None
-        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initial(self) -> Any:
         return self.initialOffset()
@@ -185,7 +180,6 @@ class GroupTicks(ShareGroupsReader):
         self._handover = hand_over  # type: ignore[assignment]
         self._clock = _Clock(kafka, poll, job.group_requests_topic, job.log_idle_poll_interval_ms)
         self._ticked_all = False
-        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initial(self) -> Any:
         return self.initialOffset()
