@@ -33,7 +33,7 @@ NOT_AWAITED = AcknowledgeRequest(*NAMED, batches=(AcknowledgementBatch(0, 0, (Ac
 def clock(
     kafka: EmbeddedKafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[RequestClock, str]]:
-    monkeypatch.setattr("sharegroup.job.clock.unread_requests.MOST_MS", LONG_MS)
+    monkeypatch.setattr("sharegroup.job.clock.unread_requests.MAX_LINGER_MS", LONG_MS)
     topic, poll = new_topic(2), LogPoll(python_properties(kafka.bootstrap_servers, {}))
     clock = RequestClock(poll, topic, LONG_MS, LingerRules(1, 500))
     clock.observe(int(time.time() * 1000), {})

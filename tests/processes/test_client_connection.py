@@ -392,7 +392,7 @@ def test_while_the_brokers_are_away_who_needs_them_is_disconnected(caplog: pytes
     assert run(test)
     ours = [record for record in caplog.records if record.name.startswith("sharegroup")]
     assert {record.levelno for record in ours} == {logging.WARNING}
-    assert all("no upstream broker 1" in record.message for record in ours)
+    assert all("broker 1 is unknown" in record.message for record in ours)
 
 
 # -- security ----------------------------------------------------------------------------------------------------------

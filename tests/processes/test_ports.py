@@ -133,7 +133,7 @@ def test_a_gateway_that_ends_opens_no_port() -> None:
     async def test() -> None:
         opened = Opened(1)
         opened.ports.close()
-        with pytest.raises(OSError, match="ends"):
+        with pytest.raises(OSError, match="shutting down"):
             await opened.ports.open()
 
     run(test)

@@ -29,15 +29,15 @@ from sharegroup.storage.writing.versioned_table import (
 class TableKind(Protocol):
     """What `testing.tables.memory_tables.MemoryTables` has, for a test that runs on both."""
 
-    is_away: bool
+    is_unavailable: bool
 
     def table(self, spec: TableSpec) -> VersionedTable: ...
     def writer(self, spec: TableSpec, writer_id: str) -> TableWriter: ...
     def newest_version(self, spec: TableSpec) -> int: ...
     def rows(self, spec: TableSpec, version: int | None = None) -> list[Row]: ...
     def before_next_commit(self, action: Callable[[], None]) -> None: ...
-    def lose_next_answer(self) -> None: ...
-    def refuse_next_commit(self) -> None: ...
+    def lose_next_response(self) -> None: ...
+    def reject_next_commit(self) -> None: ...
     def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None: ...
     def compact_from_outside(self, spec: TableSpec) -> None: ...
 
@@ -47,7 +47,7 @@ class DeltaTableKind:
 
     def __init__(self, root: Path) -> None:
         self.root = str(root)
-        self.is_away = False
+        self.is_unavailable = False
         self.before_commit: list[Callable[[], None]] = []
         self.lost_answers, self.refused = 0, 0
 
@@ -67,10 +67,10 @@ class DeltaTableKind:
     def before_next_commit(self, action: Callable[[], None]) -> None:
         self.before_commit.append(action)
 
-    def lose_next_answer(self) -> None:
+    def lose_next_response(self) -> None:
         self.lost_answers += 1
 
-    def refuse_next_commit(self) -> None:
+    def reject_next_commit(self) -> None:
         self.refused += 1
 
     def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None:
@@ -122,7 +122,7 @@ class FaultyDelta(DeltaVersions):
             super().upkeep(upkeep, stamp)
 
     def _check_store(self) -> None:
-        if self._tables.is_away:
+        if self._tables.is_unavailable:
             raise TableStoreError("the store is away")
 
     def _before_commit(self) -> None:

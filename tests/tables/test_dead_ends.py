@@ -64,7 +64,7 @@ def test_page_of_dead_ends_needs_the_topics_rights(tmp_path: Path, may_describe_
         shown = page.get(path)
         assert shown.status_code == 200
         assert (f"{TOPIC}-0" in shown.text) == may_describe_topic
-        assert ("at most 0 records" not in shown.text) == may_describe_topic
+        assert ("maximum 0 records" not in shown.text) == may_describe_topic
 
 
 def test_dead_ends_of_a_deleted_group_are_not_for_everybody(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: Tabl
 
 def test_a_lost_response_does_not_cost_the_leadership(tables: TableKind) -> None:
     lead = job_lead(tables, "a")
-    tables.lose_next_answer()
+    tables.lose_next_response()
     assert lead.acquire_epoch() == 1
     lead.check()
     assert job_lead(tables, "b").acquire_epoch() == 2
@@ -84,7 +84,7 @@ def test_a_lost_response_does_not_cost_the_leadership(tables: TableKind) -> None
 
 def test_a_store_that_rejects_commits_gives_no_epoch(tables: TableKind) -> None:
     lead = job_lead(tables, "a")
-    tables.refuse_next_commit()
+    tables.reject_next_commit()
     with pytest.raises(NotCommittedError):
         lead.acquire_epoch()
     assert (lead.epoch, lead.acquire_epoch()) == (0, 1)
@@ -260,7 +260,7 @@ def test_one_job_runs_whatever_interrupts_the_commits(tmp_path: Path, seed: int)
         if depth and chance.random() < 0.5:
             tables.before_next_commit(lambda: act(depth - 1))
         if chance.random() < 0.1:
-            tables.lose_next_answer()
+            tables.lose_next_response()
         if started[job] < 4:
             started[job] += 1
             job.step()

@@ -24,7 +24,7 @@ class Client:
     def __init__(self, settings: object) -> None:
         self.asked: list[Collection[str]] = []
 
-    async def topics(self, names: Collection[str]) -> list[Any]:
+    async def fetch_topics(self, names: Collection[str]) -> list[Any]:
         self.asked.append(names)
         if "away" in names:
             raise UpstreamUnavailableError("none of three brokers answers")

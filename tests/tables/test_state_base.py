@@ -39,10 +39,14 @@ NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
 
 
 class History:
-    """Records as a job writes them: a snapshot first, updates with its epoch, a tombstone, and again from the start."""
+    """Records as a job writes them: a snapshot first, updates with its epoch, a tombstone, and again from the start.
+
+    Between two snapshots the start offset never decreases.
+    """
 
     def __init__(self) -> None:
         self._epochs: dict[SharePartitionKey, int] = {}
+        self._starts: dict[SharePartitionKey, int] = {}
 
     def row(
         self, key: SharePartitionKey, kind: RecordKind, start: int, batches: Sequence[StateBatch]
@@ -53,6 +57,10 @@ class History:
         if key not in self._epochs:
             kind = RecordKind.SNAPSHOT
         epoch = self._epochs[key] = self._epochs.get(key, -1) + (kind is RecordKind.SNAPSHOT)
+        if kind is RecordKind.UPDATE and start != -1:
+            start = max(start, self._starts[key])
+        if kind is RecordKind.SNAPSHOT or start != -1:
+            self._starts[key] = start
         state_epoch = epoch if kind is RecordKind.SNAPSHOT else -1
         record = ShareGroupStateRecord(kind, key, epoch, state_epoch, 0, start, start, combine_batches(batches))
         return {**key._asdict(), **state_row(record, start + 40)}

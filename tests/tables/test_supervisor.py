@@ -23,7 +23,7 @@ class Query:
     is_active: bool = True
     ended_by: BaseException | None = None
     batches: int = 0
-    has_answered: bool = True
+    has_responded: bool = True
 
     def end(self, by: BaseException, batches: int = 0) -> None:
         self.is_active, self.ended_by, self.batches = False, by, batches
@@ -70,9 +70,9 @@ def test_a_query_that_runs_is_left_alone() -> None:
 def test_a_query_counts_as_running_after_its_first_response() -> None:
     job = Job()
     job.supervisor.watch()
-    job.query.has_answered = False
+    job.query.has_responded = False
     assert not job.run(10)
-    job.query.has_answered = True
+    job.query.has_responded = True
     assert job.run(1)
     assert job.starts == [0]
 

@@ -202,7 +202,7 @@ def test_a_former_leader_is_fenced_whatever_chunk_it_writes(tables: TableKind, c
 def test_a_lost_response_fences_nobody(tables: TableKind, spec: TableSpec) -> None:
     writer = tables.writer(spec, "mine")
     for _ in range(3):
-        tables.lose_next_answer()
+        tables.lose_next_response()
     writer.become_leader(1)
     assert commit(writer, 1, 0)
     assert commit(writer, 1, 1)
@@ -213,7 +213,7 @@ def test_a_lost_response_fences_nobody(tables: TableKind, spec: TableSpec) -> No
 
 def test_a_leader_that_lost_a_response_and_the_lead_is_fenced(tables: TableKind) -> None:
     writer, first = tables.writer(DELIVERY_LOG, "mine"), tables.table(DELIVERY_LOG)
-    tables.lose_next_answer()
+    tables.lose_next_response()
     refresh = writer._table.refresh
 
     def refresh_late() -> None:
@@ -229,11 +229,11 @@ def test_a_leader_that_lost_a_response_and_the_lead_is_fenced(tables: TableKind)
 
 def test_a_commit_that_the_store_rejects_can_be_retried(tables: TableKind) -> None:
     writer = tables.writer(DELIVERY_LOG, "mine")
-    tables.refuse_next_commit()
+    tables.reject_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
         writer.become_leader(1)
     writer.become_leader(1)
-    tables.refuse_next_commit()
+    tables.reject_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
         commit(writer, 1, 0)
     assert commit(writer, 1, 0)
@@ -242,11 +242,11 @@ def test_a_commit_that_the_store_rejects_can_be_retried(tables: TableKind) -> No
 
 def test_an_unavailable_store_fences_nobody(tables: TableKind) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
-    tables.is_away = True
+    tables.is_unavailable = True
     for action in (lambda: commit(writer, 1, 0), lambda: upkeep(tables, DELIVERY_LOG, 1), writer.refresh):
         with pytest.raises(TableStoreError, match="the store is away"):
             action()
-    tables.is_away = False
+    tables.is_unavailable = False
     assert commit(writer, 1, 0)
 
 
@@ -387,7 +387,7 @@ def test_upkeep_changes_no_rows_and_no_info(tables: TableKind, spec: TableSpec) 
 
 def test_an_upkeep_that_the_store_rejects_fails(tables: TableKind) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
-    tables.refuse_next_commit()
+    tables.reject_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
         upkeep(tables, DELIVERY_LOG, 1)
     upkeep(tables, DELIVERY_LOG, 1)
@@ -396,7 +396,7 @@ def test_an_upkeep_that_the_store_rejects_fails(tables: TableKind) -> None:
 
 def test_an_upkeep_whose_response_is_lost_is_repeated_later(tables: TableKind) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
-    tables.lose_next_answer()
+    tables.lose_next_response()
     with pytest.raises(NotCommittedError, match="no answer came"):
         upkeep(tables, DELIVERY_LOG, 1)
     upkeep(tables, DELIVERY_LOG, 1)

@@ -93,7 +93,7 @@ class QueryRun:
         self.batches = 0
         self.rejected = 0
         #: Whether a batch that read a request has finished since the start of the query.
-        self.has_answered = False
+        self.has_responded = False
 
     def become_leader(
         self, leader_epoch: int, checkpoint: Checkpoint | None, last_leader_epoch: Callable[[str], int]
@@ -146,7 +146,7 @@ class QueryRun:
         self._handover.write(HandoverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
         self._observer.on_batch_finished()
         self.batches += 1
-        self.has_answered |= bool(batch.positions)
+        self.has_responded |= bool(batch.positions)
         self._commits += batch.has_effects
         if self._commits >= self._upkeep_interval:
             self._commits = 0

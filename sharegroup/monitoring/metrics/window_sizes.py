@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 class WindowSizes(NamedTuple):
     """Offsets and counts as in `share_group_state`.
 
-    `log_end_offset` is -1 while it is not known. If `is_led` is False, the operator no longer manages the
+    `log_end_offset` is -1 while it is not known. If `is_managed` is False, the operator no longer manages the
     share-partition, and the sizes have no meaning.
     """
 

@@ -89,7 +89,7 @@ class JobQuery:
     @property
     def has_responded(self) -> bool:
         """Whether a batch that read a request has completed; the probe that is sent at a start is such a request."""
-        return self._run.has_answered
+        return self._run.has_responded
 
     @property
     def has_started(self) -> bool:

@@ -353,7 +353,7 @@ class StreamingQuery:
         return self.parts.run.batches
 
     @property
-    def has_answered(self) -> bool:
+    def has_responded(self) -> bool:
         """Return True, because a simulated job appends no probe and nothing waits for its report that it runs."""
         return True
 

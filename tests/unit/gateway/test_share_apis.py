@@ -53,7 +53,7 @@ class Gateway:
         self.cluster = KnownCluster(orders=(ORDERS, NODE), secrets=(SECRETS, NODE), bills=(BILLS, NODE))
         self.group_config = config.group_config("g")
         groups: Any = SimpleNamespace(group_config=lambda _: self.group_config)
-        security = SimpleNamespace(fetch=lambda *_: None, may_read=lambda _, name: name != "secrets")
+        security = SimpleNamespace(authorize_fetch=lambda *_: None, may_read=lambda _, name: name != "secrets")
         self.job = RecordingJob()
         listeners = Listeners("localhost")
         listeners.add(NODE, 9192)

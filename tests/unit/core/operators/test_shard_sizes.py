@@ -39,8 +39,8 @@ def test_sizes_of_touched_share_partitions_only_are_reported() -> None:
 def test_removed_share_partition_is_reported_once() -> None:
     shard = CountedShard()
     shard.batch(config(), load(0, (0, 10)), load(0, (0, 10), 1), at=0)
-    assert told(shard.batch(unload(1), at=1)) == [window(1, is_led=False)]
-    assert told(shard.batch(gone(), at=2)) == [window(0, is_led=False)]
+    assert told(shard.batch(unload(1), at=1)) == [window(1, is_managed=False)]
+    assert told(shard.batch(gone(), at=2)) == [window(0, is_managed=False)]
     assert told(shard.batch(gone(), at=3)) == []
 
 

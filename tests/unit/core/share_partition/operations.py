@@ -55,13 +55,13 @@ MEMBER_OPERATIONS = st.one_of(
         Operation, st.just("acknowledge"), st.tuples(MEMBERS, acknowledgement_batches(), st.one_of(st.just([]), GRANTS))
     ),
     st.builds(Operation, st.just("unacquire"), st.tuples(MEMBERS, RANGES)),
-    st.builds(Operation, st.just("never_delivered"), st.tuples(MEMBERS, GRANTS)),
+    st.builds(Operation, st.just("undo_deliveries"), st.tuples(MEMBERS, GRANTS)),
     st.builds(Operation, st.just("release_member"), st.tuples(MEMBERS)),
     st.builds(Operation, st.just("expire"), st.tuples(st.sampled_from([0, 40, 101]))),
     st.builds(Operation, st.just("append"), st.tuples(st.integers(1, 8))),
 )
 LOG_OPERATIONS = st.one_of(
-    st.builds(Operation, st.just("log_start_moved"), st.tuples(st.integers(0, 30))),
+    st.builds(Operation, st.just("move_log_start"), st.tuples(st.integers(0, 30))),
     st.builds(Operation, st.just("reset"), st.tuples(st.integers(0, 20))),
 )
 ALL_OPERATIONS = st.one_of(MEMBER_OPERATIONS, MEMBER_OPERATIONS, MEMBER_OPERATIONS, LOG_OPERATIONS)

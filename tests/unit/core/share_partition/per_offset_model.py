@@ -142,7 +142,7 @@ class PerOffsetModel:
             record = self.records[offset]
             self.records[offset] = Record(RecordState.AVAILABLE, record.count - 1, record.batch)
 
-    def never_delivered(self, member: str, grants: list[tuple[int, int, int]]) -> None:
+    def undo_deliveries(self, member: str, grants: list[tuple[int, int, int]]) -> None:
         taken = set()
         for first, last, count in sorted(grants):
             for offset in range(max(first, max(taken, default=-1) + 1), last + 1):

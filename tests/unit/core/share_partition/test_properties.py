@@ -58,7 +58,7 @@ def test_invariants(config: SharePartitionConfig, operations: list[Operation]) -
             if batch.delivery_count > count:
                 assert batch.delivery_state is RecordState.ACQUIRED
                 assert operation.name == "acquire"
-            assert batch.delivery_count >= count or operation.name in ("unacquire", "never_delivered")
+            assert batch.delivery_count >= count or operation.name in ("unacquire", "undo_deliveries")
         held = [batch for batch in after.values() if batch.delivery_state is RecordState.ACQUIRED]
         assert {member for member in ("m1", "m2", "m3") if partition.has_member(member)} == {b.member_id for b in held}
         deadlines = [batch.lock_deadline_ms for batch in held if batch.lock_deadline_ms is not None]
@@ -157,8 +157,8 @@ def _apply_to_model(model: PerOffsetModel, driver: Driver, operation: Operation)
             return model.acknowledge(*arguments, driver.now_ms, driver.config)
         if name == "unacquire":
             model.unacquire(*arguments)
-        elif name == "never_delivered":
-            model.never_delivered(*arguments)
+        elif name == "undo_deliveries":
+            model.undo_deliveries(*arguments)
         elif name == "release_member":
             model.release_member(*arguments, driver.config)
         elif name == "expire":

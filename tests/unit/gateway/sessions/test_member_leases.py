@@ -64,7 +64,7 @@ class Heartbeats:
 
     def __init__(self) -> None:
         self.job, self.leases = RecordingJob(), MemberLeases()
-        security = SimpleNamespace(heartbeat=lambda *_: None)
+        security = SimpleNamespace(authorize_heartbeat=lambda *_: None)
         cluster: Any = ScriptedUpstream()
         groups: Any = NoOtherGroups()
         configs: Any = SimpleNamespace(group_config=Config().group_config)

@@ -119,7 +119,7 @@ def test_fetch_and_acknowledge_count_one_epoch() -> None:
 def test_any_other_epoch_is_rejected_and_changes_nothing(call: str, epoch: int) -> None:
     sessions = opened()
     with pytest.raises(RequestError) as error:
-        getattr(sessions, call)("g", "m", epoch, 9)
+        getattr(sessions, f"{call}_context")("g", "m", epoch, 9)
     assert code_of(error) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert (the_session(sessions).epoch, the_session(sessions).connection_id) == (1, 7)
 
@@ -128,7 +128,7 @@ def test_any_other_epoch_is_rejected_and_changes_nothing(call: str, epoch: int) 
 @pytest.mark.parametrize("epoch", [1, -1, -2])
 def test_later_epoch_requires_a_session(call: str, epoch: int) -> None:
     with pytest.raises(RequestError) as error:
-        getattr(opened(), call)("g", "another", epoch, 7)
+        getattr(opened(), f"{call}_context")("g", "another", epoch, 7)
     assert code_of(error) is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
@@ -136,7 +136,7 @@ def test_later_epoch_requires_a_session(call: str, epoch: int) -> None:
 def test_the_last_epoch_is_followed_by_1(call: str) -> None:
     sessions = opened()
     the_session(sessions).epoch = LAST_EPOCH
-    getattr(sessions, call)("g", "m", LAST_EPOCH, 7)
+    getattr(sessions, f"{call}_context")("g", "m", LAST_EPOCH, 7)
     assert the_session(sessions).epoch == 1
 
 
@@ -144,7 +144,7 @@ def test_the_last_epoch_is_followed_by_1(call: str) -> None:
 def test_epoch_minus_1_closes_the_session(call: str) -> None:
     sessions = opened()
     session = the_session(sessions)
-    context = getattr(sessions, call)("g", "m", -1, 7)
+    context = getattr(sessions, f"{call}_context")("g", "m", -1, 7)
     assert (context.session, context.kind) == (session, ContextKind.FINAL)
     assert len(sessions) == 0
     assert sessions.evict_connection(7) == []
@@ -173,7 +173,7 @@ def test_acknowledge_cannot_open_a_session() -> None:
 @pytest.mark.parametrize(("group", "member"), [(None, "m"), ("", "m"), ("g", None), ("g", " "), ("g", "x" * 37)])
 def test_ids_are_checked(call: str, group: str | None, member: str | None) -> None:
     with pytest.raises(RequestError) as error:
-        getattr(opened(), call)(group, member, 0, 7)
+        getattr(opened(), f"{call}_context")(group, member, 0, 7)
     assert code_of(error) is ErrorCode.INVALID_REQUEST
 
 
@@ -276,8 +276,8 @@ def take_step(
     expected = model.error(call, member, epoch, has_acks)
     if expected is not None:
         with pytest.raises(RequestError) as error:
-            getattr(sessions, call)("g", member, epoch, connection, *more)
+            getattr(sessions, f"{call}_context")("g", member, epoch, connection, *more)
         assert code_of(error) is expected
         return
-    getattr(sessions, call)("g", member, epoch, connection, *more)
+    getattr(sessions, f"{call}_context")("g", member, epoch, connection, *more)
     model.apply(member, epoch, connection, add, forget)

@@ -73,7 +73,7 @@ def test_topic_change_is_reported_before_the_response() -> None:
         async def drained() -> None:
             return None
 
-        link: Any = SimpleNamespace(drained=drained, forward=lambda *_: answers[len(told_of)])
+        link: Any = SimpleNamespace(wait_drained=drained, forward=lambda *_: answers[len(told_of)])
         passthrough._connection = link
         told_of: list[int] = []
         for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics

@@ -185,8 +185,8 @@ def test_bare_messages_after_a_handshake_of_version_0(server: SaslServer) -> Non
     assert not server.expects_bare_message
     assert choose(server, "PLAIN", 0) is ErrorCode.NONE
     assert server.expects_bare_message
-    assert server.bare_message(plain("alice", PASSWORD), NOW_MS) == b""
-    assert not server.takes_bare_messages
+    assert server.handle_bare_message(plain("alice", PASSWORD), NOW_MS) == b""
+    assert not server.expects_bare_message
     assert (server.state, server.principal) == (SaslState.AUTHENTICATED, "User:alice")
 
 
