@@ -45,7 +45,9 @@ class Nodes:
         self.job = RecordingJob()
         topic = SimpleNamespace(name="orders")
         self.deleted: list[UUID] = []
-        cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, on_log_change=lambda _: None, mark_deleted=self.deleted.append)
+        cluster: Any = SimpleNamespace(
+            topic_by_id=lambda _: topic, on_log_change=lambda _: None, mark_deleted=self.deleted.append
+        )
         groups: Any = SimpleNamespace(group_config=config.group_config)
         self.leases = MemberLeases()
         self.identities = MemberIdentities(groups)
