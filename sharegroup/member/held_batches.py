@@ -222,7 +222,7 @@ class HeldBatches:
             self.is_stalled = False
 
     def stop_offering(self, now_ms: int) -> None:
-        """Offer no further batch; the current offer is claimed by the source or queued again."""
+        """Stop offering batches to the source. A current offer that the source has not claimed is queued again."""
         self._offering = False
         self._withdraw(now_ms)
         self._offers.close()

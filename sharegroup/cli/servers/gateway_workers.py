@@ -30,7 +30,11 @@ _PAUSE_S = 1.0
 def worker_commands(
     config: Path, gateway: GatewayConfig, workers: int, bootstrap_servers: str | None, is_verbose: bool
 ) -> list[list[str]]:
-    """Return the command line of each worker. `gateway` has the ports of the first; port 0 is 0 for all."""
+    """Return the command line of each worker.
+
+    `gateway` has the ports of the first worker; the others use the ports after them. With port 0, the system
+    chooses a port for each worker.
+    """
     command = [sys.executable, "-m", "sharegroup.cli", *(["--verbose"] if is_verbose else []), "gateway"]
     command += [f"--config={config}", "--ui-port=0"]
     if bootstrap_servers is not None:

@@ -8,7 +8,10 @@ from sharegroup.job.clock.handover import Handover
 
 
 class Wake(NamedTuple):
-    """`deadline_ms` is when the first key needs a tick (None: no key does); `is_due` whether that time is over."""
+    """The next time at which the operators need a tick.
+
+    `deadline_ms` is None if no key needs one. `is_due` is True if that time is over.
+    """
 
     deadline_ms: int | None
     is_due: bool

@@ -17,7 +17,7 @@ from sharegroup.storage.writing.versioned_table import Row, Write
 
 
 class TaskRunner(Protocol):
-    """Runs a task soon: before it returns, or on a thread of its own."""
+    """Runs submitted tasks, either immediately or on a separate thread."""
 
     def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
         """Submit a task; an urgent one is not delayed. Raises the error that an earlier task failed with."""

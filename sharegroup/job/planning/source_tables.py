@@ -34,4 +34,7 @@ class GroupConfigSource(Protocol):
     """The groups' configs: see `ConfigPoll`."""
 
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
-        """Return each configured group's values, and "" for all other groups; `fresh` reads the newest version."""
+        """Return {group id: its values}; the key "" has the values of groups without their own.
+
+        `fresh` reads the newest version of the table first.
+        """

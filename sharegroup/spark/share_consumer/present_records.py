@@ -26,7 +26,11 @@ _RECORDS = "records"
 
 
 class PresentRecords:
-    """The gaps of a batch. `records` are the counted records of the ranges, for the handler."""
+    """Finds the offsets of a batch that have no record (gaps).
+
+    `records` is the DataFrame for the handler. It counts its records, so that a batch without gaps needs no second
+    read.
+    """
 
     def __init__(self, records: DataFrame, ranges: Sequence[HeldRange]) -> None:
         self._unobserved, self._ranges = records, ranges
