@@ -52,8 +52,8 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-_WAITS = "the job cannot start yet"
-_GOES_ON = "the start of the job goes on"
+_WAITS = "the job cannot start because of an outage"
+_GOES_ON = "the start of the job continues"
 
 
 @pytest.mark.timeout(600)

@@ -408,7 +408,7 @@ def test_configs_of_groups_and_of_others(ask: Ask, new_topic: NewTopic, unique_n
     request = IncrementalAlterConfigsRequest(resources=[refused], validate_only=False)
     (answer,) = ask(request, IncrementalAlterConfigsResponse, 1).responses
     assert (answer.resource_type, answer.error_code) == (BROKER, ErrorCode.INVALID_CONFIG)
-    assert "the share-group job has these from its configuration file" in answer.error_message
+    assert "cannot be altered; set it in the configuration file" in answer.error_message
 
     assert alter({LOCK: None, CONSUMER_SESSION: None}) == [(GROUP, 0)]
     wait_until(lambda: described()[0] == before[0], "the broker learns that they are gone")

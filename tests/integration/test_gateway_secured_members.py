@@ -159,7 +159,7 @@ def test_users_and_rights_change_while_the_gateway_runs(
         group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 10))
         own.change((ALICE, MALLORY), [*ACL, {"principal": "User:mallory", **READS_GROUPS}])
         for name in ("users.yaml", "acl.yaml"):
-            gateway.await_log(f"{name} changed and was read again", since=0)
+            gateway.await_log(f"{name} changed and was reloaded", since=0)
         with group.member(**login(own, MALLORY, "SCRAM-SHA-256")) as member:
             member.poll_until(lambda: member.accepted == keys(1, 10))
             assert once(member)

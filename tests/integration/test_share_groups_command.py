@@ -283,6 +283,6 @@ def test_what_the_tables_tell(gateway: GatewayProcess, share_group_job: ShareGro
 
     for arguments in (("--topic", group.topic), ("--topic", f"{group.topic}:0,1")):
         said = commands.share_groups(*of_group, "--history", *arguments, "--offset", "0", *config)
-        assert (said.code, "about one record" in said.err) == (1, True)
+        assert (said.code, "requires one record" in said.err) == (1, True)
     said = commands.share_groups(*of_group, "--in-flight", "--config", "no-such.yaml")
     assert (said.code, said.out) == (1, "")
