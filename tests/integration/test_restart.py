@@ -125,7 +125,7 @@ def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
         assert client.await_response(accepted).error_code == ErrorCode.NONE
         assert fetched(client, demand).acquired == (AcquiredRange(10, 19, 1),)  # the lock of before is still there
         for query in ("group_coordinator", "share_partition"):
-            assert f"query {query}: its checkpoint has 1 shuffle partitions, shuffle.partitions says 3" in job.log
+            assert f"query {query}: the checkpoint has 1 shuffle partitions, but shuffle.partitions is 3" in job.log
         state = job.checkpoint_path / "share_partition" / "state" / "0"
         assert {path.name for path in state.iterdir() if path.name.isdecimal()} == {"0", "1", "2"}
 
