@@ -134,7 +134,7 @@ def test_an_administrator_needs_a_gateway_only(
         return CliRunner().invoke(app, [command, *options, *arguments])
 
     with ShareGroupAdmin(gateway.bootstrap_servers) as admin:
-        with pytest.raises(GroupIdNotFoundError, match=f"Group {group_id} is not there"):
+        with pytest.raises(GroupIdNotFoundError, match=f"Group {group_id} does not exist"):
             admin.invoke_consumer_rebalance(group_id)
         assert isinstance(admin.remove_members(group_id, ["nobody"])[Named("nobody")], UnknownMemberIdError)
         first, second = joined("worker-1"), joined("worker-2")

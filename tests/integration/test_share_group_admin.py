@@ -123,7 +123,7 @@ def test_what_is_not_there(
     with pytest.raises(GroupIdNotFoundError):
         admin.delete_group_offsets(group_id, [topic])
     assert isinstance(admin.delete_groups([group_id])[group_id], GroupIdNotFoundError)
-    with pytest.raises(GroupIdNotFoundError, match="is not there"):
+    with pytest.raises(GroupIdNotFoundError, match="does not exist"):
         admin.invoke_consumer_rebalance(group_id)
     unknown = admin.remove_members(group_id, ["m", MemberIdentity(group_instance_id="worker-1")])
     assert [type(error) for error in unknown.values()] == [UnknownMemberIdError, UnknownMemberIdError]
