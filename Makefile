@@ -77,7 +77,7 @@ test: setup-dev $(STAMPS)/jars-tools
 
 .PHONY: test-all
 test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-3.9+s3+s3-server pythons
-	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m thorough
+	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
 
 .PHONY: unit
 unit: $(STAMPS)/dev
