@@ -32,11 +32,12 @@ __all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "fetch_
 
 logger = logging.getLogger(__name__)
 
+#: The client id of requests, unless the settings have `client_id`.
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
-#: Longer responses are decoded on a thread, because that takes milliseconds, which would delay the event loop. Fetch
-#: responses are not: their records are not decoded.
-LARGE_BYTES, FETCH = 65_536, 1
+#: Longer responses are decoded on a thread, because that takes milliseconds, which would delay the event loop.
+#: Responses to Fetch and ShareFetch are not: their records are not decoded.
+LARGE_BYTES, FETCHES = 65_536, (1, 78)
 #: The largest length that a frame can have. Brokers do not limit the size of their responses.
 MAX_RESPONSE_BYTES = 2**31 - 1
 
@@ -57,13 +58,14 @@ class UpstreamConnection(FrameProtocol):
         super().__init__(MAX_RESPONSE_BYTES)
         self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         self._next_correlation_id = 0
+        self._client_id = CLIENT_ID
         self.is_open = False
         #: Lifetime of the session that the login started, 0 if it is unlimited or unknown.
         self.session_lifetime_ms = 0
 
     @classmethod
     async def connect(cls, host: str, port: int, settings: ClientSettings) -> Self:
-        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*).
+        """Connect and authenticate; `settings` are kafka-python's (client_id, security_protocol, ssl_*, sasl_*).
 
         Raises UpstreamUnavailableError, or UpstreamLoginRejectedError if the login is rejected.
         """
@@ -75,6 +77,7 @@ class UpstreamConnection(FrameProtocol):
             )
         except (TimeoutError, OSError) as error:
             raise UpstreamUnavailableError(f"could not connect to broker {host}:{port}: {error}") from error
+        connection._client_id = settings.get("client_id", CLIENT_ID)
         try:
             await connection.log_in(host, settings)
         except BaseException:
@@ -132,7 +135,7 @@ class UpstreamConnection(FrameProtocol):
         """Send a request of the gateway and return its response, an instance of `response`."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
-        self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
+        self._open_transport().write(wire.encode_request(request, version, number, self._client_id))
         future = self._response_to(number)
         try:
             async with asyncio.timeout(timeout_s):
@@ -140,7 +143,7 @@ class UpstreamConnection(FrameProtocol):
         except TimeoutError:
             self.close()  # a late response would be assigned to the next request
             raise UpstreamUnavailableError(f"no response from the upstream broker within {timeout_s:g} s") from None
-        if len(frame) > LARGE_BYTES and response.API_KEY != FETCH:
+        if len(frame) > LARGE_BYTES and response.API_KEY not in FETCHES:
             return await asyncio.to_thread(wire.decode_response, response, version, frame)
         return wire.decode_response(response, version, frame)
 
