@@ -1,0 +1,79 @@
+"""Acknowledgements on their way to a broker, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sharegroup.client.records import TopicIdPartition
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+
+#: The acknowledge type of each offset.
+Types = dict[int, AcknowledgeType]
+
+#: Errors after which the locks are gone, although they are retriable for other requests.
+_LOCKS_GONE = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+
+
+class Acknowledgements(NamedTuple):
+    """Acknowledgements of one partition. They are sent again after a passing error, until `deadline_ms`."""
+
+    source: TopicIdPartition
+    types: Types
+    deadline_ms: int
+
+    @property
+    def has_renewals(self) -> bool:
+        """Whether the lock of any record is to be renewed."""
+        return AcknowledgeType.RENEW in self.types.values()
+
+    def may_retry(self, code: ErrorCode, now_ms: int) -> bool:
+        """Return whether they may be sent again after this error of the partition."""
+        return code.retriable and code not in _LOCKS_GONE and now_ms < self.deadline_ms
+
+
+class AcknowledgeResult(NamedTuple):
+    """The result of acknowledgements of one partition; `lock_timeout_ms` is that of renewed locks, 0 if unknown."""
+
+    source: TopicIdPartition
+    types: Types
+    error: RequestError | None
+    lock_timeout_ms: int = 0
+
+
+def batches_of(types: Mapping[int, AcknowledgeType]) -> Iterator[AcknowledgementBatch]:
+    """Yield a batch for each run of consecutive offsets, with one type for all of them or one for each."""
+    offsets = sorted(types)
+    start = 0
+    for end in range(1, len(offsets) + 1):
+        if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
+            kinds = tuple(int(types[offset]) for offset in offsets[start:end])
+            yield AcknowledgementBatch(offsets[start], offsets[end - 1], kinds if len(set(kinds)) > 1 else kinds[:1])
+            start = end
+
+
+def topics_of(
+    topic: Any,
+    partition: Any,
+    sources: Iterable[TopicIdPartition],
+    acknowledged: Mapping[TopicIdPartition, Acknowledgements],
+) -> list[Any]:
+    """Return the Topics of a request with these message classes; a source may have no acknowledgements."""
+    by_topic: dict[UUID, list[Any]] = {}
+    for source in dict.fromkeys([*sources, *acknowledged]):
+        types = acknowledged[source].types if source in acknowledged else {}
+        batches = [
+            partition.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(kinds))
+            for first, last, kinds in batches_of(types)
+        ]
+        by_topic.setdefault(source.topic_id, []).append(
+            partition(partition_index=source.partition, acknowledgement_batches=batches)
+        )
+    return [topic(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic.items()]

@@ -1,0 +1,122 @@
+"""The records that the application has: delivered, not acknowledged yet or not sent yet.
+
+A record enters when it is delivered, and leaves when its acknowledgement is taken to be sent. A renewed record returns
+when the server has renewed its lock: to be handed over again, as in Java, or quietly (`keeps_renewed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from sharegroup.client.core.acknowledgements import AcknowledgeResult, Types
+from sharegroup.client.errors import IllegalStateError
+from sharegroup.client.records import Record, TopicIdPartition
+from sharegroup.types import AcknowledgeType
+
+#: Types that an application can choose.
+CHOICES = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW)
+
+
+class Taken(NamedTuple):
+    """Acknowledgements to send to a node."""
+
+    node_id: int
+    source: TopicIdPartition
+    types: Types
+
+
+class InHand:
+    """The records in hand, by partition and offset."""
+
+    def __init__(self, keeps_renewed: bool = False) -> None:
+        self.keeps_renewed = keeps_renewed
+        self._records: dict[TopicIdPartition, dict[int, Record[Any]]] = {}
+        self._types: dict[TopicIdPartition, Types] = {}
+        self._renewing: dict[TopicIdPartition, dict[int, Record[Any]]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(records) for records in self._records.values())
+
+    @property
+    def unacknowledged(self) -> int:
+        """The number of delivered records that have no acknowledgement."""
+        return len(self) - sum(len(types) for types in self._types.values())
+
+    def deliver(self, records: Iterable[Record[Any]]) -> None:
+        """Add records. A record that is delivered again replaces the earlier delivery, whose lock has ended."""
+        for record in records:
+            source = record.delivery.source
+            self._records.setdefault(source, {})[record.offset] = record
+            types = self._types.get(source)
+            if types:
+                types.pop(record.offset, None)
+
+    def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
+        """Choose the acknowledgement of a record; the last choice counts. Raises IllegalStateError."""
+        source = record.delivery.source
+        held = self._records.get(source, {}).get(record.offset)
+        if held is None or held.delivery_count != record.delivery_count:
+            raise _unknown(record.topic, record.partition, record.offset)
+        self._choose(source, record.offset, kind)
+
+    def acknowledge_offset(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
+        """Choose the acknowledgement of the record at an offset. Raises IllegalStateError."""
+        for source, records in self._records.items():
+            if source.topic == topic and source.partition == partition and offset in records:
+                self._choose(source, offset, kind)
+                return
+        raise _unknown(topic, partition, offset)
+
+    def accept_all(self) -> None:
+        """Accept all delivered records (implicit mode)."""
+        for source, records in self._records.items():
+            self._types[source] = dict.fromkeys(records, AcknowledgeType.ACCEPT)
+
+    def take(self) -> list[Taken]:
+        """Remove the acknowledged records, and return their acknowledgements by the node that delivered them."""
+        taken: dict[tuple[int, TopicIdPartition], Types] = {}
+        for source, types in self._types.items():
+            records = self._records[source]
+            for offset, kind in types.items():
+                record = records.pop(offset)
+                taken.setdefault((record.delivery.node_id, source), {})[offset] = kind
+                if kind is AcknowledgeType.RENEW:
+                    self._renewing.setdefault(source, {})[offset] = record
+            if not records:
+                del self._records[source]
+        self._types = {}
+        return [Taken(node_id, source, types) for (node_id, source), types in taken.items()]
+
+    def on_result(self, result: AcknowledgeResult, now_ms: int) -> list[Record[Any]]:
+        """Return the records whose locks were renewed and that the application receives again."""
+        renewing = self._renewing.get(result.source)
+        if renewing is None:
+            return []
+        renewed = [renewing.pop(offset) for offset in result.types if offset in renewing]
+        if result.error is not None:
+            return []
+        for record in renewed:
+            until_ms = now_ms + result.lock_timeout_ms if result.lock_timeout_ms else None
+            record.delivery = record.delivery._replace(lock_until_ms=until_ms)
+        if self.keeps_renewed:
+            self.deliver(renewed)
+            return []
+        return renewed
+
+    def forget(self) -> Collection[Record[Any]]:
+        """Remove all records without acknowledging them, and return them: the server releases them."""
+        records = [record for records in self._records.values() for record in records.values()]
+        self._records, self._types, self._renewing = {}, {}, {}
+        return records
+
+    def _choose(self, source: TopicIdPartition, offset: int, kind: AcknowledgeType) -> None:
+        if kind not in CHOICES:
+            raise IllegalStateError(f"a record cannot be acknowledged as {kind!r}")
+        self._types.setdefault(source, {})[offset] = AcknowledgeType(kind)
+
+
+def _unknown(topic: str, partition: int, offset: int) -> IllegalStateError:
+    return IllegalStateError(
+        f"the record {topic}-{partition} offset {offset} cannot be acknowledged: it is not in hand"
+    )

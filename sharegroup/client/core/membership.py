@@ -1,0 +1,166 @@
+"""The membership in a share group: which heartbeat to send and when, and what its response means (KIP-932).
+
+The client chooses its member id and keeps it. An epoch of 0 joins, -1 leaves. A member that the coordinator no longer
+knows (UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH) loses its assignment and joins again. Its locks are not affected, because
+they belong to share sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from sharegroup.errors import ErrorCode, RequestError, error_code
+from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+JOIN_EPOCH, LEAVE_EPOCH = 0, -1
+#: Interval until the coordinator has returned one.
+FIRST_INTERVAL_MS = 5_000
+
+_FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+_WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+#: Errors after which the heartbeat is repeated although an administrator must act. Polls raise them once.
+_PERSISTENT = (ErrorCode.TOPIC_AUTHORIZATION_FAILED,)
+
+#: The partitions by topic id.
+Assignment = dict[UUID, tuple[int, ...]]
+
+
+class Membership:
+    """One member of one group.
+
+    Attributes:
+        is_coordinator_stale: whether the coordinator must be looked up again. The caller resets it.
+        generation: counts the changes of the assignment.
+    """
+
+    def __init__(self, group_id: str, member_id: str, rack: str, retry_ms: int, max_poll_interval_ms: int) -> None:
+        self.group_id, self.member_id = group_id, member_id
+        self._rack, self._retry_ms, self._max_poll_interval_ms = rack or None, retry_ms, max_poll_interval_ms
+        self.topics: frozenset[str] = frozenset()
+        self._sent_topics: frozenset[str] | None = None
+        self._last_sent_topics: frozenset[str] | None = None
+        self.epoch = JOIN_EPOCH
+        self.assignment: Assignment = {}
+        self.generation = 0
+        self.is_coordinator_stale = True
+        self.interval_ms = FIRST_INTERVAL_MS
+        self._due_ms: int | None = None
+        self._last_poll_ms = 0
+        self._is_out = False
+        self._problem: RequestError | None = None
+        self._is_fatal = False
+
+    # -- the application -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Replace the subscription, which the next heartbeat sends."""
+        self.topics = frozenset(topics)
+        self._due_ms = 0
+
+    def note_poll(self, now_ms: int) -> None:
+        """Record that the application polls: a member that left because it did not poll joins again."""
+        self._last_poll_ms = now_ms
+        if self._is_out:
+            self._is_out = False
+            self._due_ms = now_ms
+
+    def raise_problem(self) -> None:
+        """Raise the error of the group that the application must know. A persistent one is raised again."""
+        problem = self._problem
+        if problem is not None:
+            if not self._is_fatal:
+                self._problem = None
+            raise problem
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------------
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the next heartbeat is due, None if none is."""
+        is_member = self.topics and not self._is_fatal and not self._is_out
+        return self._due_ms if is_member else None
+
+    def heartbeat(self, now_ms: int) -> ShareGroupHeartbeatRequest | None:
+        """Return the heartbeat to send now, None if none is due.
+
+        A member whose application has not polled for `max_poll_interval_ms` leaves, until the next poll.
+        """
+        due_ms = self.due_ms
+        if due_ms is None or now_ms < due_ms:
+            return None
+        if now_ms - self._last_poll_ms > self._max_poll_interval_ms:
+            self._is_out = True
+            return self.leave()
+        self._due_ms = now_ms + self.interval_ms
+        is_full = self.epoch == JOIN_EPOCH or self._sent_topics != self.topics
+        self._last_sent_topics = self.topics
+        return self._request(sorted(self.topics) if is_full else None)
+
+    def leave(self) -> ShareGroupHeartbeatRequest | None:
+        """Return the heartbeat that leaves the group, None if the member has not joined."""
+        if self.epoch == JOIN_EPOCH:
+            return None
+        self.epoch = LEAVE_EPOCH
+        request = self._request(None)
+        self._start_again()
+        return request
+
+    def on_response(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:
+        """Apply the response to a heartbeat."""
+        code = response.error_code
+        if code:
+            self._on_error(error_code(code), response.error_message or "", now_ms)
+            return
+        if response.member_epoch == LEAVE_EPOCH:
+            return
+        self.epoch = response.member_epoch
+        self._sent_topics = self._last_sent_topics
+        self.interval_ms = response.heartbeat_interval_ms or FIRST_INTERVAL_MS
+        self._due_ms = now_ms + self.interval_ms if self._sent_topics == self.topics else now_ms
+        if response.assignment is not None:
+            self._assign({t.topic_id: tuple(t.partitions) for t in response.assignment.topic_partitions})
+
+    def on_lost(self, now_ms: int) -> None:
+        """Schedule another heartbeat after one that was not answered; the coordinator may have moved."""
+        self.is_coordinator_stale = True
+        self._due_ms = now_ms + self._retry_ms
+
+    def fail(self, problem: RequestError) -> None:
+        """End the membership with an error that polls raise."""
+        self._problem, self._is_fatal = problem, True
+        self._start_again()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _request(self, topics: list[str] | None) -> ShareGroupHeartbeatRequest:
+        return ShareGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rack_id=self._rack if self.epoch == JOIN_EPOCH else None,
+            subscribed_topic_names=topics,
+        )
+
+    def _on_error(self, code: ErrorCode, message: str, now_ms: int) -> None:
+        if code in _FENCED:
+            self._start_again()
+            self._due_ms = now_ms
+        elif code in _WRONG_COORDINATOR:
+            self.on_lost(now_ms)
+        elif code.retriable:
+            self._due_ms = now_ms + self._retry_ms
+        elif code in _PERSISTENT:
+            self._problem = RequestError(code, message)
+            self._due_ms = now_ms + self.interval_ms
+        else:
+            self.fail(RequestError(code, message))
+
+    def _start_again(self) -> None:
+        self.epoch, self._sent_topics = JOIN_EPOCH, None
+        self._assign({})
+
+    def _assign(self, assignment: Assignment) -> None:
+        if assignment != self.assignment:
+            self.assignment = assignment
+            self.generation += 1

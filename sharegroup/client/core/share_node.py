@@ -1,0 +1,251 @@
+"""The share session with one leader, and the acknowledgements that wait for it (KIP-932).
+
+One request at a time is in progress, because the epoch of a session counts its requests. Acknowledgements are sent with
+the next fetch, or by themselves. They belong to the session in which the records were acquired: if the session ends,
+the server releases the locks, and the acknowledgements fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sharegroup.client.core.acknowledgements import Acknowledgements, AcknowledgeResult, Types, topics_of
+from sharegroup.client.records import TopicIdPartition
+from sharegroup.errors import ErrorCode, RequestError, error_code
+from sharegroup.protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+_Errors = dict[TopicIdPartition, tuple[int, str | None]]
+NEW_EPOCH, FINAL_EPOCH, MAX_EPOCH = 0, -1, 2**31 - 1
+#: Errors after which the session must be opened again. The server has released its locks, or does so.
+SESSION_ENDED = (
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+)
+
+
+class FetchLimits(NamedTuple):
+    """The limits of a ShareFetch; `is_record_limit` makes `max_records` exact (KIP-1206)."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    is_record_limit: bool
+
+
+class FetchedPartition(NamedTuple):
+    """A partition of a ShareFetch response."""
+
+    source: TopicIdPartition
+    code: ErrorCode
+    message: str
+    part: Any
+
+
+class FetchAnswer(NamedTuple):
+    """A ShareFetch response without its acknowledgement results; `problem` is the error of the whole request."""
+
+    problem: RequestError | None
+    partitions: list[FetchedPartition]
+    lock_timeout_ms: int
+
+
+class ShareNode:
+    """One member's session with one broker.
+
+    Attributes:
+        epoch: the epoch of the next request; 0 opens a session.
+        partitions: the partitions of the session, on the server too.
+        results: results of acknowledgements, which the caller takes.
+    """
+
+    def __init__(self, node_id: int, group_id: str, member_id: str) -> None:
+        self.node_id, self._group_id, self._member_id = node_id, group_id, member_id
+        self.epoch = NEW_EPOCH
+        self.partitions: dict[TopicIdPartition, None] = {}
+        self.results: list[AcknowledgeResult] = []
+        self._pending: dict[TopicIdPartition, Acknowledgements] = {}
+        self._sent: dict[TopicIdPartition, Acknowledgements] = {}
+        self._wanted: tuple[TopicIdPartition, ...] = ()
+        self._is_final = False
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether acknowledgements wait for a request."""
+        return bool(self._pending)
+
+    @property
+    def has_renewals(self) -> bool:
+        """Whether renewals wait for a request. A fetch that renews may not request records, so none is used."""
+        return any(pending.has_renewals for pending in self._pending.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether acknowledgements have no result yet."""
+        return bool(self._pending or self._sent)
+
+    def add(self, source: TopicIdPartition, types: Types, deadline_ms: int) -> None:
+        """Queue acknowledgements; later types replace earlier ones."""
+        pending = self._pending.get(source)
+        merged = {**pending.types, **types} if pending else types
+        self._pending[source] = Acknowledgements(source, merged, deadline_ms)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def fetch(self, wanted: Collection[TopicIdPartition], limits: FetchLimits) -> ShareFetchRequest:
+        """Return a fetch from these partitions, with the acknowledgements that wait. It opens or changes the session.
+
+        A partition that is listed joins the session on the server, even if only for its acknowledgements: such ones are
+        forgotten again by the same request.
+        """
+        sent = self._take()
+        new = [source for source in wanted if source not in self.partitions]
+        gone = [source for source in [*self.partitions, *sent] if source not in wanted]
+        self._wanted = tuple(wanted)
+        return ShareFetchRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=self.epoch,
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            max_records=limits.max_records,
+            batch_size=limits.max_records,
+            share_acquire_mode=1 if limits.is_record_limit else 0,
+            is_renew_ack=False,
+            topics=topics_of(ShareFetchRequest.FetchTopic, ShareFetchRequest.FetchTopic.FetchPartition, new, sent),
+            forgotten_topics_data=_forgotten(gone),
+        )
+
+    def acknowledge(self, is_final: bool = False) -> ShareAcknowledgeRequest | None:
+        """Return the acknowledgements that wait as a request; `is_final` ends the session. None if there is nothing.
+
+        A final request makes the server release the other locks of the session.
+        """
+        sent = self._take()
+        if self.epoch == NEW_EPOCH or not (sent or is_final):
+            return None
+        self._is_final = is_final
+        classes = ShareAcknowledgeRequest.AcknowledgeTopic
+        return ShareAcknowledgeRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=FINAL_EPOCH if is_final else self.epoch,
+            is_renew_ack=any(one.has_renewals for one in sent.values()),
+            topics=topics_of(classes, classes.AcknowledgePartition, (), sent),
+        )
+
+    # -- responses -----------------------------------------------------------------------------------------------------
+
+    def on_fetch(self, response: ShareFetchResponse, now_ms: int) -> FetchAnswer:
+        """Apply the response to a fetch."""
+        problem = self._on_code(response)
+        if problem is not None:
+            return FetchAnswer(problem, [], 0)
+        known = {(source.topic_id, source.partition): source for source in [*self._wanted, *self._sent]}
+        self.partitions = dict.fromkeys(self._wanted)
+        partitions: list[FetchedPartition] = []
+        errors: _Errors = {}
+        for topic_id, part in _parts(response):
+            source = known.get((topic_id, part.partition_index))
+            if source is None:  # a partition that was forgotten
+                continue
+            errors[source] = (part.acknowledge_error_code, part.acknowledge_error_message)
+            partitions.append(FetchedPartition(source, error_code(part.error_code), part.error_message or "", part))
+        self._finish(errors, now_ms, 0)
+        return FetchAnswer(None, partitions, response.acquisition_lock_timeout_ms)
+
+    def on_acknowledge(self, response: ShareAcknowledgeResponse, now_ms: int) -> RequestError | None:
+        """Apply the response to acknowledgements. Return the error of the whole request."""
+        problem = self._on_code(response)
+        if problem is None:
+            known = {(source.topic_id, source.partition): source for source in self._sent}
+            errors = {
+                known[topic_id, part.partition_index]: (part.error_code, part.error_message)
+                for topic_id, part in _parts(response)
+                if (topic_id, part.partition_index) in known
+            }
+            self._finish(errors, now_ms, response.acquisition_lock_timeout_ms)
+        if self._is_final:
+            self._reset()
+        return problem
+
+    def on_lost(self, reason: str) -> None:
+        """End the session: the connection was lost, or its request was not answered."""
+        self._fail(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{reason}; it is unknown whether it was applied"))
+        self._reset()
+
+    def drop_pending(self, reason: str) -> None:
+        """Fail the acknowledgements that cannot be sent any more."""
+        self._sent = {**self._sent, **self._pending}
+        self._pending = {}
+        self._fail(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _take(self) -> dict[TopicIdPartition, Acknowledgements]:
+        """Return what can be sent now. Without a session, nothing can, and it fails."""
+        if self.epoch == NEW_EPOCH:
+            self.drop_pending("the share session ended, which released the locks of the records")
+            return {}
+        self._sent, self._pending = self._pending, {}
+        return self._sent
+
+    def _on_code(self, response: Any) -> RequestError | None:
+        """Advance or reset the epoch. Return the error of the whole request, which fails its acknowledgements."""
+        if not response.error_code:
+            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+            return None
+        problem = RequestError(error_code(response.error_code), response.error_message or "")
+        self._fail(problem)
+        if problem.code in SESSION_ENDED:
+            self._reset()
+        elif self.epoch != NEW_EPOCH:
+            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        return problem
+
+    def _finish(
+        self, errors: dict[TopicIdPartition, tuple[int, str | None]], now_ms: int, lock_timeout_ms: int
+    ) -> None:
+        """Create the results of the acknowledgements that were sent, or queue them again."""
+        sent, self._sent = self._sent, {}
+        for source, acknowledged in sent.items():
+            number, message = errors.get(
+                source, (ErrorCode.INVALID_RECORD_STATE, "the response does not contain the partition")
+            )
+            code = error_code(number)
+            if acknowledged.may_retry(code, now_ms):
+                newer = self._pending.get(source)
+                self.add(source, {**acknowledged.types, **(newer.types if newer else {})}, acknowledged.deadline_ms)
+                continue
+            error = RequestError(code, message or "") if number else None
+            self.results.append(AcknowledgeResult(source, acknowledged.types, error, lock_timeout_ms))
+
+    def _fail(self, error: RequestError) -> None:
+        sent, self._sent = self._sent, {}
+        self.results += [AcknowledgeResult(one.source, one.types, error) for one in sent.values()]
+
+    def _reset(self) -> None:
+        self.epoch, self.partitions, self._is_final = NEW_EPOCH, {}, False
+
+
+def _parts(response: ShareFetchResponse | ShareAcknowledgeResponse) -> Iterator[tuple[UUID, Any]]:
+    for topic in response.responses:
+        for part in topic.partitions:
+            yield topic.topic_id, part
+
+
+def _forgotten(sources: Iterable[TopicIdPartition]) -> list[Any]:
+    by_topic: dict[UUID, list[int]] = {}
+    for source in dict.fromkeys(sources):
+        by_topic.setdefault(source.topic_id, []).append(source.partition)
+    topic = ShareFetchRequest.ForgottenTopic
+    return [topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in by_topic.items()]
