@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -54,7 +54,7 @@ class Record(Generic[Value]):
     value: Value
     headers: Sequence[tuple[str, bytes | None]]
     delivery_count: int
-    delivery: Delivery
+    delivery: Delivery = field(repr=False)
     error: Exception | None = None
 
 

@@ -93,7 +93,8 @@ class ConsumerSettings:
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(ConsumerSettings) if field.name != "connection"}
-_KNOWN = frozenset(_FIELDS) | CONNECTION_SETTINGS
+#: All settings that may be passed.
+KNOWN_SETTINGS = frozenset(_FIELDS) | CONNECTION_SETTINGS
 _CHOICES: dict[str, tuple[str, ...]] = {
     "share_acknowledgement_mode": get_args(AcknowledgementMode),
     "share_acquire_mode": get_args(AcquireMode),
@@ -122,8 +123,8 @@ def _check_names(named: Mapping[str, Any]) -> None:
     if refused:
         raise InvalidSettingError(f"{', '.join(refused)} cannot be set when using a share group")
     for name in named:
-        if name not in _KNOWN:
-            raise InvalidSettingError(f"unknown setting {name}{nearest_hint(name, _KNOWN)}")
+        if name not in KNOWN_SETTINGS:
+            raise InvalidSettingError(f"unknown setting {name}{nearest_hint(name, KNOWN_SETTINGS)}")
 
 
 def _check_value(name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
+from sharegroup.client.errors import ShareGroupsUnsupportedError
 from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
@@ -153,6 +154,8 @@ class Membership:
         elif code in _PERSISTENT:
             self._problem = RequestError(code, message)
             self._due_ms = now_ms + self.interval_ms
+        elif code is ErrorCode.UNSUPPORTED_VERSION:
+            self.fail(ShareGroupsUnsupportedError(message or "share groups are not enabled at the broker"))
         else:
             self.fail(RequestError(code, message))
 

@@ -92,6 +92,11 @@ class ShareNode:
         """Whether acknowledgements have no result yet."""
         return bool(self._pending or self._sent)
 
+    @property
+    def waiting_sources(self) -> list[TopicIdPartition]:
+        """The partitions whose acknowledgements have no result yet."""
+        return [*self._pending, *self._sent]
+
     def add(self, source: TopicIdPartition, types: Types, deadline_ms: int) -> None:
         """Queue acknowledgements; later types replace earlier ones."""
         pending = self._pending.get(source)

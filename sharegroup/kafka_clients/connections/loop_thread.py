@@ -18,8 +18,13 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run a coroutine and return its result, or raise its exception."""
-        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+        """Run a coroutine and return its result, or raise its exception. An interrupt (Ctrl-C) cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def close(self, close: Callable[[], None]) -> None:
         """Call `close` on the loop, then end the thread. No coroutine may run meanwhile."""

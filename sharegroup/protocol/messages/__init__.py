@@ -144,6 +144,14 @@ class StreamsGroupDescribeResponse(ApiMessage, load_json=__name__):
     """StreamsGroupDescribe (89): groups with their topologies, members and tasks."""
 
 
+class GetTelemetrySubscriptionsRequest(ApiMessage, load_json=__name__):
+    """GetTelemetrySubscriptions (71, KIP-714): a client asks for its instance id."""
+
+
+class GetTelemetrySubscriptionsResponse(ApiMessage, load_json=__name__):
+    """GetTelemetrySubscriptions (71): the client's instance id, and the metrics that the broker collects."""
+
+
 class CreateDelegationTokenResponse(ApiMessage, load_json=__name__):
     """CreateDelegationToken (38, KIP-48): a token or an error."""
 
@@ -187,6 +195,8 @@ __all__ = [
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",
     "ExpireDelegationTokenResponse",
+    "GetTelemetrySubscriptionsRequest",
+    "GetTelemetrySubscriptionsResponse",
     "RemoveRaftVoterResponse",
     "RenewDelegationTokenResponse",
     "ShareAcknowledgeRequest",

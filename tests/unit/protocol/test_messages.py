@@ -71,6 +71,7 @@ def test_the_keys_and_versions_are_those_of_kafka_4_3() -> None:
         (64, 0, 0),
         (68, 0, 1),
         (69, 0, 1),
+        (71, 0, 0),
         (76, 1, 1),
         (77, 1, 1),
         (78, 1, 2),

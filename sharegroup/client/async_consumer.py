@@ -1,0 +1,374 @@
+"""The share consumer for asyncio (KIP-932). It runs on the caller's loop, without threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sharegroup.client.connector import Connector, SocketConnector
+from sharegroup.client.core.acknowledgements import AcknowledgeResult
+from sharegroup.client.core.consumer_core import ConsumerCore, commit_results
+from sharegroup.client.core.metrics import Metrics
+from sharegroup.client.errors import ConcurrentUseError, IllegalStateError, WakeupError
+from sharegroup.client.records import CommitResults, Record, TopicIdPartition, UndecodableRecord
+from sharegroup.client.requests import Requests
+from sharegroup.client.settings import parse_settings
+from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
+from sharegroup.types import AcknowledgeType
+
+if TYPE_CHECKING:
+    from typing import Self
+
+logger = logging.getLogger(__name__)
+
+#: Called with the offsets of one partition, and the error or None.
+CommitCallback = Callable[[dict[TopicIdPartition, set[int]], RequestError | None], None]
+CLOSE_TIMEOUT_S = 30.0
+
+
+class AsyncShareConsumer:
+    """A member of a share group.
+
+    Args:
+        bootstrap_servers: `host:port`, several separated by commas or as a list.
+        topics: the first subscription.
+        connector: opens the connections; for tests.
+        settings: Kafka's settings with underscores (`ConsumerSettings`), and kafka-python's `security_protocol`,
+            `ssl_*` and `sasl_*`.
+
+    Raises:
+        InvalidSettingError: a setting is unknown, refused for share groups, or has an invalid value.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Collection[str],
+        *,
+        group_id: str,
+        topics: Collection[str] = (),
+        connector: Connector | None = None,
+        **settings: Any,
+    ) -> None:
+        self.settings = parse_settings({"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings})
+        self._core = ConsumerCore(self.settings, str(uuid.uuid4()), self._now_ms())
+        self._changed = asyncio.Event()
+        self._requests = Requests(self.settings, self._core, connector or SocketConnector(), self._changed.set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._callback: CommitCallback | None = None
+        self._results: list[AcknowledgeResult] = []
+        #: The results for each commit that waits.
+        self._commits: list[list[AcknowledgeResult]] = []
+        self._is_polling = self._is_calling_back = self._is_woken = self._is_closed = False
+        #: Whether this object calls the commit callback. `ShareConsumer` does it itself, on the caller's thread.
+        self.calls_back = True
+        if topics:
+            self.subscribe(topics)
+
+    # -- subscription --------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Replace the subscription. Polls join the group. No topics: see `unsubscribe`, which also leaves."""
+        self._check_open()
+        if isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
+            raise ValueError(f"topics must be a collection of names: {topics!r}")
+        self._core.membership.subscribe(topics)
+        self._requests.note_subscription()
+
+    def subscription(self) -> set[str]:
+        """Return the topics of the subscription."""
+        self._check_open()
+        return set(self._core.membership.topics)
+
+    async def unsubscribe(self) -> None:
+        """Send the acknowledgements, end the share sessions, which releases other records, and leave the group."""
+        self._check_open()
+        await self._leave(CLOSE_TIMEOUT_S)
+        self._core.membership.subscribe(())
+        self._run_callbacks()
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_s: float = 1.0) -> list[Record[Any]]:
+        """Return records; an empty list if there are none within the timeout.
+
+        In implicit mode, this accepts the records of the previous poll. In explicit mode, all of them must be
+        acknowledged. The acknowledgements are sent with the next fetch.
+
+        Raises:
+            IllegalStateError: there is no subscription, or a record is not acknowledged.
+            WakeupError: `wakeup` was called.
+            RequestError: the broker refused the member or its requests.
+        """
+        with self._polling():
+            self._core.begin_poll(self._now_ms())
+            end_s = time.monotonic() + timeout_s
+            self._requests.start_turns()
+            await asyncio.sleep(0)
+            while True:
+                self._collect()
+                self._raise_problems()
+                left_s = end_s - time.monotonic()
+                if self._core.fetched or left_s <= 0:
+                    break
+                self._requests.start_turns()
+                await self._wait(left_s)
+            records = self._core.deliver()
+            self._core.metrics.poll_ended(self._now_ms())
+        self._run_callbacks()
+        return records
+
+    async def __aiter__(self) -> AsyncIterator[Record[Any]]:
+        """Yield records without end. In implicit mode, a record is accepted after the loop has asked for more."""
+        while True:
+            record = self._core.deliver_one()
+            if record is None:
+                await self.fill()
+            else:
+                yield record
+
+    def acknowledge(self, record: Record[Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Choose how a record is acknowledged, in explicit mode. The next poll or commit sends it.
+
+        Raises IllegalStateError: implicit mode is used, or the record is not in hand.
+        """
+        self._check_open()
+        self._core.check_explicit()
+        self._core.in_hand.acknowledge(record, kind)
+
+    def acknowledge_offset(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Choose how the record in hand at an offset is acknowledged; like `acknowledge`."""
+        self._check_open()
+        self._core.check_explicit()
+        self._core.in_hand.acknowledge_offset(topic, partition, offset, kind)
+
+    async def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
+        """Send the acknowledgements, and return the result of each partition: None, or its error.
+
+        In implicit mode, this accepts the records of the previous poll. A partition without a result within the
+        timeout has REQUEST_TIMED_OUT; its result comes to the callback later.
+        """
+        self._check_open()
+        self._bind()
+        timeout_s = self.settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
+        end_s = time.monotonic() + timeout_s
+        self._collect()  # results of earlier acknowledgements are not of this commit
+        self._core.queue_acknowledgements(self._now_ms() + int(timeout_s * 1000))
+        found: list[AcknowledgeResult] = []
+        self._commits.append(found)
+        try:
+            while self._core.is_committing and time.monotonic() < end_s:
+                self._requests.start_acknowledging()
+                await self._wait(end_s - time.monotonic())
+                self._collect()
+        finally:
+            self._commits = [commit for commit in self._commits if commit is not found]
+        results = commit_results(found)
+        for node in self._core.nodes.values():
+            for source in node.waiting_sources:
+                results[source] = RequestError(ErrorCode.REQUEST_TIMED_OUT, f"no response within {timeout_s:g} s")
+        self._run_callbacks()
+        return results
+
+    def commit_async(self) -> None:
+        """Send the acknowledgements without waiting for their results, which go to the callback."""
+        self._check_open()
+        self._bind()
+        self._core.queue_acknowledgements(self._now_ms() + self.settings.default_api_timeout_ms)
+        self._requests.start_acknowledging()
+        self._run_callbacks()
+
+    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
+        """Set the function that receives the result of each partition's acknowledgements.
+
+        Polls, commits and `close` call it. It may not use the consumer. Its exceptions are logged.
+        """
+        self._check_open()
+        self._callback = callback
+
+    # -- information ---------------------------------------------------------------------------------------------------
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return the lock timeout of the newest records, None before the first ones."""
+        return self._core.lock_timeout_ms
+
+    def metrics(self) -> Metrics:
+        """Return the metrics by Kafka's groups and names: {group: {name: value}}; NaN if nothing was measured."""
+        return self._core.metrics.values(self._now_ms())
+
+    async def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
+        """Return the id that a broker gives this client for its metrics (KIP-714).
+
+        Raises RequestError (UNSUPPORTED_VERSION) if the broker collects none, and TimeoutError.
+        """
+        self._check_open()
+        self._bind()
+        async with asyncio.timeout(timeout_s):
+            return await self._requests.client_instance_id()
+
+    @property
+    def member_id(self) -> str:
+        """The member id, which the consumer keeps for its life."""
+        return self._core.membership.member_id
+
+    @property
+    def undecodable(self) -> list[UndecodableRecord]:
+        """The newest records that were not delivered because they could not be decoded, with the reasons."""
+        return list(self._core.undecodable)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""
+        self._is_woken = True
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._changed.set)
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Send the acknowledgements of explicit mode, release the other records, and leave the group.
+
+        Closing again has no effect.
+        """
+        if self._is_closed:
+            return
+        self.check_callback()
+        try:
+            await self._leave(timeout_s)
+        finally:
+            self._is_closed = True
+            await self._requests.close()
+            self._run_callbacks()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
+
+    def keep_renewed(self) -> None:
+        """Let polls deliver records while others are in hand, which renewals keep there. For handler loops."""
+        self._core.in_hand.keeps_renewed = True
+
+    def deliver_one(self) -> Record[Any] | None:
+        """Return a record that was fetched already. Any thread may call this while no other call is in progress."""
+        return self._core.deliver_one()
+
+    async def fill(self) -> None:
+        """Wait until a record was fetched."""
+        with self._polling():
+            self._core.begin_poll(self._now_ms())
+            while True:
+                self._collect()
+                self._raise_problems()
+                self._requests.start_turns()
+                if self._core.fetched:
+                    break
+                await self._wait(None)
+            self._core.metrics.poll_ended(self._now_ms())
+        self._run_callbacks()
+
+    def check_callback(self) -> None:
+        """Raise IllegalStateError if the commit callback is running."""
+        if self._is_calling_back:
+            raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
+
+    def run_callbacks(self) -> None:
+        """Call the callback with the results that it has not received yet."""
+        results, self._results = self._results, []
+        if self._callback is None:
+            return
+        self._is_calling_back = True
+        try:
+            for result in results:
+                offsets = {offset for offset, kind in result.types.items() if kind is not AcknowledgeType.GAP}
+                try:
+                    self._callback({result.source: offsets}, result.error)
+                except Exception:
+                    logger.exception("the acknowledgement commit callback failed")
+        finally:
+            self._is_calling_back = False
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _leave(self, timeout_s: float) -> None:
+        """End sessions and membership as far as the brokers answer in time."""
+        if self.settings.is_explicit:
+            self._core.queue_acknowledgements(self._now_ms() + int(timeout_s * 1000))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._requests.leave()
+        except TimeoutError:
+            logger.warning("group %s: the brokers did not answer in time; locks end by timeout", self.settings.group_id)
+        except ShareGroupError as error:
+            logger.warning("group %s: could not leave: %s", self.settings.group_id, error)
+        self._collect()
+        self._core.end()
+
+    @contextlib.contextmanager
+    def _polling(self) -> Iterator[None]:
+        self._check_open()
+        if self._is_polling:
+            raise ConcurrentUseError("another poll is in progress")
+        self._bind()
+        self._is_polling = True
+        try:
+            yield
+        finally:
+            self._is_polling = False
+
+    def _bind(self) -> None:
+        """Bind the consumer to the running loop, and start the heartbeats."""
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise ConcurrentUseError("the consumer belongs to another event loop")
+        self._loop = loop
+        self._requests.start()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateError("Share consumer closed")
+        self.check_callback()
+
+    def _raise_problems(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("the consumer was woken up")
+        self._requests.raise_problem()
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        """Wait for a change: a response, an assignment, a wakeup."""
+        self._changed.clear()
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("the consumer was woken up")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+
+    def _collect(self) -> None:
+        """Take new results, for the callback and for the commits that wait."""
+        results = self._core.take_results(self._now_ms())
+        for commit in self._commits:
+            commit += results
+        if self._callback is not None:
+            self._results += results
+
+    def _run_callbacks(self) -> None:
+        if self.calls_back:
+            self.run_callbacks()
+
+    @staticmethod
+    def _now_ms() -> int:
+        return time.monotonic_ns() // 1_000_000

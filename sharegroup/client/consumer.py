@@ -1,0 +1,175 @@
+"""The share consumer for synchronous code (KIP-932): AsyncShareConsumer on a thread with a loop."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sharegroup.client.async_consumer import CLOSE_TIMEOUT_S, AsyncShareConsumer, CommitCallback
+from sharegroup.client.connector import Connector
+from sharegroup.client.core.metrics import Metrics
+from sharegroup.client.errors import ConcurrentUseError
+from sharegroup.client.records import CommitResults, Record, UndecodableRecord
+from sharegroup.kafka_clients.connections.loop_thread import LoopThread
+from sharegroup.types import AcknowledgeType
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_Result = TypeVar("_Result")
+
+
+class ShareConsumer:
+    """A member of a share group; the arguments are those of AsyncShareConsumer.
+
+    One thread may use it at a time, else ConcurrentUseError is raised; only `wakeup` may be called from any thread. The
+    commit callback runs on the caller's thread.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Collection[str],
+        *,
+        group_id: str,
+        topics: Collection[str] = (),
+        connector: Connector | None = None,
+        **settings: Any,
+    ) -> None:
+        self._consumer = AsyncShareConsumer(
+            bootstrap_servers, group_id=group_id, topics=topics, connector=connector, **settings
+        )
+        self._consumer.calls_back = False
+        self._thread = LoopThread("sharegroup-client")
+        self._user = threading.RLock()  # reentrant, so that a callback gets the error of its own
+        self._is_closed = False
+
+    # -- subscription --------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """See AsyncShareConsumer.subscribe."""
+        with self._using():
+            self._consumer.subscribe(topics)
+
+    def subscription(self) -> set[str]:
+        """See AsyncShareConsumer.subscription."""
+        with self._using():
+            return self._consumer.subscription()
+
+    def unsubscribe(self) -> None:
+        """See AsyncShareConsumer.unsubscribe."""
+        self._run(self._consumer.unsubscribe)
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float = 1.0) -> list[Record[Any]]:
+        """See AsyncShareConsumer.poll."""
+        return self._run(self._consumer.poll, timeout_s)
+
+    def __iter__(self) -> Iterator[Record[Any]]:
+        """Yield records without end. In implicit mode, a record is accepted after the loop has asked for more."""
+        while True:
+            with self._using():
+                record = self._consumer.deliver_one()
+            if record is None:
+                self._run(self._consumer.fill)
+            else:
+                yield record
+
+    def acknowledge(self, record: Record[Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """See AsyncShareConsumer.acknowledge."""
+        with self._using():
+            self._consumer.acknowledge(record, kind)
+
+    def acknowledge_offset(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """See AsyncShareConsumer.acknowledge_offset."""
+        with self._using():
+            self._consumer.acknowledge_offset(topic, partition, offset, kind)
+
+    def commit_sync(self, timeout_s: float | None = None) -> CommitResults:
+        """See AsyncShareConsumer.commit_sync."""
+        return self._run(self._consumer.commit_sync, timeout_s)
+
+    def commit_async(self) -> None:
+        """See AsyncShareConsumer.commit_async."""
+
+        async def commit() -> None:
+            self._consumer.commit_async()
+
+        self._run(commit)
+
+    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
+        """See AsyncShareConsumer.set_acknowledgement_commit_callback."""
+        with self._using():
+            self._consumer.set_acknowledgement_commit_callback(callback)
+
+    # -- information ---------------------------------------------------------------------------------------------------
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """See AsyncShareConsumer.acquisition_lock_timeout_ms."""
+        return self._consumer.acquisition_lock_timeout_ms()
+
+    def metrics(self) -> Metrics:
+        """See AsyncShareConsumer.metrics."""
+        return self._consumer.metrics()
+
+    def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
+        """See AsyncShareConsumer.client_instance_id."""
+        return self._run(self._consumer.client_instance_id, timeout_s)
+
+    @property
+    def member_id(self) -> str:
+        """The member id, which the consumer keeps for its life."""
+        return self._consumer.member_id
+
+    @property
+    def undecodable(self) -> list[UndecodableRecord]:
+        """See AsyncShareConsumer.undecodable."""
+        return self._consumer.undecodable
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""
+        self._consumer.wakeup()
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """See AsyncShareConsumer.close."""
+        if self._is_closed:
+            return
+        self._run(self._consumer.close, timeout_s)
+        self._is_closed = True
+        self._thread.close(lambda: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        if not self._user.acquire(blocking=False):
+            raise ConcurrentUseError("another thread uses the consumer")
+        try:
+            yield
+        finally:
+            self._user.release()
+
+    def _run(self, call: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any) -> _Result:
+        """Run a call on the loop, then the commit callback on this thread."""
+        with self._using():
+            self._consumer.check_callback()
+            try:
+                return self._thread.run(call(*arguments))
+            finally:
+                self._consumer.run_callbacks()

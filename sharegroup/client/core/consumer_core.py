@@ -1,0 +1,226 @@
+"""A share consumer without input and output: it joins membership, sessions, records in hand and fetched records.
+
+A host (`AsyncShareConsumer`) sends the requests that it returns. Two threads may use it at the same time: the
+application acknowledges records in hand, while the host applies fetch responses, which does not touch them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from sharegroup.client.core.acknowledgements import AcknowledgeResult
+from sharegroup.client.core.in_hand import InHand
+from sharegroup.client.core.membership import Membership
+from sharegroup.client.core.metrics import ClientMetrics
+from sharegroup.client.core.share_node import FetchAnswer, FetchLimits, ShareNode
+from sharegroup.client.decoding import RecordDecoder
+from sharegroup.client.errors import IllegalStateError
+from sharegroup.client.records import CommitResults, Delivery, Record, TopicIdPartition, UndecodableRecord
+from sharegroup.client.settings import ConsumerSettings
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.types import AcknowledgeType, AcquiredRange
+
+logger = logging.getLogger(__name__)
+
+#: Errors of a partition after which the leader must be looked up again.
+STALE_LEADER = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+#: Errors of a partition or of a whole fetch that polls raise. Others pass, and the fetch is repeated.
+RAISED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST)
+#: How many undecodable records are kept for the application.
+_UNDECODABLE_KEPT = 1_000
+
+NoteLeader = Callable[[UUID, int, int], None]
+
+
+class ConsumerCore:
+    """The state of one share consumer.
+
+    Attributes:
+        fetched: acquired records that the application has not received yet.
+        undecodable: the newest records that were not delivered, with the reasons.
+        lock_timeout_ms: the acquisition lock timeout of the newest response with records.
+    """
+
+    def __init__(self, settings: ConsumerSettings, member_id: str, now_ms: int) -> None:
+        self._settings, self._member_id = settings, member_id
+        self.membership = Membership(
+            settings.group_id,
+            member_id,
+            settings.client_rack,
+            settings.retry_backoff_ms,
+            settings.max_poll_interval_ms,
+        )
+        self.in_hand = InHand()
+        self.nodes: dict[int, ShareNode] = {}
+        self.fetched: deque[Record[Any]] = deque()
+        self.undecodable: deque[UndecodableRecord] = deque(maxlen=_UNDECODABLE_KEPT)
+        self.lock_timeout_ms: int | None = None
+        self.limits = FetchLimits(
+            settings.fetch_max_wait_ms,
+            settings.fetch_min_bytes,
+            settings.fetch_max_bytes,
+            settings.max_poll_records,
+            settings.is_record_limit,
+        )
+        self.metrics = ClientMetrics(now_ms)
+        self._decoder = RecordDecoder(settings)
+        self._problems: deque[RequestError] = deque()
+        self._last_node_id = -1
+
+    # -- the application -----------------------------------------------------------------------------------------------
+
+    def begin_poll(self, now_ms: int) -> None:
+        """Check that records may be delivered, and queue the acknowledgements of the earlier ones.
+
+        Raises IllegalStateError.
+        """
+        if not self.membership.topics:
+            raise IllegalStateError("Consumer is not subscribed to any topics.")
+        must_be_done = self._settings.is_explicit and not self.in_hand.keeps_renewed
+        if must_be_done and self.in_hand.unacknowledged:
+            raise IllegalStateError("All records must be acknowledged in explicit acknowledgement mode.")
+        self.membership.note_poll(now_ms)
+        self.metrics.poll_began(now_ms)
+        self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
+
+    def check_explicit(self) -> None:
+        """Raise IllegalStateError unless the application acknowledges records."""
+        if not self._settings.is_explicit:
+            raise IllegalStateError("Implicit acknowledgement of delivery is being used.")
+
+    def queue_acknowledgements(self, deadline_ms: int) -> None:
+        """Queue the acknowledgements of records in hand for their leaders; implicit mode accepts all of them."""
+        if not self._settings.is_explicit:
+            self.in_hand.accept_all()
+        for node_id, source, types in self.in_hand.take():
+            self.node(node_id).add(source, types, deadline_ms)
+
+    def deliver(self) -> list[Record[Any]]:
+        """Return fetched records, which are in hand from now on."""
+        limit = self._settings.max_poll_records if self._settings.is_record_limit else len(self.fetched)
+        records = [self.fetched.popleft() for _ in range(min(limit, len(self.fetched)))]
+        self.in_hand.deliver(records)
+        return records
+
+    def deliver_one(self) -> Record[Any] | None:
+        """Return one fetched record, which is in hand from now on."""
+        if not self.fetched:
+            return None
+        record = self.fetched.popleft()
+        self.in_hand.deliver((record,))
+        return record
+
+    def take_results(self, now_ms: int) -> list[AcknowledgeResult]:
+        """Return new results of the application's acknowledgements. Renewed records are delivered again."""
+        found: list[AcknowledgeResult] = []
+        for node in self.nodes.values():
+            results, node.results = node.results, []
+            for result in results:
+                self._measure(result, now_ms)
+                self.fetched.extend(self.in_hand.on_result(result, now_ms))
+                if any(kind is not AcknowledgeType.GAP for kind in result.types.values()):
+                    found.append(result)
+        return found
+
+    def _measure(self, result: AcknowledgeResult, now_ms: int) -> None:
+        self.metrics.acknowledged.record(len(result.types), now_ms)
+        if result.error is not None:
+            self.metrics.acknowledge_errors.record(len(result.types), now_ms)
+
+    def raise_problem(self) -> None:
+        """Raise an error that the application must know."""
+        self.membership.raise_problem()
+        if self._problems:
+            raise self._problems.popleft()
+
+    def end(self) -> None:
+        """Forget the records and the assignment: the member leaves, and the server releases the locks."""
+        self.fetched.clear()
+        self.in_hand.forget()
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    @property
+    def assigned(self) -> Iterator[tuple[UUID, int]]:
+        """The assigned partitions by topic id."""
+        for topic_id, partitions in self.membership.assignment.items():
+            for partition in partitions:
+                yield topic_id, partition
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether acknowledgements have no result yet."""
+        return any(node.is_waiting for node in self.nodes.values())
+
+    def node(self, node_id: int) -> ShareNode:
+        """Return the session with a node."""
+        if node_id not in self.nodes:
+            self.nodes[node_id] = ShareNode(node_id, self.membership.group_id, self._member_id)
+        return self.nodes[node_id]
+
+    def plan_fetches(
+        self, leaders: Mapping[TopicIdPartition, int], is_fetching: bool
+    ) -> list[tuple[ShareNode, list[TopicIdPartition]]]:
+        """Return the partitions to fetch from each node; `is_fetching` is whether a fetch is in progress.
+
+        In record_limit mode, one node is asked at a time, in turn, and only if no records are left: so a poll never
+        gets more than `max_poll_records`.
+        """
+        by_node: dict[int, list[TopicIdPartition]] = {}
+        for source, node_id in leaders.items():
+            by_node.setdefault(node_id, []).append(source)
+        if self._settings.is_record_limit:
+            if is_fetching or self.fetched or not by_node:
+                return []
+            node_ids = sorted(by_node)
+            following = [node_id for node_id in node_ids if node_id > self._last_node_id]
+            self._last_node_id = (following or node_ids)[0]
+            by_node = {self._last_node_id: by_node[self._last_node_id]}
+        return [(self.node(node_id), wanted) for node_id, wanted in by_node.items()]
+
+    def on_fetch(self, node: ShareNode, answer: FetchAnswer, now_ms: int, note_leader: NoteLeader) -> None:
+        """Apply a fetch response: decode its records, and note its errors and new leaders."""
+        if answer.problem is not None:
+            if answer.problem.code in RAISED:
+                self._problems.append(answer.problem)
+            return
+        for source, code, message, part in answer.partitions:
+            if code in STALE_LEADER:
+                note_leader(source.topic_id, source.partition, part.current_leader.leader_id)
+            elif code in RAISED:
+                self._problems.append(RequestError(code, message or f"topic {source.topic}"))
+            if part.acquired_records:
+                self._on_records(node, source, part, answer.lock_timeout_ms, now_ms)
+
+    def _on_records(
+        self, node: ShareNode, source: TopicIdPartition, part: Any, lock_timeout_ms: int, now_ms: int
+    ) -> None:
+        if lock_timeout_ms:
+            self.lock_timeout_ms = lock_timeout_ms
+        delivery = Delivery(source, node.node_id, now_ms + lock_timeout_ms if lock_timeout_ms else None)
+        acquired = [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records]
+        decoded = self._decoder.decode(part.records or b"", acquired, delivery)
+        if decoded.types:
+            node.add(source, decoded.types, now_ms + self._settings.default_api_timeout_ms)
+        for bad in decoded.undecodable:
+            logger.warning("%s-%d offset %d cannot be decoded: %s", source.topic, source.partition, *bad[1:])
+        self.undecodable.extend(decoded.undecodable)
+        self.fetched.extend(decoded.records)
+
+
+def commit_results(results: list[AcknowledgeResult]) -> CommitResults:
+    """Return the outcome of each partition: its first error, or None."""
+    found: CommitResults = {}
+    for result in results:
+        found[result.source] = found.get(result.source) or result.error
+    return found

@@ -1,0 +1,128 @@
+"""Records from the batches of a ShareFetch response, by kafka-python.
+
+The broker returns whole batches, of which the member may have acquired a part. It has filtered aborted transactions
+(`share.isolation.level`). Acquired offsets without a record (transaction markers, compacted records) are acknowledged
+as gaps, as Java's consumer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kafka.errors import CorruptRecordError, UnsupportedCodecError
+from kafka.record import MemoryRecords
+
+from sharegroup.client.core.acknowledgements import Types
+from sharegroup.client.records import Delivery, Record, UndecodableRecord
+from sharegroup.client.settings import ConsumerSettings, Deserializer
+from sharegroup.types import AcknowledgeType, AcquiredRange
+
+#: `deserialize(topic, headers, data)`; data that is null stays None.
+_Deserialize = Callable[[str, Sequence[tuple[str, bytes | None]], bytes | None], Any]
+
+
+class Decoded(NamedTuple):
+    """The records to deliver, the acknowledgements that need no application, and what could not be decoded."""
+
+    records: list[Record[Any]]
+    types: Types
+    undecodable: list[UndecodableRecord]
+
+
+class RecordDecoder:
+    """Decodes records by the settings of a consumer."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._key, self._value = (
+            _function(deserializer) for deserializer in (settings.key_deserializer, settings.value_deserializer)
+        )
+        self._deserializes = settings.key_deserializer is not None or settings.value_deserializer is not None
+        self._check_crcs, self._is_raw = settings.check_crcs, settings.on_undecodable == "raw"
+        is_release = settings.on_undecodable == "release"
+        self._refusal = AcknowledgeType.RELEASE if is_release else AcknowledgeType.REJECT
+
+    def decode(self, data: bytes | memoryview, acquired: Sequence[AcquiredRange], delivery: Delivery) -> Decoded:
+        """Return the acquired records of a partition."""
+        found = Decoded([], {}, [])
+        counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
+        for batch in MemoryRecords(data):
+            self._decode_batch(batch, counts, delivery, found)
+        for offset in counts:  # what is left has no record
+            found.types[offset] = AcknowledgeType.GAP
+        return found
+
+    def _decode_batch(self, batch: Any, counts: dict[int, int], delivery: Delivery, found: Decoded) -> None:
+        try:
+            for raw in self._raw_records(batch):
+                count = counts.pop(raw.offset, None)
+                if count is not None:
+                    self._decode_record(raw, count, delivery, found)
+        except UnsupportedCodecError as error:  # another member may have the library
+            self._refuse_rest(batch, AcknowledgeType.RELEASE, error, counts, delivery, found)
+        except Exception as error:  # noqa: BLE001 - libraries that decompress raise errors of their own
+            self._refuse_rest(batch, AcknowledgeType.REJECT, error, counts, delivery, found)
+
+    def _raw_records(self, batch: Any) -> Iterator[Any]:
+        if self._check_crcs and not batch.validate_crc():
+            raise CorruptRecordError("the checksum of the batch is wrong")
+        return iter(()) if batch.magic == 2 and batch.is_control_batch else iter(batch)
+
+    def _decode_record(self, raw: Any, count: int, delivery: Delivery, found: Decoded) -> None:
+        source, headers, key, value, error = delivery.source, raw.headers, raw.key, raw.value, None
+        try:
+            if self._deserializes:
+                key, value = self._key(source.topic, headers, key), self._value(source.topic, headers, value)
+        except Exception as problem:  # noqa: BLE001 - a deserializer may raise anything
+            if not self._is_raw:
+                found.types[raw.offset] = self._refusal
+                found.undecodable.append(UndecodableRecord(source, raw.offset, repr(problem)))
+                return
+            error = problem
+        found.records.append(
+            Record(
+                source.topic,
+                source.partition,
+                raw.offset,
+                raw.timestamp,
+                raw.timestamp_type,
+                key,
+                value,
+                headers,
+                count,
+                delivery,
+                error,
+            )
+        )
+
+    def _refuse_rest(
+        self,
+        batch: Any,
+        kind: AcknowledgeType,
+        error: Exception,
+        counts: dict[int, int],
+        delivery: Delivery,
+        found: Decoded,
+    ) -> None:
+        """Acknowledge the acquired offsets of a batch that cannot be read, from its first one on."""
+        rest = [offset for offset in _offsets(batch) if offset in counts]
+        for offset in rest:
+            del counts[offset]
+            found.types[offset] = kind
+        if rest:
+            found.undecodable.append(UndecodableRecord(delivery.source, rest[0], repr(error)))
+
+
+def _offsets(batch: Any) -> range:
+    """Return the offsets that a batch covers. Batches of old formats (before 0.11) know only their last one."""
+    if batch.magic < 2:
+        return range(batch.base_offset, batch.base_offset + 1)
+    return range(batch.base_offset, batch.last_offset + 1)
+
+
+def _function(deserializer: Deserializer | None) -> _Deserialize:
+    if deserializer is None:
+        return lambda _topic, _headers, data: data
+    if hasattr(deserializer, "deserialize"):
+        return lambda topic, headers, data: None if data is None else deserializer.deserialize(topic, headers, data)
+    return lambda _topic, _headers, data: None if data is None else deserializer(data)

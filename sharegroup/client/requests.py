@@ -1,0 +1,269 @@
+"""The requests of a share consumer: heartbeats, metadata, and a *turn* for each leader.
+
+A turn sends what one leader needs: acknowledgements, a fetch, or both. A leader has at most one turn at a time, because
+its share session counts requests. Turns continue between polls, and are never cancelled while the session lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from sharegroup.client.cluster import Cluster
+from sharegroup.client.connector import Connector, UpstreamUnavailableError
+from sharegroup.client.core.consumer_core import ConsumerCore
+from sharegroup.client.core.share_node import ShareNode
+from sharegroup.client.errors import ShareGroupsUnsupportedError
+from sharegroup.client.records import TopicIdPartition
+from sharegroup.client.settings import ConsumerSettings
+from sharegroup.errors import RequestError
+from sharegroup.protocol.messages import (
+    ShareAcknowledgeResponse,
+    ShareFetchResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+#: The version of ShareFetch with acquire modes, and of ShareAcknowledge with renewals (Kafka 4.2).
+MODES_VERSION = 2
+
+
+class Requests:
+    """Sends the requests of one consumer. `on_change` is called after each change that a poll may wait for."""
+
+    def __init__(
+        self, settings: ConsumerSettings, core: ConsumerCore, connector: Connector, on_change: Callable[[], None]
+    ) -> None:
+        self._settings, self._core, self._on_change = settings, core, on_change
+        self._cluster = Cluster(settings, connector)
+        self._turns: dict[int, asyncio.Task[None]] = {}
+        self._fetching: set[int] = set()
+        self._failures: dict[int, int] = {}
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self._heartbeat_due = asyncio.Event()
+        self._is_leaving = False
+        self._instance_id: UUID | None = None
+
+    # -- the consumer --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the heartbeats."""
+        if self._heartbeats is None:
+            self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
+        self._heartbeat_due.set()
+
+    def note_subscription(self) -> None:
+        """Fetch metadata of the new topics before the next fetch."""
+        self._cluster.forget_leaders()
+
+    def raise_problem(self) -> None:
+        """Raise an error that the application must know."""
+        self._core.raise_problem()
+        self._cluster.raise_problem()
+
+    def start_turns(self) -> None:
+        """Start a turn for each leader without one, and for each that acknowledgements wait for."""
+        leaders = self._cluster.sources(self._core.assigned)
+        if self._cluster.is_stale and self._refreshing is None and self._core.membership.topics:
+            self._refreshing = self._start(self._refresh(), self._refreshed)
+        for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching)):
+            if node.node_id not in self._turns:
+                self._start_turn(node, wanted)
+        self.start_acknowledging()
+
+    def start_acknowledging(self) -> None:
+        """Start a turn for each leader without one that acknowledgements wait for."""
+        for node in self._core.nodes.values():
+            if node.has_pending and node.node_id not in self._turns:
+                self._start_turn(node, None)
+
+    async def client_instance_id(self) -> UUID:
+        """Return the id that a broker gave this client (KIP-714). Raises RequestError."""
+        if self._instance_id is None:
+            self._instance_id = await self._cluster.client_instance_id()
+        return self._instance_id
+
+    async def leave(self) -> None:
+        """End the sessions with the acknowledgements that wait, then leave the group."""
+        if self._turns:
+            await asyncio.wait(self._turns.values())
+        await asyncio.gather(*(self._end_session(node) for node in self._core.nodes.values()))
+        await self._stop_heartbeats()
+        request = self._core.membership.leave()
+        if request is not None:
+            await self._heartbeat(request)
+
+    async def close(self) -> None:
+        """End all tasks and connections."""
+        tasks = [task for task in (*self._turns.values(), self._heartbeats, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._cluster.close()
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def _start_turn(self, node: ShareNode, wanted: list[TopicIdPartition] | None) -> None:
+        if wanted is not None:
+            self._fetching.add(node.node_id)
+        self._turns[node.node_id] = self._start(self._turn(node, wanted), partial(self._turned, node.node_id))
+
+    async def _turn(self, node: ShareNode, wanted: list[TopicIdPartition] | None) -> None:
+        try:
+            if wanted is None or node.has_renewals:
+                await self._acknowledge(node)
+            if wanted is not None:
+                await self._fetch(node, wanted)
+        except (UpstreamUnavailableError, RequestError) as error:
+            node.on_lost(str(error))
+            self._cluster.forget_leaders()
+            if isinstance(error, ShareGroupsUnsupportedError):
+                self._core.membership.fail(error)
+            await self._back_off(node.node_id)
+        except BaseException:
+            node.on_lost("the request was cancelled")
+            raise
+
+    def _turned(self, node_id: int) -> None:
+        del self._turns[node_id]
+        self._fetching.discard(node_id)
+        self._on_change()
+
+    async def _fetch(self, node: ShareNode, wanted: list[TopicIdPartition]) -> None:
+        request = node.fetch(wanted, self._core.limits)
+        if self._settings.is_record_limit:
+            await self._check_modes(node, request)
+        sent_ms = _now_ms()
+        response = await self._cluster.ask_leader(node.node_id, request, ShareFetchResponse)
+        now_ms = _now_ms()
+        answer = node.on_fetch(response, now_ms)
+        fetched = len(self._core.fetched)
+
+        def note_leader(topic_id: UUID, partition: int, leader: int) -> None:
+            self._cluster.note_leader(topic_id, partition, leader, response.node_endpoints)
+
+        self._core.on_fetch(node, answer, now_ms, note_leader)
+        size = sum(len(part.part.records or b"") for part in answer.partitions)
+        records = len(self._core.fetched) - fetched
+        self._core.metrics.fetch_answered(now_ms - sent_ms, response.throttle_time_ms, size, records, now_ms)
+        if answer.problem is not None or any(part.code for part in answer.partitions):
+            await self._back_off(node.node_id)
+        else:
+            self._failures.pop(node.node_id, None)
+
+    async def _check_modes(self, node: ShareNode, request: Any) -> None:
+        if await self._cluster.version_at(node.node_id, request) < MODES_VERSION:
+            raise ShareGroupsUnsupportedError("share_acquire_mode=record_limit needs Kafka 4.2 or later")
+
+    async def _acknowledge(self, node: ShareNode, is_final: bool = False) -> None:
+        request = node.acknowledge(is_final)
+        if request is not None:
+            response = await self._cluster.ask_leader(node.node_id, request, ShareAcknowledgeResponse)
+            problem = node.on_acknowledge(response, _now_ms())
+            if problem is not None or node.has_pending:
+                await self._back_off(node.node_id)
+
+    async def _end_session(self, node: ShareNode) -> None:
+        try:
+            await self._acknowledge(node, is_final=True)
+        except (UpstreamUnavailableError, RequestError) as error:
+            node.on_lost(str(error))
+
+    async def _back_off(self, node_id: int) -> None:
+        """Wait before the next turn of a node, longer after each failure."""
+        self._on_change()
+        failures = self._failures[node_id] = self._failures.get(node_id, 0) + 1
+        await asyncio.sleep(self._backoff_s(failures))
+
+    def _backoff_s(self, failures: int) -> float:
+        settings = self._settings
+        exponent = min(failures - 1, 16)
+        return min(settings.retry_backoff_ms * 2**exponent, settings.retry_backoff_max_ms) / 1000
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        """Fetch metadata; the pause keeps requests apart while a partition has no leader."""
+        with contextlib.suppress(UpstreamUnavailableError):
+            await self._cluster.refresh(self._core.membership.topics)
+        self._on_change()
+        await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+
+    def _refreshed(self) -> None:
+        self._refreshing = None
+        self._on_change()
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------------
+
+    async def _send_heartbeats(self) -> None:
+        membership = self._core.membership
+        while not self._is_leaving:
+            request = membership.heartbeat(_now_ms())
+            if request is not None:
+                await self._heartbeat(request)
+                continue
+            self._heartbeat_due.clear()
+            due_ms = membership.due_ms
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if due_ms is None else max(0, due_ms - _now_ms()) / 1000):
+                    await self._heartbeat_due.wait()
+
+    async def _stop_heartbeats(self) -> None:
+        """End the heartbeats after the one in progress, whose response may be the member's epoch."""
+        if self._heartbeats is not None:
+            self._is_leaving = True
+            self._heartbeat_due.set()
+            try:
+                await self._heartbeats
+            finally:
+                self._heartbeats, self._is_leaving = None, False
+
+    async def _heartbeat(self, request: ShareGroupHeartbeatRequest) -> None:
+        membership = self._core.membership
+        generation = membership.generation
+        if membership.is_coordinator_stale:
+            self._cluster.forget_coordinator()
+            membership.is_coordinator_stale = False
+        sent_ms = _now_ms()
+        try:
+            response = await self._cluster.ask_coordinator(membership.group_id, request, ShareGroupHeartbeatResponse)
+        except UpstreamUnavailableError:
+            membership.on_lost(_now_ms())
+        except RequestError as error:
+            if error.code.retriable:
+                membership.on_lost(_now_ms())
+            else:
+                membership.fail(error)
+        else:
+            now_ms = _now_ms()
+            self._core.metrics.heartbeat_answered(now_ms - sent_ms, now_ms)
+            membership.on_response(response, now_ms)
+        if membership.generation != generation:
+            self._core.metrics.rebalances.record(1, _now_ms())
+        if membership.generation != generation or not membership.due_ms:
+            self._on_change()
+
+    @staticmethod
+    def _start(work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
+        def done(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                logger.error("a request of the share consumer failed", exc_info=task.exception())
+            ended()
+
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(done)
+        return task
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

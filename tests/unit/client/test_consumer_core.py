@@ -1,0 +1,133 @@
+"""A share consumer without input and output."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sharegroup.client.core.acknowledgements import AcknowledgeResult
+from sharegroup.client.core.consumer_core import ConsumerCore, commit_results
+from sharegroup.client.core.share_node import FetchAnswer, FetchedPartition
+from sharegroup.client.errors import IllegalStateError
+from sharegroup.client.records import TopicIdPartition
+from sharegroup.client.settings import parse_settings
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.messages import ShareFetchResponse
+from sharegroup.types import AcknowledgeType
+from tests.unit.client.test_decoding import batch
+
+TOPIC = UUID(int=7)
+ZERO, ONE, TWO = (TopicIdPartition(TOPIC, partition, "orders") for partition in range(3))
+_PART = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
+
+
+def new_core(**settings: Any) -> ConsumerCore:
+    core = ConsumerCore(parse_settings({"bootstrap_servers": "a:1", "group_id": "g", **settings}), "member", 0)
+    core.membership.subscribe(["orders"])
+    return core
+
+
+def receive(core: ConsumerCore, records: int, *, code: ErrorCode = ErrorCode.NONE, leader: int = -1) -> list[Any]:
+    """Apply a response of node 1 with records of partition 0; the leaders that it names."""
+    part = _PART(
+        partition_index=0, error_code=code, error_message=None,
+        acknowledge_error_code=0, acknowledge_error_message=None,
+        current_leader=_PART.LeaderIdAndEpoch(leader_id=leader, leader_epoch=1),
+        records=batch(*[b"x"] * records) if records else b"",
+        acquired_records=[_PART.AcquiredRecords(first_offset=0, last_offset=records - 1, delivery_count=1)]
+        if records
+        else [],
+    )  # fmt: skip
+    leaders: list[Any] = []
+    answer = FetchAnswer(None, [FetchedPartition(ZERO, code, "", part)], 30_000)
+    core.on_fetch(core.node(1), answer, 0, lambda *named: leaders.append(named))
+    return leaders
+
+
+def pending(core: ConsumerCore) -> dict[TopicIdPartition, dict[int, AcknowledgeType]]:
+    return {one.source: one.types for node in core.nodes.values() for one in node._pending.values()}
+
+
+def test_poll_without_a_subscription_is_refused() -> None:
+    core = new_core()
+    core.membership.subscribe(())
+    with pytest.raises(IllegalStateError, match="not subscribed to any topics"):
+        core.begin_poll(0)
+
+
+def test_implicit_mode_accepts_what_was_delivered_and_no_more() -> None:
+    core = new_core(share_acquire_mode="record_limit", max_poll_records=2)
+    receive(core, 3)
+    assert [record.offset for record in core.deliver()] == [0, 1]
+    core.begin_poll(0)
+    assert pending(core) == {ZERO: {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.ACCEPT}}
+    assert [record.offset for record in core.deliver()] == [2]
+
+
+def test_implicit_mode_refuses_acknowledgements() -> None:
+    with pytest.raises(IllegalStateError, match="Implicit acknowledgement of delivery is being used"):
+        new_core().check_explicit()
+
+
+def test_explicit_mode_needs_all_acknowledgements_before_a_poll() -> None:
+    core = new_core(share_acknowledgement_mode="explicit")
+    receive(core, 2)
+    first, second = core.deliver()
+    core.in_hand.acknowledge(first, AcknowledgeType.ACCEPT)
+    with pytest.raises(IllegalStateError, match="All records must be acknowledged"):
+        core.begin_poll(0)
+    core.in_hand.acknowledge(second, AcknowledgeType.REJECT)
+    core.begin_poll(0)
+    assert pending(core) == {ZERO: {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.REJECT}}
+
+
+def test_handler_loop_polls_with_records_in_hand() -> None:
+    core = new_core(share_acknowledgement_mode="explicit")
+    core.in_hand.keeps_renewed = True
+    receive(core, 2)
+    core.deliver()
+    core.begin_poll(0)
+    assert pending(core) == {}
+
+
+def test_batch_mode_fetches_from_all_leaders() -> None:
+    core = new_core()
+    plans = core.plan_fetches({ZERO: 1, ONE: 2, TWO: 1}, is_fetching=False)
+    assert {node.node_id: wanted for node, wanted in plans} == {1: [ZERO, TWO], 2: [ONE]}
+
+
+def test_record_limit_asks_one_leader_at_a_time_in_turn() -> None:
+    core = new_core(share_acquire_mode="record_limit")
+    leaders = {ZERO: 1, ONE: 2}
+    asked = [core.plan_fetches(leaders, is_fetching=False)[0][0].node_id for _ in range(3)]
+    assert asked == [1, 2, 1]
+    assert core.plan_fetches(leaders, is_fetching=True) == []
+    receive(core, 1)
+    assert core.plan_fetches(leaders, is_fetching=False) == []
+
+
+def test_new_leader_of_a_response_is_noted() -> None:
+    assert receive(new_core(), 0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=3) == [(TOPIC, 0, 3)]
+
+
+def test_refused_topic_is_raised() -> None:
+    core = new_core()
+    receive(core, 0, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(RequestError, match="TOPIC_AUTHORIZATION_FAILED: topic orders"):
+        core.raise_problem()
+    core.raise_problem()
+
+
+def test_result_of_gaps_alone_is_not_reported() -> None:
+    core = new_core()
+    core.node(1).results = [AcknowledgeResult(ZERO, {1: AcknowledgeType.GAP}, None)]
+    assert core.take_results(0) == []
+
+
+def test_partition_with_one_failure_has_failed() -> None:
+    error = RequestError(ErrorCode.INVALID_RECORD_STATE, "")
+    accepted = {1: AcknowledgeType.ACCEPT}
+    results = [AcknowledgeResult(ZERO, accepted, problem) for problem in (None, error, None)]
+    assert commit_results([*results, AcknowledgeResult(ONE, accepted, None)]) == {ZERO: error, ONE: None}

@@ -1,0 +1,49 @@
+"""The metrics of a share consumer."""
+
+from __future__ import annotations
+
+from math import isnan
+
+from sharegroup.client.core.metrics import ClientMetrics, Measured
+
+
+def test_averages_and_maxima_are_those_of_the_last_windows() -> None:
+    measured = Measured(0)
+    measured.record(10, 0)
+    measured.record(2, 31_000)
+    assert (measured.average(31_000), measured.max(31_000)) == (6, 10)
+    assert (measured.average(61_000), measured.max(61_000)) == (2, 2)  # the first window is dropped
+    assert isnan(measured.average(200_000))
+    assert isnan(measured.max(200_000))
+    assert (measured.count, measured.total) == (2, 12)
+
+
+def test_rates_are_per_second_of_at_least_a_window() -> None:
+    measured = Measured(0)
+    measured.record(60, 1_000)
+    measured.record(30, 2_000)
+    assert (measured.total_per_s(2_000), measured.count_per_s(30_000)) == (3, 2 / 30)
+
+
+def test_poll_metrics() -> None:
+    metrics = ClientMetrics(0)
+    assert metrics.values(0)["consumer-share-metrics"]["last-poll-seconds-ago"] == -1
+    for start_ms in (0, 1_000, 2_000):
+        metrics.poll_began(start_ms)
+        metrics.poll_ended(start_ms + 250)
+    polls = metrics.values(5_000)["consumer-share-metrics"]
+    assert polls == {
+        "last-poll-seconds-ago": 3,
+        "time-between-poll-avg": 1_000,
+        "time-between-poll-max": 1_000,
+        "poll-idle-ratio-avg": 0.25,
+    }
+
+
+def test_all_names_are_there() -> None:
+    values = ClientMetrics(0).values(0)
+    assert {group: len(metrics) for group, metrics in values.items()} == {
+        "consumer-share-metrics": 4,
+        "consumer-share-coordinator-metrics": 6,
+        "consumer-share-fetch-manager-metrics": 18,
+    }
