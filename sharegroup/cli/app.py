@@ -9,6 +9,7 @@ import typer
 
 from sharegroup.cli.browse import browse
 from sharegroup.cli.configs import configs
+from sharegroup.cli.consume import consume
 from sharegroup.cli.hash_password import hash_password
 from sharegroup.cli.invoke_consumer_rebalance import invoke_consumer_rebalance
 from sharegroup.cli.move_group import move_group
@@ -52,6 +53,7 @@ app.command()(with_version(move_group))
 app.command(cls=OptionalValues)(with_version(share_groups))
 app.command()(with_version(configs))
 app.command()(with_version(browse))
+app.command()(with_version(consume))
 app.command()(with_version(top))
 app.command()(with_version(invoke_consumer_rebalance))
 app.command()(with_version(remove_member))
