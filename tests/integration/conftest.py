@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
     from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.integration.client_groups import NewGroup
     from tests.integration.served import Served
 
 NewTopic = Callable[..., str]
@@ -72,6 +73,21 @@ def admin(served: Served) -> Iterator[ShareGroupAdmin]:
 
     with ShareGroupAdmin(served.bootstrap_servers) as client:
         yield client
+
+
+@pytest.fixture
+def new_client_group(admin: ShareGroupAdmin, served: Served, unique_name: Callable[[str], str]) -> NewGroup:
+    """`new_client_group(partitions, records, **configs)` makes a topic and a group that reads it from the start."""
+
+    from tests.integration.client_groups import Group
+
+    def make(partitions: int = 1, records: int = 0, **configs: str) -> Group:
+        group_id, topic = unique_name("group"), served.new_topic(unique_name("topic"), partitions, records)
+        dotted = {name.replace("_", "."): value for name, value in configs.items()}
+        admin.alter_group_configs(group_id, {"share.auto.offset.reset": "earliest", **dotted})
+        return Group(served, group_id, topic)
+
+    return make
 
 
 @pytest.fixture
