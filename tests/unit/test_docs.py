@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Pages whose tables say where something is, and how many places they name at the least.
-TABLES = {"docs/rules.md": 100, "docs/glossary.md": 60}
+TABLES = {"docs/rules.md": 100, "docs/glossary.md": 60, "docs/python-client.md": 15}
 
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
