@@ -7,7 +7,8 @@
 It works with the gateway and with the share groups of Kafka 4.2 and later.
 """
 
-from sharegroup.client.async_consumer import AsyncShareConsumer, CommitCallback
+from sharegroup.client.async_consumer import AsyncShareConsumer
+from sharegroup.client.commit_callback import CommitCallback
 from sharegroup.client.consumer import ShareConsumer
 from sharegroup.client.errors import (
     ConcurrentUseError,

@@ -7,16 +7,17 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sharegroup.client.commit_callback import CommitCallback, CommitCallbackRunner
 from sharegroup.client.connector import Connector, SocketConnector
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
 from sharegroup.client.core.consumer_core import ConsumerCore, commit_results
 from sharegroup.client.core.metrics import Metrics
 from sharegroup.client.errors import ConcurrentUseError, IllegalStateError, WakeupError
-from sharegroup.client.records import CommitResults, Record, TopicIdPartition, UndecodableRecord
+from sharegroup.client.records import CommitResults, Record, UndecodableRecord
 from sharegroup.client.requests import Requests
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Called with the offsets of one partition, and the error or None.
-CommitCallback = Callable[[dict[TopicIdPartition, set[int]], RequestError | None], None]
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -60,11 +59,10 @@ class AsyncShareConsumer:
         self._changed = asyncio.Event()
         self._requests = Requests(self.settings, self._core, connector or SocketConnector(), self._changed.set)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._callback: CommitCallback | None = None
-        self._results: list[AcknowledgeResult] = []
+        self.callbacks = CommitCallbackRunner()
         #: The results for each commit that waits.
         self._commits: list[list[AcknowledgeResult]] = []
-        self._is_polling = self._is_calling_back = self._is_woken = self._is_closed = False
+        self._is_polling = self._is_woken = self._is_closed = False
         #: Whether this object calls the commit callback. `ShareConsumer` does it itself, on the caller's thread.
         self.calls_back = True
         if topics:
@@ -73,9 +71,9 @@ class AsyncShareConsumer:
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription. Polls join the group. No topics: see `unsubscribe`, which also leaves."""
+        """Replace the subscription. Polls join the group. To leave the group, use `unsubscribe`."""
         self._check_open()
-        if isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
+        if not topics or isinstance(topics, str) or any(not topic or not topic.strip() for topic in topics):
             raise ValueError(f"topics must be a collection of names: {topics!r}")
         self._core.membership.subscribe(topics)
         self._requests.note_subscription()
@@ -191,7 +189,7 @@ class AsyncShareConsumer:
         Polls, commits and `close` call it. It may not use the consumer. Its exceptions are logged.
         """
         self._check_open()
-        self._callback = callback
+        self.callbacks.callback = callback
 
     # -- information ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +237,7 @@ class AsyncShareConsumer:
         """
         if self._is_closed:
             return
-        self.check_callback()
+        self.callbacks.check()
         try:
             await self._leave(timeout_s)
         finally:
@@ -278,27 +276,6 @@ class AsyncShareConsumer:
                 await self._wait(None)
             self._core.metrics.poll_ended(self._now_ms())
         self._run_callbacks()
-
-    def check_callback(self) -> None:
-        """Raise IllegalStateError if the commit callback is running."""
-        if self._is_calling_back:
-            raise IllegalStateError("the acknowledgement commit callback may not use the consumer")
-
-    def run_callbacks(self) -> None:
-        """Call the callback with the results that it has not received yet."""
-        results, self._results = self._results, []
-        if self._callback is None:
-            return
-        self._is_calling_back = True
-        try:
-            for result in results:
-                offsets = {offset for offset, kind in result.types.items() if kind is not AcknowledgeType.GAP}
-                try:
-                    self._callback({result.source: offsets}, result.error)
-                except Exception:
-                    logger.exception("the acknowledgement commit callback failed")
-        finally:
-            self._is_calling_back = False
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -339,7 +316,7 @@ class AsyncShareConsumer:
     def _check_open(self) -> None:
         if self._is_closed:
             raise IllegalStateError("Share consumer closed")
-        self.check_callback()
+        self.callbacks.check()
 
     def _raise_problems(self) -> None:
         if self._is_woken:
@@ -362,12 +339,11 @@ class AsyncShareConsumer:
         results = self._core.take_results(self._now_ms())
         for commit in self._commits:
             commit += results
-        if self._callback is not None:
-            self._results += results
+        self.callbacks.add(results)
 
     def _run_callbacks(self) -> None:
         if self.calls_back:
-            self.run_callbacks()
+            self.callbacks.run()
 
     @staticmethod
     def _now_ms() -> int:

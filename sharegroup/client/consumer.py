@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sharegroup.client.async_consumer import CLOSE_TIMEOUT_S, AsyncShareConsumer, CommitCallback
+from sharegroup.client.async_consumer import CLOSE_TIMEOUT_S, AsyncShareConsumer
+from sharegroup.client.commit_callback import CommitCallback
 from sharegroup.client.connector import Connector
 from sharegroup.client.core.metrics import Metrics
 from sharegroup.client.errors import ConcurrentUseError
@@ -168,8 +169,8 @@ class ShareConsumer:
     def _run(self, call: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any) -> _Result:
         """Run a call on the loop, then the commit callback on this thread."""
         with self._using():
-            self._consumer.check_callback()
+            self._consumer.callbacks.check()
             try:
                 return self._thread.run(call(*arguments))
             finally:
-                self._consumer.run_callbacks()
+                self._consumer.callbacks.run()

@@ -94,9 +94,9 @@ class Membership:
             self._is_out = True
             return self.leave()
         self._due_ms = now_ms + self.interval_ms
-        is_full = self.epoch == JOIN_EPOCH or self._sent_topics != self.topics
-        self._last_sent_topics = self.topics
-        return self._request(sorted(self.topics) if is_full else None)
+        topics = self._last_sent_topics = self.topics  # read once: another thread may subscribe
+        is_full = self.epoch == JOIN_EPOCH or self._sent_topics != topics
+        return self._request(sorted(topics) if is_full else None)
 
     def leave(self) -> ShareGroupHeartbeatRequest | None:
         """Return the heartbeat that leaves the group, None if the member has not joined."""

@@ -151,7 +151,7 @@ def test_wakeup_without_a_poll_ends_the_next_one() -> None:
 
 def test_topics_are_a_collection_of_names() -> None:
     async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
-        for topics in ("orders", [""], [" "]):
+        for topics in ("orders", [""], [" "], []):
             with pytest.raises(ValueError, match="collection of names"):
                 consumer.subscribe(topics)
 
