@@ -212,6 +212,11 @@ class AsyncShareConsumer:
             return await self._requests.client_instance_id()
 
     @property
+    def group_id(self) -> str:
+        """The share group."""
+        return self._core.membership.group_id
+
+    @property
     def member_id(self) -> str:
         """The member id, which the consumer keeps for its life."""
         return self._core.membership.member_id

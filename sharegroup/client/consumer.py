@@ -124,6 +124,11 @@ class ShareConsumer:
         return self._run(self._consumer.client_instance_id, timeout_s)
 
     @property
+    def group_id(self) -> str:
+        """The share group."""
+        return self._consumer.group_id
+
+    @property
     def member_id(self) -> str:
         """The member id, which the consumer keeps for its life."""
         return self._consumer.member_id

@@ -133,9 +133,10 @@ class ConsumerCore:
         return found
 
     def _measure(self, result: AcknowledgeResult, now_ms: int) -> None:
-        self.metrics.acknowledged.record(len(result.types), now_ms)
+        records = sum(kind is not AcknowledgeType.GAP for kind in result.types.values())
+        self.metrics.acknowledged.record(records, now_ms)
         if result.error is not None:
-            self.metrics.acknowledge_errors.record(len(result.types), now_ms)
+            self.metrics.acknowledge_errors.record(records, now_ms)
 
     def raise_problem(self) -> None:
         """Raise an error that the application must know."""

@@ -1,0 +1,23 @@
+"""The metrics of a share consumer for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from sharegroup.client import ShareConsumer
+from sharegroup.client.prometheus import ConsumerCollector
+from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
+
+
+def test_all_metrics_are_exported_with_their_values() -> None:
+    registry = CollectorRegistry()
+    with ShareConsumer("broker-1:1", group_id="billing", topics=[TOPIC], connector=ScriptedCluster()) as consumer:
+        registry.register(ConsumerCollector(consumer))
+        consumer.poll(60)
+        consumer.commit_sync()
+        text = generate_latest(registry).decode()
+        labels = f'{{group="billing",member_id="{consumer.member_id}"}}'
+        assert f"kafka_consumer_share_fetch_manager_metrics_records_consumed_total{labels} 1.0" in text
+        assert f"kafka_consumer_share_fetch_manager_metrics_acknowledgements_send_total{labels} 1.0" in text
+        names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+        assert len(names) == sum(map(len, consumer.metrics().values()))
