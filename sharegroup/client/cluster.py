@@ -22,6 +22,7 @@ from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.kafka_clients.connections.headers import Response
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
 from sharegroup.protocol.messages import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
@@ -136,6 +137,8 @@ class Cluster:
         for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
             try:
                 return await self._ask(address, "", request, response)
+            except UpstreamLoginRejectedError:
+                raise  # the others would reject it as well
             except UpstreamUnavailableError as error:
                 problem = error
         assert problem is not None

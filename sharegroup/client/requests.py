@@ -22,7 +22,8 @@ from sharegroup.client.core.share_node import ShareNode
 from sharegroup.client.errors import ShareGroupsUnsupportedError
 from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
-from sharegroup.errors import RequestError
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
 from sharegroup.protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
@@ -50,7 +51,7 @@ class Requests:
         self._heartbeats: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._heartbeat_due = asyncio.Event()
-        self._is_leaving = False
+        self._is_leaving = self._is_outage_logged = False
         self._instance_id: UUID | None = None
 
     # -- the consumer --------------------------------------------------------------------------------------------------
@@ -237,7 +238,10 @@ class Requests:
         sent_ms = _now_ms()
         try:
             response = await self._cluster.ask_coordinator(membership.group_id, request, ShareGroupHeartbeatResponse)
-        except UpstreamUnavailableError:
+        except UpstreamLoginRejectedError as error:
+            membership.fail(RequestError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)))
+        except UpstreamUnavailableError as error:
+            self._note_outage(error)
             membership.on_lost(_now_ms())
         except RequestError as error:
             if error.code.retriable:
@@ -245,6 +249,7 @@ class Requests:
             else:
                 membership.fail(error)
         else:
+            self._is_outage_logged = False
             now_ms = _now_ms()
             self._core.metrics.heartbeat_answered(now_ms - sent_ms, now_ms)
             membership.on_response(response, now_ms)
@@ -252,6 +257,12 @@ class Requests:
             self._core.metrics.rebalances.record(1, _now_ms())
         if membership.generation != generation or not membership.due_ms:
             self._on_change()
+
+    def _note_outage(self, error: UpstreamUnavailableError) -> None:
+        """Log an outage once."""
+        if not self._is_outage_logged:
+            self._is_outage_logged = True
+            logger.warning("group %s: no heartbeat possible, retrying: %s", self._settings.group_id, error)
 
     @staticmethod
     def _start(work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:

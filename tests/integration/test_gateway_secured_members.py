@@ -11,7 +11,9 @@ import pytest
 import yaml
 from confluent_kafka import KafkaError, KafkaException
 
+from sharegroup.client import RequestError, ShareConsumer
 from sharegroup.testing.gateway_process import GatewayProcess
+from tests.integration.client_groups import poll_records
 from tests.integration.command_line import Said, run
 from tests.integration.java_tool import run_tool
 from tests.integration.secured_clients import CERTIFIED, MECHANISMS, MTLS, OAUTHBEARER, Secrets
@@ -102,6 +104,33 @@ def test_librdkafka(
     assert group.await_finished().outcomes == {"accepted": 100}
     named = "TLS" if mechanism == MTLS else mechanism
     assert audited(door, "login outcome=accepted", f"mechanism={named}", "address=127.0.0.1")
+
+
+def test_client_for_python(
+    door: GatewayProcess, mechanism: str, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets
+) -> None:
+    group = Group(share_group_job, door.bootstrap_servers, new_topic(2, 50))
+    settings = secrets.kafka_python(ALICE, mechanism)
+    with ShareConsumer(door.bootstrap_servers, group_id=group.id, topics=[group.topic], **settings) as consumer:
+        poll_records(consumer, 100)
+        assert set(consumer.commit_sync().values()) <= {None}
+    assert group.await_finished().outcomes == {"accepted": 100}
+
+
+def test_client_for_python_raises_what_it_is_refused(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, secrets: Secrets
+) -> None:
+    group_id = share_group_job.new_group()
+    for user, password, message in (
+        (MALLORY, "mallory's secret", "GROUP_AUTHORIZATION_FAILED"),
+        (ALICE, "wrong", "SASL_AUTHENTICATION_FAILED"),
+    ):
+        settings = {**secrets.kafka_python(user, "PLAIN"), "sasl_plain_password": password}
+        with (
+            ShareConsumer(gateway.bootstrap_servers, group_id=group_id, topics=["orders"], **settings) as consumer,
+            pytest.raises(RequestError, match=message),
+        ):
+            consumer.poll(120)
 
 
 @pytest.mark.timeout(600)

@@ -42,15 +42,19 @@ _ACKNOWLEDGED = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 class ScriptedCluster:
     """Brokers 1 and 2, at `broker-1:1` and `broker-2:2`, with one topic of one partition.
 
+    `connect_error` is raised by all attempts to connect.
+
     Attributes:
         leader: the leader in metadata, which may be old; `real_leader` answers fetches.
         coordinator: the broker that is the group's coordinator.
         down: brokers that accept no connection.
         next_errors: errors of the next fetches, one each.
+        attempts: how often a connection was tried.
         asked: (node id, request) of each request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, connect_error: UpstreamUnavailableError | None = None) -> None:
+        self._connect_error, self.attempts = connect_error, 0
         self.leader = self.real_leader = self.coordinator = 1
         self.down: set[int] = set()
         self.next_errors: list[int] = []
@@ -60,6 +64,9 @@ class ScriptedCluster:
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> ScriptedConnection:
         """Implement Connector."""
+        self.attempts += 1
+        if self._connect_error is not None:
+            raise self._connect_error
         if port in self.down:
             raise UpstreamUnavailableError(f"could not connect to broker {host}:{port}")
         connection = ScriptedConnection(self, port)

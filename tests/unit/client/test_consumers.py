@@ -14,10 +14,12 @@ from sharegroup.client import (
     ConcurrentUseError,
     IllegalStateError,
     Record,
+    RequestError,
     ShareConsumer,
     WakeupError,
 )
 from sharegroup.errors import ErrorCode
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest
 from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
 
@@ -25,9 +27,9 @@ Story = Callable[[AsyncShareConsumer, ScriptedCluster], Coroutine[Any, Any, None
 PATIENCE_S = 60
 
 
-def play(story: Story, **settings: Any) -> ScriptedCluster:
+def play(story: Story, connect_error: UpstreamUnavailableError | None = None, **settings: Any) -> ScriptedCluster:
     """Run a story with a consumer."""
-    cluster = ScriptedCluster()
+    cluster = ScriptedCluster(connect_error)
 
     async def run() -> None:
         settings.setdefault("retry_backoff_ms", 1)
@@ -86,6 +88,26 @@ def test_coordinator_that_moved_is_found() -> None:
             await consumer.poll(0)
 
     play(story)
+
+
+def test_rejected_login_is_raised() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        with pytest.raises(RequestError, match="SASL_AUTHENTICATION_FAILED: wrong password"):
+            await consumer.poll(PATIENCE_S)
+
+    play(story, connect_error=UpstreamLoginRejectedError("wrong password"))
+
+
+def test_brokers_that_do_not_answer_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        cluster.down = {1, 2}
+        while cluster.attempts < 10:
+            await consumer.poll(0.01)
+        cluster.down = set()
+        await one_record(consumer)
+
+    play(story)
+    assert caplog.text.count("no heartbeat possible, retrying: could not connect to broker") == 1
 
 
 def test_broker_with_too_many_sessions_is_asked_again() -> None:
