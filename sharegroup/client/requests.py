@@ -189,7 +189,7 @@ class Requests:
     def _backoff_s(self, failures: int) -> float:
         settings = self._settings
         exponent = min(failures - 1, 16)
-        return min(settings.retry_backoff_ms * 2**exponent, settings.retry_backoff_max_ms) / 1000
+        return min(settings.retry_backoff_ms << exponent, settings.retry_backoff_max_ms) / 1000
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
