@@ -272,6 +272,7 @@ def test_compressed_records_and_headers(new_client_group: NewGroup, served: Serv
     assert {(record.value, tuple(record.headers)) for record in records} == {(b"x" * 500, (("kind", b"test"),))}
 
 
+@pytest.mark.thorough
 def test_aborted_transactions_are_not_delivered(
     new_client_group: NewGroup, served: Served, unique_name: Callable[[str], str]
 ) -> None:
@@ -290,6 +291,7 @@ def test_aborted_transactions_are_not_delivered(
         assert list(consumer.commit_sync().values()) == [None]
 
 
+@pytest.mark.thorough
 def test_members_share_a_partition(new_client_group: NewGroup, served: Served) -> None:
     group = new_client_group(1)
     with group.consumer(max_poll_records=10) as first, group.consumer(max_poll_records=10) as second:
@@ -304,6 +306,7 @@ def test_members_share_a_partition(new_client_group: NewGroup, served: Served) -
     assert len(set(keys([*seen["first"], *seen["second"]]))) == produced
 
 
+@pytest.mark.thorough
 def test_late_acknowledgement_is_refused(
     served: Served, new_client_group: NewGroup, request: pytest.FixtureRequest
 ) -> None:

@@ -106,6 +106,7 @@ def test_librdkafka(
     assert audited(door, "login outcome=accepted", f"mechanism={named}", "address=127.0.0.1")
 
 
+@pytest.mark.thorough
 def test_client_for_python(
     door: GatewayProcess, mechanism: str, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets
 ) -> None:
