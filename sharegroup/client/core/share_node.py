@@ -84,7 +84,7 @@ class ShareNode:
 
     @property
     def has_renewals(self) -> bool:
-        """Whether renewals wait for a request. A fetch that renews may not request records, so none is used."""
+        """Whether renewals wait for a request."""
         return any(pending.has_renewals for pending in self._pending.values())
 
     @property
@@ -111,7 +111,7 @@ class ShareNode:
         A partition that is listed joins the session on the server, even if only for its acknowledgements: such ones are
         forgotten again by the same request.
         """
-        sent = self._take()
+        sent = self._take(has_fetch=True)
         new = [source for source in wanted if source not in self.partitions]
         gone = [source for source in [*self.partitions, *sent] if source not in wanted]
         self._wanted = tuple(wanted)
@@ -135,7 +135,7 @@ class ShareNode:
 
         A final request makes the server release the other locks of the session.
         """
-        sent = self._take()
+        sent = self._take(has_fetch=False)
         if self.epoch == NEW_EPOCH or not (sent or is_final):
             return None
         self._is_final = is_final
@@ -196,12 +196,17 @@ class ShareNode:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _take(self) -> dict[TopicIdPartition, Acknowledgements]:
-        """Return what can be sent now. Without a session, nothing can, and it fails."""
+    def _take(self, has_fetch: bool) -> dict[TopicIdPartition, Acknowledgements]:
+        """Return what can be sent now. Without a session, nothing can, and it fails.
+
+        Renewals wait for a request without a fetch, because a fetch that renews may not request records.
+        """
         if self.epoch == NEW_EPOCH:
             self.drop_pending("the share session ended, which released the locks of the records")
             return {}
-        self._sent, self._pending = self._pending, {}
+        waiting = {source: one for source, one in self._pending.items() if has_fetch and one.has_renewals}
+        self._sent = {source: one for source, one in self._pending.items() if source not in waiting}
+        self._pending = waiting
         return self._sent
 
     def _on_code(self, response: Any) -> RequestError | None:

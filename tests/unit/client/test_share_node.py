@@ -140,6 +140,16 @@ def test_renewals_are_marked_and_return_the_lock_timeout() -> None:
     assert node.results[0].lock_timeout_ms == 20_000
 
 
+def test_renewals_do_not_ride_on_a_fetch() -> None:
+    node = opened(ZERO, ONE)
+    node.add(ZERO, {5: RENEW}, DEADLINE_MS)
+    node.add(ONE, {6: ACCEPT}, DEADLINE_MS)
+    request = node.fetch([ZERO, ONE], LIMITS)
+    assert (listed(request), request.is_renew_ack) == ({1: [(6, 6, (1,))]}, False)
+    node.on_fetch(fetched(ZERO, ONE), 0)
+    assert (errors(node), node.has_renewals) == ([None], True)
+
+
 @pytest.mark.parametrize(
     "code",
     [
