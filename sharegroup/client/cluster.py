@@ -52,6 +52,7 @@ class Cluster:
         self._leaders: dict[tuple[UUID, int], int] = {}
         self._refreshed_s: float | None = None
         self._coordinator: Address | None = None
+        self._last_answered: Address | None = None
         self._problem: RequestError | None = None
 
     # -- metadata ------------------------------------------------------------------------------------------------------
@@ -132,11 +133,14 @@ class Cluster:
         self._coordinator = None
 
     async def ask_any(self, request: ApiMessage, response: type[Response]) -> Response:
-        """Send a request to one broker after the other until one answers."""
+        """Send a request to one broker after the other until one answers; the last one that answered is first."""
         problem: UpstreamUnavailableError | None = None
-        for address in dict.fromkeys([*self._addresses.values(), *self._bootstrap]):
+        candidates = dict.fromkeys([*self._addresses.values(), *self._bootstrap])
+        for address in sorted(candidates, key=lambda candidate: candidate != self._last_answered):
             try:
-                return await self._ask(address, "", request, response)
+                answer = await self._ask(address, "", request, response)
+                self._last_answered = address
+                return answer
             except UpstreamLoginRejectedError:
                 raise  # the others would reject it as well
             except UpstreamUnavailableError as error:

@@ -25,7 +25,7 @@ def cluster() -> Iterator[EmbeddedKafkaCluster]:
 
 
 def produce(cluster: EmbeddedKafkaCluster, topic: str, first: int) -> None:
-    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all") as producer:
+    with KafkaProducer(bootstrap_servers=cluster.brokers[0].bootstrap_servers, acks="all") as producer:
         for number in range(first, first + RECORDS):
             producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
         producer.flush()
