@@ -18,6 +18,7 @@ from sharegroup.client.errors import (
     ShareGroupsUnsupportedError,
     WakeupError,
 )
+from sharegroup.client.handlers.decisions import Reject, Release, Retry
 from sharegroup.client.records import CommitResults, Record, TopicIdPartition, UndecodableRecord
 from sharegroup.types import AcknowledgeType
 
@@ -30,7 +31,10 @@ __all__ = [
     "IllegalStateError",
     "InvalidSettingError",
     "Record",
+    "Reject",
+    "Release",
     "RequestError",
+    "Retry",
     "ShareConsumer",
     "ShareGroupsUnsupportedError",
     "TopicIdPartition",

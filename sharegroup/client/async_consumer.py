@@ -17,7 +17,10 @@ from sharegroup.client.core.acknowledgements import AcknowledgeResult
 from sharegroup.client.core.consumer_core import ConsumerCore, commit_results
 from sharegroup.client.core.metrics import Metrics
 from sharegroup.client.errors import ConcurrentUseError, IllegalStateError, WakeupError
-from sharegroup.client.records import CommitResults, Record, UndecodableRecord
+from sharegroup.client.handlers.registered import HandlesRecords
+from sharegroup.client.handlers.runner import HandlerRunner
+from sharegroup.client.handlers.stop_signals import signals_call
+from sharegroup.client.records import CommitResults, Possession, Record, UndecodableRecord
 from sharegroup.client.requests import Requests
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
@@ -31,7 +34,7 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S = 30.0
 
 
-class AsyncShareConsumer:
+class AsyncShareConsumer(HandlesRecords):
     """A member of a share group.
 
     Args:
@@ -62,6 +65,7 @@ class AsyncShareConsumer:
         self.callbacks = CommitCallbackRunner()
         #: The results for each commit that waits.
         self._commits: list[list[AcknowledgeResult]] = []
+        self._runner: HandlerRunner | None = None
         self._is_polling = self._is_woken = self._is_closed = False
         #: Whether this object calls the commit callback. `ShareConsumer` does it itself, on the caller's thread.
         self.calls_back = True
@@ -228,6 +232,28 @@ class AsyncShareConsumer:
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
+    async def run(self, drain_s: float = 30.0) -> None:
+        """Call the registered handler for each record until `stop`, SIGTERM or SIGINT; then close.
+
+        Records that are not in a call are released at once. Calls have `drain_s` to end; then their records are
+        cancelled and released. Coroutines run on the caller's loop, so they must not block it.
+
+        Raises IllegalStateError without a handler, and the errors of `poll`.
+        """
+        self._check_open()
+
+        async def here(coroutine: Any) -> Any:
+            return await coroutine
+
+        self._runner = HandlerRunner(self, self._handler(), here)
+        with signals_call(self._runner.stop):
+            await self._runner.run(drain_s)
+
+    def stop(self) -> None:
+        """End `run`. Any thread and any handler may call this."""
+        if self._runner is not None:
+            self._runner.stop()
+
     def wakeup(self) -> None:
         """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""
         self._is_woken = True
@@ -260,9 +286,23 @@ class AsyncShareConsumer:
 
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
-    def keep_renewed(self) -> None:
-        """Let polls deliver records while others are in hand, which renewals keep there. For handler loops."""
-        self._core.in_hand.keeps_renewed = True
+    def begin_handling(self) -> None:
+        """Acknowledge explicitly, and let polls deliver records while others are in hand, which renewals keep there."""
+        self.settings = self._core.begin_handling()
+        self.calls_back = True
+
+    def limit_fetches(self, records: int, size: int) -> None:
+        """Limit the records and bytes of the next fetches, within the settings."""
+        self._core.limit_fetches(records, size)
+
+    def note_handling(self) -> None:
+        """Collect results, and count as a poll, because handlers process records (`max_poll_interval_ms`)."""
+        self._core.membership.note_poll(self._now_ms())
+        self._collect()
+
+    def possession(self, record: Record[Any]) -> Possession:
+        """Return whether the record of this delivery can be acknowledged."""
+        return self._core.in_hand.possession(record)
 
     def deliver_one(self) -> Record[Any] | None:
         """Return a record that was fetched already. Any thread may call this while no other call is in progress."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import uuid
@@ -14,6 +15,9 @@ from sharegroup.client.commit_callback import CommitCallback
 from sharegroup.client.connector import Connector
 from sharegroup.client.core.metrics import Metrics
 from sharegroup.client.errors import ConcurrentUseError
+from sharegroup.client.handlers.registered import HandlesRecords
+from sharegroup.client.handlers.runner import HandlerRunner
+from sharegroup.client.handlers.stop_signals import signals_call
 from sharegroup.client.records import CommitResults, Record, UndecodableRecord
 from sharegroup.kafka_clients.connections.loop_thread import LoopThread
 from sharegroup.types import AcknowledgeType
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class ShareConsumer:
+class ShareConsumer(HandlesRecords):
     """A member of a share group; the arguments are those of AsyncShareConsumer.
 
     One thread may use it at a time, else ConcurrentUseError is raised; only `wakeup` may be called from any thread. The
@@ -45,6 +49,7 @@ class ShareConsumer:
         )
         self._consumer.calls_back = False
         self._thread = LoopThread("sharegroup-client")
+        self._runner: HandlerRunner | None = None
         self._user = threading.RLock()  # reentrant, so that a callback gets the error of its own
         self._is_closed = False
 
@@ -139,6 +144,31 @@ class ShareConsumer:
         return self._consumer.undecodable
 
     # -- life ----------------------------------------------------------------------------------------------------------
+
+    def run(self, drain_s: float = 30.0) -> None:
+        """Call the registered handler for each record until `stop`, SIGTERM or SIGINT; then close.
+
+        Records that are not in a call are released at once. Calls have `drain_s` to end; then their records are
+        cancelled and released. Functions run on threads, coroutines on an event loop of their own, so neither delays
+        heartbeats and renewals.
+
+        Raises IllegalStateError without a handler, and the errors of `poll`.
+        """
+        coroutines = LoopThread("sharegroup-handlers")
+
+        async def elsewhere(coroutine: Coroutine[Any, Any, Any]) -> Any:
+            return await asyncio.wrap_future(coroutines.submit(coroutine))
+
+        self._runner = HandlerRunner(self._consumer, self._handler(), elsewhere)
+        with signals_call(self._runner.stop):
+            self._run(self._runner.run, drain_s)
+        coroutines.close(lambda: None)
+        self.close()
+
+    def stop(self) -> None:
+        """End `run`. Any thread and any handler may call this."""
+        if self._runner is not None:
+            self._runner.stop()
 
     def wakeup(self) -> None:
         """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""

@@ -92,6 +92,7 @@ class RecordDecoder:
                 count,
                 delivery,
                 error,
+                len(raw.key or b"") + len(raw.value or b""),
             )
         )
 

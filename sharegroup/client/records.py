@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from sharegroup.errors import RequestError
 
 Value = TypeVar("Value")
+#: Of records outside of handler loops. Nobody sets it.
+_NEVER = threading.Event()
 
 
 class TopicIdPartition(NamedTuple):
@@ -42,6 +46,8 @@ class Record(Generic[Value]):
     Attributes:
         timestamp: in ms since the epoch, of the kind `timestamp_type`: 0 is CreateTime, 1 is LogAppendTime.
         delivery_count: 1 at the first delivery.
+        size: the bytes of key and value as they were received.
+        cancelled: in a handler loop: set when the lock is lost, or when the loop no longer waits for the handler.
         error: why `key` or `value` are bytes although there is a deserializer (`on_undecodable="raw"`), else None.
     """
 
@@ -56,6 +62,16 @@ class Record(Generic[Value]):
     delivery_count: int
     delivery: Delivery = field(repr=False)
     error: Exception | None = None
+    size: int = 0
+    cancelled: threading.Event = field(default=_NEVER, repr=False)
+
+
+class Possession(Enum):
+    """Whether the consumer can acknowledge a record."""
+
+    HELD = "held"
+    RENEWING = "renewing"
+    LOST = "lost"
 
 
 class UndecodableRecord(NamedTuple):

@@ -6,6 +6,7 @@ application acknowledges records in hand, while the host applies fetch responses
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -92,6 +93,19 @@ class ConsumerCore:
         self.membership.note_poll(now_ms)
         self.metrics.poll_began(now_ms)
         self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
+
+    def begin_handling(self) -> ConsumerSettings:
+        """Switch to explicit mode, in which records stay in hand over polls. Returns the new settings."""
+        self._settings = dataclasses.replace(self._settings, share_acknowledgement_mode="explicit")
+        self.in_hand.keeps_renewed = True
+        return self._settings
+
+    def limit_fetches(self, records: int, size: int) -> None:
+        """Limit the records and bytes of the next fetches, within the settings."""
+        self.limits = self.limits._replace(
+            max_records=min(self._settings.max_poll_records, records),
+            max_bytes=min(self._settings.fetch_max_bytes, size),
+        )
 
     def check_explicit(self) -> None:
         """Raise IllegalStateError unless the application acknowledges records."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sharegroup.client.core.acknowledgements import AcknowledgeResult, Types
 from sharegroup.client.errors import IllegalStateError
-from sharegroup.client.records import Record, TopicIdPartition
+from sharegroup.client.records import Possession, Record, TopicIdPartition
 from sharegroup.types import AcknowledgeType
 
 #: Types that an application can choose.
@@ -67,6 +67,14 @@ class InHand:
                 self._choose(source, offset, kind)
                 return
         raise _unknown(topic, partition, offset)
+
+    def possession(self, record: Record[Any]) -> Possession:
+        """Return whether the record of this delivery can be acknowledged."""
+        source = record.delivery.source
+        if self._records.get(source, {}).get(record.offset) is record:
+            return Possession.HELD
+        is_renewing = self._renewing.get(source, {}).get(record.offset) is record
+        return Possession.RENEWING if is_renewing else Possession.LOST
 
     def accept_all(self) -> None:
         """Accept all delivered records (implicit mode)."""

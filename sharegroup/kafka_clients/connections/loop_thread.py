@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -17,9 +18,13 @@ class LoopThread:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        """Start a coroutine, and return the future of its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._started())
+
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine and return its result, or raise its exception. An interrupt (Ctrl-C) cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._started())
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:

@@ -1,0 +1,95 @@
+"""What a handler may raise, and what happens to a record whose handler failed."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from sharegroup.errors import ShareGroupError
+
+
+class Reject(ShareGroupError):
+    """Raised by a handler to reject the record: it is not delivered again. The reason is logged."""
+
+
+class Release(ShareGroupError):
+    """Raised by a handler to release the record: it is delivered again, to any member.
+
+    The consumer keeps the record locked for `delay_s` before it releases it.
+    """
+
+    def __init__(self, reason: str = "", *, delay_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.delay_ms = round(delay_s * 1000)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often, and after which delays, a handler is called again for a record after an exception.
+
+    The record stays locked at this consumer meanwhile. After the last attempt it is released, so that the group's
+    delivery count limit decides how often other members try.
+    """
+
+    initial_s: float = 1.0
+    max_s: float = 60.0
+    max_attempts: int = 5
+
+    @classmethod
+    def exponential(cls, initial_s: float, max_s: float, max_attempts: int = 5) -> Retry:
+        """Return a policy whose delays double from `initial_s` to `max_s`. The first call counts as an attempt."""
+        return cls(initial_s, max_s, max_attempts)
+
+    @classmethod
+    def never(cls) -> Retry:
+        """Return a policy that releases the record after the first exception."""
+        return cls(max_attempts=1)
+
+    def delay_ms(self, attempts: int) -> int | None:
+        """Return the delay after this many attempts, None if there is no further one."""
+        if attempts >= self.max_attempts:
+            return None
+        return round(1000 * min(self.max_s, self.initial_s * 2.0 ** min(attempts - 1, 60)))
+
+
+@dataclass(frozen=True)
+class HandlerOptions:
+    """The options of a handler.
+
+    Attributes:
+        concurrency: how many calls run at the same time.
+        batch_records: how many records a call receives at most; 1 for a handler of single records.
+        max_wait_ms: how long a call waits for more records than there are.
+        max_records: how many records the consumer holds at most, queued and processed.
+        max_bytes: how many bytes of keys and values it holds at most.
+        max_processing_ms: for how long after the first call the lock of a record is renewed.
+        retry: what happens after an exception.
+    """
+
+    concurrency: int = 1
+    batch_records: int = 1
+    max_wait_ms: int = 0
+    max_records: int = 500
+    max_bytes: int = 64_000_000
+    max_processing_ms: int = 600_000
+    retry: Retry = dataclasses.field(default_factory=Retry.never)
+
+    def __post_init__(self) -> None:
+        for name in ("concurrency", "batch_records", "max_records", "max_bytes", "max_processing_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def parse_bytes(size: int | str) -> int:
+    """Return a number of bytes, which may be written as "64MB". Raises ValueError."""
+    if isinstance(size, int):
+        return size
+    text = size.strip().upper()
+    number = text.rstrip("KMGB ")
+    unit = text[len(number) :].strip()
+    if unit not in _UNITS or not number.isdigit():
+        raise ValueError(f"{size!r} is not a number of bytes, such as 1000000 or '64MB'")
+    return int(number) * _UNITS[unit]

@@ -1,0 +1,134 @@
+"""The decorators that register a handler, and how its function is called."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+from sharegroup.client.errors import IllegalStateError
+from sharegroup.client.handlers.decisions import HandlerOptions, Reject, Release, Retry, parse_bytes
+from sharegroup.client.handlers.work_queue import errors_by_index
+from sharegroup.client.records import Record
+
+logger = logging.getLogger(__name__)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+#: Processes the records of a call; returns the exception of each record that was not processed, by its index.
+Handle = Callable[[list[Record[Any]]], Awaitable[dict[int, BaseException]]]
+#: Runs a coroutine of the application, on the event loop that is for it.
+RunCoroutine = Callable[[Any], Awaitable[Any]]
+
+
+class RegisteredHandler(NamedTuple):
+    """A function with its options. `is_batch` is whether it receives a list of records."""
+
+    function: Callable[..., Any]
+    options: HandlerOptions
+    is_batch: bool
+
+    def bind(self, pool: ThreadPoolExecutor, run_coroutine: RunCoroutine) -> Handle:
+        """Return how the records of a call are processed: functions run in the pool, coroutines by `run_coroutine`."""
+
+        async def call(argument: Any) -> Any:
+            if inspect.iscoroutinefunction(self.function):
+                return await run_coroutine(self.function(argument))
+            return await asyncio.get_running_loop().run_in_executor(pool, self.function, argument)
+
+        async def handle(records: list[Record[Any]]) -> dict[int, BaseException]:
+            try:
+                result = await call(records if self.is_batch else records[0])
+                errors = errors_by_index(result, records) if self.is_batch else {}
+            except Exception as error:  # noqa: BLE001 - handlers may raise anything
+                errors = dict.fromkeys(range(len(records)), error)
+            _log(records, errors)
+            return errors
+
+        return handle
+
+
+class HandlesRecords:
+    """The part of a consumer that has a handler."""
+
+    _registered: RegisteredHandler | None = None
+
+    def handler(
+        self,
+        *,
+        concurrency: int = 1,
+        max_in_hand: tuple[int, int | str] = (500, "64MB"),
+        max_processing_s: float = 600,
+        on_error: Retry | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register a function, or a coroutine function, that `run` calls for each record.
+
+        If it returns, the record is accepted. `raise Reject(reason)` rejects it, `raise Release(delay_s=...)` releases
+        it. After any other exception, it is called again as `on_error` says (default: the record is released).
+
+        Args:
+            concurrency: the number of calls at the same time: threads for functions, tasks for coroutines.
+            max_in_hand: how many records, and bytes of keys and values, the consumer holds at most.
+            max_processing_s: for how long after the first call the lock of a record is renewed.
+
+        Raises IllegalStateError if there is a handler, and ValueError for an invalid option.
+        """
+        limits = _limits(max_in_hand, on_error)
+        options = HandlerOptions(concurrency, max_processing_ms=round(max_processing_s * 1000), **limits)
+        return self._register(options, is_batch=False)
+
+    def batch_handler(
+        self,
+        *,
+        max_records: int,
+        max_wait_s: float = 0.0,
+        concurrency: int = 1,
+        max_in_hand: tuple[int, int | str] = (500, "64MB"),
+        max_processing_s: float = 600,
+        on_error: Retry | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register a function that `run` calls with a list of at most `max_records` records.
+
+        It may return {record: exception} for the records that it has not processed; None accepts all. A call waits up
+        to `max_wait_s` for a full list. The other options and errors are those of `handler`.
+        """
+        options = HandlerOptions(
+            concurrency,
+            batch_records=max_records,
+            max_wait_ms=round(max_wait_s * 1000),
+            max_processing_ms=round(max_processing_s * 1000),
+            **_limits(max_in_hand, on_error),
+        )
+        return self._register(options, is_batch=True)
+
+    def _register(self, options: HandlerOptions, is_batch: bool) -> Callable[[Function], Function]:
+        if self._registered is not None:
+            raise IllegalStateError("the consumer has a handler already")
+
+        def register(function: Function) -> Function:
+            self._registered = RegisteredHandler(function, options, is_batch)
+            return function
+
+        return register
+
+    def _handler(self) -> RegisteredHandler:
+        if self._registered is None:
+            raise IllegalStateError("register a handler first, with consumer.handler or consumer.batch_handler")
+        return self._registered
+
+
+def _limits(max_in_hand: tuple[int, int | str], on_error: Retry | None) -> dict[str, Any]:
+    records, size = max_in_hand
+    return {"max_records": records, "max_bytes": parse_bytes(size), "retry": on_error or Retry.never()}
+
+
+def _log(records: list[Record[Any]], errors: dict[int, BaseException]) -> None:
+    for index, error in errors.items():
+        record = records[index]
+        name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
+        if isinstance(error, Reject):
+            logger.warning("rejected %s: %s", name, error)
+        elif not isinstance(error, Release):
+            logger.error("the handler of %s failed", name, exc_info=error)

@@ -1,0 +1,267 @@
+"""The records that a handler loop holds, and what is due for each of them. Without a clock, threads or requests.
+
+A record is queued, then running in a handler call. After the call it is acknowledged, or it waits: to be called again
+(`Retry`) or to be released (`Release` with a delay). In all these phases its lock is renewed after half of its time,
+until `max_processing_ms` after its first call. If the lock ends, the record is lost: its call is cancelled, and its
+result is ignored.
+
+While a renewal is in progress, the record cannot be acknowledged; its acknowledgement waits for the result.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from sharegroup.client.handlers.decisions import HandlerOptions, Reject, Release
+from sharegroup.client.records import Possession, Record
+from sharegroup.types import AcknowledgeType
+
+
+class Room(NamedTuple):
+    """How much more the loop may fetch."""
+
+    records: int
+    bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing may be fetched."""
+        return self.records <= 0 or self.bytes <= 0
+
+
+class Acknowledgement(NamedTuple):
+    """An acknowledgement to send."""
+
+    record: Record[Any]
+    kind: AcknowledgeType
+
+
+class _Phase(Enum):
+    QUEUED = 1
+    RUNNING = 2
+    RETRYING = 3
+    RELEASING = 4
+    DONE = 5
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    record: Record[Any]
+    queued_ms: int
+    renew_ms: int | None
+    phase: _Phase = _Phase.QUEUED
+    attempts: int = 0
+    first_call_ms: int | None = None
+    due_ms: int = 0
+    kind: AcknowledgeType | None = None
+    is_renewing: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of the handler, with its records."""
+
+    held: tuple[_Held, ...]
+
+    @property
+    def records(self) -> list[Record[Any]]:
+        """The records in the order of their delivery."""
+        return [item.record for item in self.held]
+
+
+class WorkQueue:
+    """The records of one handler loop. Times are milliseconds of any clock that does not step back."""
+
+    def __init__(self, options: HandlerOptions) -> None:
+        self._options = options
+        self._queue: deque[_Held] = deque()
+        self._held: dict[int, _Held] = {}
+        self._bytes = self._running = 0
+        self._is_draining = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def running(self) -> int:
+        """The number of calls in progress."""
+        return self._running
+
+    @property
+    def is_renewing(self) -> bool:
+        """Whether the result of a renewal is expected."""
+        return any(item.is_renewing for item in self._held.values())
+
+    @property
+    def room(self) -> Room:
+        """How many more records and bytes may be held."""
+        if self._is_draining:
+            return Room(0, 0)
+        return Room(self._options.max_records - len(self._held), self._options.max_bytes - self._bytes)
+
+    def add(self, records: Iterable[Record[Any]], now_ms: int) -> None:
+        """Queue records that were delivered."""
+        for record in records:
+            record.cancelled = threading.Event()
+            item = _Held(record, now_ms, _renewal_ms(record, now_ms))
+            self._held[id(record)] = item
+            self._bytes += record.size
+            self._queue.append(item)
+            if self._is_draining:
+                self._decide(item, AcknowledgeType.RELEASE)
+
+    def start_calls(self, now_ms: int) -> list[Call]:
+        """Return the calls to start now."""
+        for item in self._held.values():
+            if item.phase is _Phase.RETRYING and item.due_ms <= now_ms:
+                item.phase, item.queued_ms = _Phase.QUEUED, now_ms - self._options.max_wait_ms
+                self._queue.appendleft(item)
+        calls = []
+        while self._running < self._options.concurrency and self._is_call_due(now_ms):
+            calls.append(self._start_call(now_ms))
+        return calls
+
+    def finish_call(self, call: Call, errors: Mapping[int, BaseException], now_ms: int) -> None:
+        """Note the end of a call. `errors` has the exception of each record that was not processed, by its index."""
+        self._running -= 1
+        for index, item in enumerate(call.held):
+            if item.phase is _Phase.RUNNING:
+                self._on_result(item, errors.get(index), now_ms)
+
+    def due_renewals(self, now_ms: int) -> list[Record[Any]]:
+        """Return the records to renew now; they are renewing from then on."""
+        due = [item for item in self._held.values() if self._needs_renewal(item, now_ms)]
+        for item in due:
+            item.is_renewing = True
+        return [item.record for item in due]
+
+    def update(self, possession: Callable[[Record[Any]], Possession], now_ms: int) -> None:
+        """Apply the results of renewals, and remove the records that the consumer has lost."""
+        for item in list(self._held.values()):
+            state = possession(item.record) if item.is_renewing or self._has_expired(item, now_ms) else Possession.HELD
+            if state is Possession.LOST or (state is Possession.HELD and self._has_expired(item, now_ms)):
+                item.record.cancelled.set()
+                self._remove(item)
+            elif state is Possession.HELD and item.is_renewing:
+                item.is_renewing, item.renew_ms = False, _renewal_ms(item.record, now_ms)
+
+    def pop_acknowledgements(self, now_ms: int) -> list[Acknowledgement]:
+        """Return the acknowledgements to send now. Their records are no longer held."""
+        found = []
+        for item in list(self._held.values()):
+            if item.phase is _Phase.RELEASING and item.due_ms <= now_ms:
+                self._decide(item, AcknowledgeType.RELEASE)
+            if item.kind is not None and not item.is_renewing:
+                found.append(Acknowledgement(item.record, item.kind))
+                self._remove(item)
+        return found
+
+    def next_ms(self) -> int | None:
+        """Return when something is due next by time, None if nothing is."""
+        return min(self._due_times(), default=None)
+
+    def drain(self) -> None:
+        """Release what is not in a call, and start no further calls."""
+        self._is_draining = True
+        for item in self._held.values():
+            if item.phase in (_Phase.QUEUED, _Phase.RETRYING, _Phase.RELEASING):
+                self._decide(item, AcknowledgeType.RELEASE)
+        self._queue.clear()
+
+    def abandon(self) -> None:
+        """Cancel and release what is still in a call. The results of these calls are ignored."""
+        self.drain()
+        for item in self._held.values():
+            if item.phase is _Phase.RUNNING:
+                item.record.cancelled.set()
+                self._decide(item, AcknowledgeType.RELEASE)
+
+    def _is_call_due(self, now_ms: int) -> bool:
+        while self._queue and self._queue[0].phase is not _Phase.QUEUED:
+            self._queue.popleft()
+        if not self._queue:
+            return False
+        is_full = len(self._queue) >= self._options.batch_records
+        return is_full or now_ms >= self._queue[0].queued_ms + self._options.max_wait_ms
+
+    def _start_call(self, now_ms: int) -> Call:
+        items: list[_Held] = []
+        while self._queue and len(items) < self._options.batch_records:
+            item = self._queue.popleft()
+            if item.phase is _Phase.QUEUED:
+                item.phase, item.attempts = _Phase.RUNNING, item.attempts + 1
+                item.first_call_ms = now_ms if item.first_call_ms is None else item.first_call_ms
+                items.append(item)
+        self._running += 1
+        return Call(tuple(items))
+
+    def _on_result(self, item: _Held, error: BaseException | None, now_ms: int) -> None:
+        if error is None:
+            self._decide(item, AcknowledgeType.ACCEPT)
+        elif isinstance(error, Reject):
+            self._decide(item, AcknowledgeType.REJECT)
+        elif isinstance(error, Release):
+            self._wait(item, _Phase.RELEASING, error.delay_ms, now_ms)
+        else:
+            delay_ms = self._options.retry.delay_ms(item.attempts)
+            phase = _Phase.RELEASING if delay_ms is None else _Phase.RETRYING
+            self._wait(item, phase, delay_ms or 0, now_ms)
+
+    def _wait(self, item: _Held, phase: _Phase, delay_ms: int, now_ms: int) -> None:
+        if self._is_draining:
+            self._decide(item, AcknowledgeType.RELEASE)
+        else:
+            item.phase, item.due_ms = phase, now_ms + delay_ms
+
+    def _decide(self, item: _Held, kind: AcknowledgeType) -> None:
+        item.phase, item.kind = _Phase.DONE, kind
+
+    def _remove(self, item: _Held) -> None:
+        if self._held.pop(id(item.record), None) is not None:
+            self._bytes -= item.record.size
+            item.phase = _Phase.DONE
+
+    def _needs_renewal(self, item: _Held, now_ms: int) -> bool:
+        if item.is_renewing or item.kind is not None or item.renew_ms is None or now_ms < item.renew_ms:
+            return False
+        return item.first_call_ms is None or now_ms < item.first_call_ms + self._options.max_processing_ms
+
+    @staticmethod
+    def _has_expired(item: _Held, now_ms: int) -> bool:
+        until_ms = item.record.delivery.lock_until_ms
+        return until_ms is not None and now_ms >= until_ms
+
+    def _due_times(self) -> Iterator[int]:
+        for item in self._held.values():
+            if item.phase in (_Phase.RETRYING, _Phase.RELEASING):
+                yield item.due_ms
+            if item.renew_ms is not None and not item.is_renewing and item.kind is None:
+                until_ms = item.record.delivery.lock_until_ms or item.renew_ms
+                limit_ms = None if item.first_call_ms is None else item.first_call_ms + self._options.max_processing_ms
+                yield item.renew_ms if limit_ms is None or item.renew_ms < limit_ms else until_ms
+        if self._queue and self._running < self._options.concurrency:
+            yield self._queue[0].queued_ms + self._options.max_wait_ms
+
+
+def _renewal_ms(record: Record[Any], now_ms: int) -> int | None:
+    """Return when half of the rest of the lock will have passed, None if its end is unknown."""
+    until_ms = record.delivery.lock_until_ms
+    return None if until_ms is None else now_ms + max(0, until_ms - now_ms) // 2
+
+
+def errors_by_index(result: Any, records: Collection[Record[Any]]) -> dict[int, BaseException]:
+    """Return what a batch handler returned as {index: exception}.
+
+    It may return None, or {record: exception}. Raises TypeError for anything else.
+    """
+    if result is None:
+        return {}
+    places = {id(record): index for index, record in enumerate(records)}
+    if not isinstance(result, Mapping) or not all(id(record) in places for record in result):
+        raise TypeError("a batch handler returns None or {record: exception}, with records of its batch")
+    return {places[id(record)]: error for record, error in result.items()}
