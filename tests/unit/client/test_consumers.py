@@ -134,7 +134,7 @@ def test_closing_ends_the_session_and_leaves() -> None:
 
 def test_handler_loop_renews_while_it_polls() -> None:
     async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
-        consumer.keep_renewed()
+        consumer.begin_handling()
         first = await one_record(consumer)
         second = await one_record(consumer)
         consumer.acknowledge(first, AcknowledgeType.RENEW)

@@ -1,0 +1,72 @@
+"""Handler loops of the Python client, through our gateway and at Kafka's own share groups."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from sharegroup.client import Record, Reject, Release, Retry
+from sharegroup.kafka_clients.admin import ShareGroupAdmin
+from tests.integration.client_groups import NewGroup
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+PARTITIONS, RECORDS = 2, 50
+
+
+def test_handler_finishes_each_record(new_client_group: NewGroup, admin: ShareGroupAdmin) -> None:
+    group = new_client_group(PARTITIONS, RECORDS)
+    consumer = group.consumer()
+    calls: Counter[tuple[int, int]] = Counter()
+    lock = threading.Lock()
+    finished = set()
+
+    @consumer.handler(concurrency=8, max_in_hand=(40, "1MB"), on_error=Retry.exponential(0.01, 1))
+    def handle(record: Record[Any]) -> None:
+        key = record.partition, record.offset
+        with lock:
+            calls[key] += 1
+        if record.offset % 10 == 1 and record.delivery_count == 1:
+            raise Release("another member may do it")
+        if record.offset % 10 == 2 and calls[key] == 1:
+            raise ValueError("fails once")
+        with lock:
+            finished.add(key)
+            if len(finished) == PARTITIONS * RECORDS:
+                consumer.stop()
+        if record.offset % 10 == 3:
+            raise Reject("bad record")
+
+    consumer.run()
+    again = {key for key, count in calls.items() if count == 2}
+    assert again == {(partition, offset) for partition, offset in finished if offset % 10 in (1, 2)}
+    assert set(calls.values()) == {1, 2}
+
+    def start_offsets() -> set[int | None]:
+        partitions = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
+        return {found.start_offset for found in admin.list_group_offsets(group.id, partitions).values()}
+
+    wait_until(lambda: start_offsets() == {RECORDS}, "all records are finished")
+
+
+def test_lock_is_renewed_while_a_handler_runs(new_client_group: NewGroup) -> None:
+    """The handler waits for two renewals of its own lock."""
+    group = new_client_group(1, 1, share_record_lock_duration_ms="15000")
+    consumer = group.consumer()
+    deliveries: list[int] = []
+
+    @consumer.handler()
+    def handle(record: Record[Any]) -> None:
+        deliveries.append(record.delivery_count)
+        first = record.delivery.lock_until_ms
+        ends = {first}
+        while len(ends) < 3 and not record.cancelled.wait(0.1):
+            ends.add(record.delivery.lock_until_ms)
+        consumer.stop()
+
+    consumer.run()
+    assert deliveries == [1]
