@@ -46,11 +46,11 @@ def test_handler_finishes_each_record(new_client_group: NewGroup, admin: ShareGr
     assert again == {(partition, offset) for partition, offset in finished if offset % 10 in (1, 2)}
     assert set(calls.values()) == {1, 2}
 
-    def start_offsets() -> set[int | None]:
+    def lags() -> set[int | None]:
         partitions = [TopicPartition(group.topic, number) for number in range(PARTITIONS)]
-        return {found.start_offset for found in admin.list_group_offsets(group.id, partitions).values()}
+        return {found.lag for found in admin.list_group_offsets(group.id, partitions).values()}
 
-    wait_until(lambda: start_offsets() == {RECORDS}, "all records are finished")
+    wait_until(lambda: lags() == {0}, "all records are finished")
 
 
 def test_lock_is_renewed_while_a_handler_runs(new_client_group: NewGroup) -> None:
