@@ -52,10 +52,13 @@ class Change:
         """Raise the group epoch, because members, subscriptions or partitions changed (KIP-848, "Group epoch").
 
         Epoch 1 stands for a group to which nothing has been assigned yet, so a new group starts with 2 (KAFKA-20268).
+        The run of the assignor for this epoch does not wait for share-partitions to be initialized.
         """
         state = GroupState.STABLE if self.after.members else GroupState.EMPTY
         epoch = self.after.next_epoch
         self.add(ShareGroupRecord(self.after.group_id, epoch, self.after.assignment_epoch, state))
+        if self.after.initializing_since_ms is not None:
+            self.add(InitializationRecord(None))
 
     def records(self) -> Records:
         """Return one record per changed key, in the order of their last changes."""

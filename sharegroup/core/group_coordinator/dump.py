@@ -64,7 +64,7 @@ def dump_group(group: GroupMetadata) -> dict[str, Any]:
         "configs": group.configs,
         "deleted_topics": group.deleted_topics,
         "assignor": [group.assignor, group.assignment_timestamp_ms, sorted(group.departed)],
-        "initialized_since_ms": group.initialized_since_ms,
+        "initialized_since_ms": group.initializing_since_ms,
     }
 
 
@@ -83,7 +83,7 @@ def restore_group(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     group.deleted_topics.update(content["deleted_topics"])
     group.assignor, group.assignment_timestamp_ms, departed = content["assignor"]
     group.departed.update(departed)
-    group.initialized_since_ms = content["initialized_since_ms"]
+    group.initializing_since_ms = content["initialized_since_ms"]  # the key of format 1
     assignments = [
         tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]

@@ -40,8 +40,8 @@ class GroupMetadata:
     - `assignor`, `assignment_timestamp_ms`: name of the assignor of the last run ("" before the first), and its time,
       None if it had nothing to assign. `departed`: ids of the members that left since then.
     - `static_members`: group instance ids of static members to their member ids (KIP-345).
-    - `initialized_since_ms`: when the first of the share-partitions was initialized that the assignor has not seen yet,
-      because it waits for the others of their topic; None if there are none.
+    - `initializing_since_ms`: when the assignor began to wait for share-partitions to be initialized, or None.
+      While a run is pending, a heartbeat discovered them then. Otherwise the first of a topic was initialized then.
     """
 
     group_id: str
@@ -59,7 +59,7 @@ class GroupMetadata:
     assignment_timestamp_ms: int | None = None
     departed: set[str] = field(default_factory=set)
     static_members: dict[str, str] = field(default_factory=dict)
-    initialized_since_ms: int | None = None
+    initializing_since_ms: int | None = None
 
     @property
     def next_epoch(self) -> int:
@@ -70,6 +70,14 @@ class GroupMetadata:
     def exists(self) -> bool:
         """Whether the group has been created and not deleted since."""
         return self.group_epoch > 0 and self.group_state is not GroupState.DEAD
+
+    @property
+    def is_initializing(self) -> bool:
+        """Whether a share-partition is not initialized yet."""
+        return any(
+            self.partitions_with_status(topic_id, SharePartitionStatus.INITIALIZING)
+            for topic_id in self.share_partitions
+        )
 
     def topic_ids(self) -> dict[str, str]:
         """Return the current topic id of each topic name."""
@@ -125,7 +133,7 @@ class GroupMetadata:
             self.assignment_timestamp_ms,
             set(self.departed),
             dict(self.static_members),
-            self.initialized_since_ms,
+            self.initializing_since_ms,
         )
 
     def replay(self, record: Record) -> None:
@@ -137,10 +145,10 @@ class GroupMetadata:
             self.targets[record.member_id] = record.assignment
         elif isinstance(record, TargetAssignmentMetadataRecord):
             self.assignor, self.assignment_timestamp_ms = record
-            self.initialized_since_ms = None
+            self.initializing_since_ms = None
             self.departed.clear()
         elif isinstance(record, InitializationRecord):
-            self.initialized_since_ms = record.since_ms
+            self.initializing_since_ms = record.since_ms
         elif isinstance(record, DeletedTopicRecord):
             self._replay_deleted_topic(record)
         elif isinstance(record, SharePartitionRecord):
@@ -198,7 +206,7 @@ class GroupMetadata:
             by_member = (self.members, self.targets, self.session_deadlines, self.deadline_receivers, self.departed)
             for content in (*by_member, self.static_members):
                 content.clear()
-            self.assignor, self.assignment_timestamp_ms, self.initialized_since_ms = "", None, None
+            self.assignor, self.assignment_timestamp_ms, self.initializing_since_ms = "", None, None
             self.share_partitions = {
                 topic_id: deleting
                 for topic_id, records in self.share_partitions.items()

@@ -144,9 +144,9 @@ class TargetAssignmentMetadataRecord(NamedTuple):
 
 
 class InitializationRecord(NamedTuple):
-    """Some share-partitions of a topic are initialized since `since_ms`, and others are not yet. Soft."""
+    """The assignor waits since `since_ms` for share-partitions to be initialized; None ends the wait. Soft."""
 
-    since_ms: int
+    since_ms: int | None
 
 
 class DeletedTopicRecord(NamedTuple):

@@ -10,7 +10,8 @@ Epochs. The *group epoch* rises when members, subscriptions, partitions, the set
 assignor change. The *assignment epoch* follows it when the assignor has run (`target_assignment` defines when). A
 heartbeat runs the assignor if a run is due. After other handlers, and at `assignment_deadline_ms`, the caller calls
 `update_assignment`. The notices `initialized` of a topic raise the group epoch once, so that members are assigned the
-whole topic in one step.
+whole topic in one step. If a present member's heartbeat discovers the topic, the group epoch rises then, and the
+assignor runs for that epoch when the topic is initialized.
 
 Reconciliation. Each member moves to the assignment epoch with its own next heartbeat. One step is enough, because
 nothing has to be revoked first: records of a share-partition that the member no longer reads stay locked for it, and
@@ -87,7 +88,12 @@ from sharegroup.core.group_coordinator.static_membership import (
     resolve_member_id,
     session_timeout_ms,
 )
-from sharegroup.core.group_coordinator.target_assignment import is_run_pending, next_run_ms, update_target_assignment
+from sharegroup.core.group_coordinator.target_assignment import (
+    INITIALIZING_MS,
+    is_run_pending,
+    next_run_ms,
+    update_target_assignment,
+)
 from sharegroup.errors import RequestError
 from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
@@ -106,8 +112,6 @@ __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 #: The minimum heartbeat interval while a member's share-partitions are being initialized. With the usual 5 s, a new
 #: consumer would get its first record 5 s later than necessary.
 INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
-#: How long the assignor waits for the other share-partitions of a topic after the first ones are initialized.
-INITIALIZING_MS = 1_000
 
 
 class ShareGroup:
@@ -139,7 +143,7 @@ class ShareGroup:
         """Return when a deferred `update_assignment` is due, or None if none is deferred."""
         if is_run_pending(self.metadata):
             return next_run_ms(self.metadata, config)
-        since_ms = self.metadata.initialized_since_ms
+        since_ms = self.metadata.initializing_since_ms
         return None if since_ms is None else since_ms + INITIALIZING_MS
 
     def awaits_assignment(self, member_id: str) -> bool:
@@ -226,7 +230,8 @@ class ShareGroup:
 
         The share-partitions can now be assigned. A repeated notice, one of an older state epoch and one for an unknown
         share-partition change nothing. The group epoch rises when a topic has no share-partition left to initialize, or
-        after `INITIALIZING_MS`. It does not rise if a run of the assignor is pending anyway.
+        after `INITIALIZING_MS`. It does not rise if a run of the assignor is pending anyway: that run is due now if it
+        waited for the last of these share-partitions.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -235,19 +240,21 @@ class ShareGroup:
                 change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
                 topic_ids.add(topic_id)
         if not topic_ids or is_run_pending(change.after):
+            if change.after.initializing_since_ms is not None and not change.after.is_initializing:
+                change.add(InitializationRecord(None))
             return CoordinatorResult(*change.records())
         if not all(
             change.after.partitions_with_status(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids
         ):
             change.bump_group_epoch()
-        elif change.after.initialized_since_ms is None:
+        elif change.after.initializing_since_ms is None:
             change.add(InitializationRecord(now_ms))
         return CoordinatorResult(*change.records())
 
     def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
         """Run the assignor if a run is pending and due, or if the initialization of a topic takes long."""
         change = Change(self.metadata)
-        since_ms = self.metadata.initialized_since_ms
+        since_ms = self.metadata.initializing_since_ms
         if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_run_pending(self.metadata):
             change.bump_group_epoch()
         update_target_assignment(change, now_ms, config)
@@ -382,8 +389,12 @@ class ShareGroup:
         discovered = list(discover_partitions(self.metadata, names, request.topics, reset, now_ms))
         for record in discovered:
             change.add(record)
-        if is_new or discovered or member.subscribed_topic_names != before.subscribed_topic_names:
+        is_changed = is_new or member.subscribed_topic_names != before.subscribed_topic_names
+        if is_changed or discovered:
+            is_pending, since_ms = is_run_pending(self.metadata), self.metadata.initializing_since_ms
             change.bump_group_epoch()
+            if not is_changed and (not is_pending or since_ms is not None):
+                change.add(InitializationRecord(since_ms if is_pending else now_ms))
         update_target_assignment(change, now_ms, config)
         if member.member_epoch != change.after.assignment_epoch:
             change.add(_reconciled(member, change.after))

@@ -5,6 +5,10 @@ at most one run per share.assignment.interval.ms, so that 50 members that join t
 nothing to assign, or no member to assign to, does not start an interval, so the next share-partition or member need not
 wait.
 
+A run for share-partitions that a heartbeat discovered waits until all are initialized, at most DISCOVERY_MS. A new
+topic then costs the group one epoch, as in Kafka, and members get all of it in one step. A run for any other change
+does not wait.
+
 A run is also immediate if a member is back that has left since the last run. It must get a higher epoch than before,
 because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
 """
@@ -25,6 +29,11 @@ from sharegroup.core.group_coordinator.records import (
     TopicPartitions,
 )
 
+#: How long the assignor waits for the other share-partitions of a topic after the first ones are initialized.
+INITIALIZING_MS = 1_000
+#: How long the assignor waits for the share-partitions that a heartbeat discovered.
+DISCOVERY_MS = 2_000
+
 
 def is_run_pending(group: GroupMetadata) -> bool:
     """Return whether the group has changed since the assignor ran."""
@@ -32,10 +41,13 @@ def is_run_pending(group: GroupMetadata) -> bool:
 
 
 def next_run_ms(group: GroupMetadata, config: GroupConfig) -> int | None:
-    """Return the earliest time of the next run, or None for immediately."""
-    if group.assignment_timestamp_ms is None or not group.members or not group.departed.isdisjoint(group.members):
+    """Return the earliest time of the pending run, or None for immediately."""
+    if not group.members or not group.departed.isdisjoint(group.members):
         return None
-    return group.assignment_timestamp_ms + config.assignment_interval_ms
+    since_ms, ran_ms = group.initializing_since_ms, group.assignment_timestamp_ms
+    discovery_ms = None if since_ms is None else since_ms + DISCOVERY_MS
+    interval_ms = None if ran_ms is None else ran_ms + config.assignment_interval_ms
+    return max((due_ms for due_ms in (discovery_ms, interval_ms) if due_ms is not None), default=None)
 
 
 def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -> None:

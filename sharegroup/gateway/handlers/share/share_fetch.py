@@ -64,7 +64,7 @@ class ShareApis:
     async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse | ShareFetchBytes:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
-        response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
+        response = FetchResponseBuilder(self._cluster, self._listeners)
         acknowledgements = acknowledgements_of(body.topics)
         try:
             self._security.authorize_fetch(caller, body.group_id or "")
@@ -200,7 +200,7 @@ class ShareApis:
     async def acknowledge(self, request: Request[ShareAcknowledge]) -> ShareAcknowledgeResponse:
         """Acknowledge without fetching."""
         body, caller = request.body, request.caller
-        response = AcknowledgeResponseBuilder(self._cluster, self._listeners, caller.node_id)
+        response = AcknowledgeResponseBuilder(self._cluster, self._listeners)
         try:
             self._security.authorize_fetch(caller, body.group_id or "")
             context = self.sessions.sessions_at(caller.node_id).acknowledge_context(

@@ -28,8 +28,8 @@ _NO_LEADER = (-1, -1)
 class _Leaders:
     """The current leaders, for clients that used the wrong node."""
 
-    def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
-        self._cluster, self._listeners, self._node_id = cluster, listeners, node_id
+    def __init__(self, cluster: UpstreamCluster, listeners: Listeners) -> None:
+        self._cluster, self._listeners = cluster, listeners
         self._leader_ids: set[int] = set()
 
     def of(self, key: TopicIdPartition, error_code: int) -> tuple[int, int]:
@@ -61,8 +61,8 @@ class _ShareResponse(Generic[Message]):
     partition_class: type[DataContainer]
     leader_class: type[DataContainer]
 
-    def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
-        self._leaders = _Leaders(cluster, listeners, node_id)
+    def __init__(self, cluster: UpstreamCluster, listeners: Listeners) -> None:
+        self._leaders = _Leaders(cluster, listeners)
         self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
 
     def add_outcomes(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
@@ -105,8 +105,8 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
     partition_class = topic_class.PartitionData
     leader_class = partition_class.LeaderIdAndEpoch
 
-    def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
-        super().__init__(cluster, listeners, node_id)
+    def __init__(self, cluster: UpstreamCluster, listeners: Listeners) -> None:
+        super().__init__(cluster, listeners)
         self._records: dict[TopicIdPartition, PartitionRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
         self._requested: list[TopicIdPartition] = []

@@ -88,9 +88,9 @@ def test_the_topic_that_is_made_again_is_a_new_one() -> None:
     }
     driver.initialize_all()
     assert driver.beat("a").assignment == {**BILLS, "orders": ["id-again", [0, 1, 2]]}
-    driver.send(request("a", 6, None, {"orders": TopicMetadata("id-again", 4)}))
+    driver.send(request("a", 5, None, {"orders": TopicMetadata("id-again", 4)}))
     added = driver.group.metadata.share_partitions["id-again"][3]
-    assert added == share_partition(3, INITIALIZING, 7, 0, "id-again")
+    assert added == share_partition(3, INITIALIZING, 6, 0, "id-again")
 
 
 def test_new_topic_id_is_ignored_until_the_old_one_is_deleted() -> None:

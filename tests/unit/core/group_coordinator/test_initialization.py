@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.core.group_coordinator import ShareGroup, SharePartitionStatus
 from sharegroup.core.group_coordinator.records import InitializationRecord, Record, SoftRecord
-from sharegroup.core.group_coordinator.share_group import INITIALIZING_MS
+from sharegroup.core.group_coordinator.target_assignment import DISCOVERY_MS, INITIALIZING_MS
 from sharegroup.protocol.rows.share_group_requests import (
     AlterOffsetsRequest,
     DeleteGroupRequest,
@@ -80,6 +80,86 @@ def test_a_topic_is_assigned_as_a_whole_under_one_epoch(batches: tuple[tuple[int
     assert [driver.beat(member).assignment for member in "ab"] == [ALL_FOUR, ALL_FOUR]
     assert driver.epochs() == (4, 4, {"a": 4, "b": 4})
     assert [driver.beat(member).assignment for member in "ab"] == [None, None]
+
+
+@pytest.mark.parametrize("batches", [((0, 1, 2, 3),), ((0, 1), (2, 3))], ids=["one", "two"])
+def test_a_new_topic_costs_a_group_one_epoch(batches: tuple[tuple[int, ...], ...]) -> None:
+    driver = Driver()
+    for member in "ab":
+        driver.join(member, ["orders"], {})
+    driver.send(request("a", 2, None, FOUR))
+    assert driver.epochs() == (4, 3, {"a": 3, "b": 3})
+    for partitions in batches:
+        assert driver.group.assignment_deadline_ms(CONFIG) == 1_000_000 + DISCOVERY_MS
+        assert [driver.beat(member).assignment for member in "ab"] == [None, None]
+        driver.now_ms += 10
+        initialize(driver, *partitions)
+    assert driver.group.assignment_deadline_ms(CONFIG) is None
+    assert [driver.beat(member).assignment for member in "ab"] == [ALL_FOUR, ALL_FOUR]
+    assert driver.epochs() == (4, 4, {"a": 4, "b": 4})
+
+
+def test_new_topics_of_one_heartbeat_cost_a_group_one_epoch() -> None:
+    driver = Driver()
+    driver.join("a", ["bills", "orders"], {})
+    driver.send(request("a", 2, None, ORDERS_AND_BILLS))
+    initialize(driver, 0, topic_id="id-bills")
+    assert driver.epochs() == (3, 2, {"a": 2})
+    initialize(driver, 0, 1)
+    assert driver.beat("a").assignment == {"bills": ["id-bills", [0]], "orders": ["id-orders", [0, 1]]}
+    assert driver.epochs() == (3, 3, {"a": 3})
+
+
+def test_a_discovered_share_partition_that_is_slow_does_not_hold_up_the_others() -> None:
+    driver = Driver()
+    driver.join("a", ["orders"], {})
+    driver.send(request("a", 2, None, FOUR))
+    initialize(driver, 0, 1, 3)
+    assert driver.beat("a").heartbeat_interval_ms == 200
+    reach_deadline(driver)
+    assert driver.now_ms == 1_000_000 + DISCOVERY_MS
+    assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 3]]}
+    initialize(driver, 2)
+    assert driver.beat("a").assignment == ALL_FOUR
+    assert driver.epochs() == (4, 4, {"a": 4})
+
+
+def test_a_second_discovery_does_not_prolong_the_wait() -> None:
+    driver = Driver()
+    driver.join("a", ["bills", "orders"], {})
+    driver.send(request("a", 2, None, FOUR))
+    driver.now_ms += 100
+    driver.send(request("a", 2, None, ORDERS_AND_BILLS))
+    assert driver.epochs() == (4, 2, {"a": 2})
+    assert driver.group.assignment_deadline_ms(CONFIG) == 1_000_000 + DISCOVERY_MS
+    initialize(driver, 0, 1, 2, 3)
+    initialize(driver, 0, topic_id="id-bills")
+    assert driver.epochs() == (4, 4, {"a": 2})
+
+
+def test_a_join_does_not_wait_for_a_discovered_topic() -> None:
+    driver = Driver()
+    driver.join("a", ["orders"], {})
+    driver.send(request("a", 2, None, FOUR))
+    assert driver.join("b", ["orders"], FOUR).member_epoch == 4
+    assert driver.epochs() == (4, 4, {"a": 2, "b": 4})
+    initialize(driver, 0, 1, 2, 3)
+    assert [driver.beat(member).assignment for member in "ab"] == [ALL_FOUR, ALL_FOUR]
+
+
+@pytest.mark.parametrize("restored", ["dump", "tables"])
+def test_a_discovered_topic_is_assigned_after_a_restart(restored: str) -> None:
+    driver = Driver()
+    driver.join("a", ["orders"], {})
+    driver.send(request("a", 2, None, FOUR))
+    if restored == "dump":
+        driver.group = driver.through_json()
+    else:
+        driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
+    initialize(driver, 0, 1, 2, 3)
+    assert driver.beat("a").assignment == ALL_FOUR
+    if restored == "dump":
+        assert driver.epochs() == (3, 3, {"a": 3})
 
 
 def test_a_slow_share_partition_does_not_hold_up_the_others() -> None:
@@ -194,10 +274,10 @@ def test_a_dump_keeps_since_when_a_topic_is_being_initialized() -> None:
     since_ms = driver.now_ms
     driver.now_ms += 10
     driver.group = driver.through_json()
-    assert driver.group.metadata.initialized_since_ms == since_ms
+    assert driver.group.metadata.initializing_since_ms == since_ms
     reach_deadline(driver)
     assert driver.now_ms == since_ms + INITIALIZING_MS
-    assert driver.through_json().metadata.initialized_since_ms is None
+    assert driver.through_json().metadata.initializing_since_ms is None
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0]]}
 
 

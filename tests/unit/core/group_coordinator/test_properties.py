@@ -11,7 +11,7 @@ from sharegroup.config import BUILT_IN_ASSIGNORS, Config
 from sharegroup.core.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.records import ShareGroupConfigRecord, TopicPartitions
-from sharegroup.core.group_coordinator.share_group import INITIALIZING_MS
+from sharegroup.core.group_coordinator.target_assignment import DISCOVERY_MS, INITIALIZING_MS
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_group_requests import (
     ALTER_OFFSETS,
@@ -69,7 +69,7 @@ class GroupLife(RuleBasedStateMachine):
     @property
     def is_initializing(self) -> bool:
         """Return whether the assignor waits for the other share-partitions of a topic."""
-        return self.metadata.initialized_since_ms is not None and not self.is_pending
+        return self.metadata.initializing_since_ms is not None and not self.is_pending
 
     def note_releases(self) -> None:
         for release in self.driver.last.releases:
@@ -274,16 +274,17 @@ class GroupLife(RuleBasedStateMachine):
     def the_assignor_runs_at_once_or_when_its_interval_is_over(self) -> None:
         group, config = self.metadata, self.driver.config
         if self.is_pending:
-            assert group.assignment_timestamp_ms is not None
-            assert self.driver.now_ms < group.assignment_timestamp_ms + config.assignment_interval_ms
-            assert self.driver.group.assignment_deadline_ms(config) is not None
+            ran_ms, since_ms = group.assignment_timestamp_ms, group.initializing_since_ms
+            ends = [0 if ran_ms is None else ran_ms + config.assignment_interval_ms]
+            ends.append(0 if since_ms is None else since_ms + DISCOVERY_MS)
+            assert self.driver.now_ms < max(ends) == self.driver.group.assignment_deadline_ms(config)
         elif group.members:
             assert group.assignor == config.assignor
 
     @invariant()
     def the_assignor_waits_a_limited_time_for_a_topic_to_be_initialized(self) -> None:
         if self.is_initializing:
-            since_ms = self.metadata.initialized_since_ms
+            since_ms = self.metadata.initializing_since_ms
             assert since_ms is not None
             deadline_ms = self.driver.group.assignment_deadline_ms(self.driver.config)
             assert deadline_ms == since_ms + INITIALIZING_MS > self.driver.now_ms
@@ -369,7 +370,7 @@ class GroupLife(RuleBasedStateMachine):
         loaded.assignor = self.metadata.assignor
         loaded.assignment_timestamp_ms = self.metadata.assignment_timestamp_ms
         loaded.departed = set(self.metadata.departed)
-        loaded.initialized_since_ms = self.metadata.initialized_since_ms
+        loaded.initializing_since_ms = self.metadata.initializing_since_ms
         self.check_targets(loaded)
         if self.is_pending or self.is_initializing or not self.all_are_told:
             assert loaded.group_epoch in (self.metadata.group_epoch, self.metadata.group_epoch + 1)

@@ -17,7 +17,7 @@ from sharegroup.core.group_coordinator import (
     SharePartitionStatus,
     TopicPartitions,
 )
-from sharegroup.core.group_coordinator.share_group import INITIALIZING_MS
+from sharegroup.core.group_coordinator.target_assignment import INITIALIZING_MS
 from sharegroup.protocol.rows.share_group_requests import TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from tests.unit.core.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver, request
@@ -244,9 +244,10 @@ def test_partitions_added_later_start_at_the_beginning() -> None:
     driver = stable("a")
     response = driver.send(request("a", 3, None, {"orders": TopicMetadata("id-orders", 4)}))
     assert set(driver.last.records) >= {share_partition(2, INITIALIZING, 4, 0), share_partition(3, INITIALIZING, 4, 0)}
-    assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (4, 200, None)
+    assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (3, 200, None)
     driver.initialize_all()
-    assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 2, 3]]}
+    response = driver.beat("a")
+    assert (response.member_epoch, response.assignment) == (4, {"orders": ["id-orders", [0, 1, 2, 3]]})
 
 
 def test_new_share_partition_uses_the_current_auto_offset_reset() -> None:
@@ -346,7 +347,7 @@ def test_handlers_change_nothing_by_themselves() -> None:
     more_orders = request("a", 4, None, {"orders": TopicMetadata("id-orders", 3)})
     driver.send(more_orders)
     before = driver.group.dump()
-    even_more_orders = replace(more_orders, member_epoch=5, topics={"orders": TopicMetadata("id-orders", 4)})
+    even_more_orders = replace(more_orders, topics={"orders": TopicMetadata("id-orders", 4)})
     assert driver.group.heartbeat(even_more_orders, driver.now_ms, CONFIG).records
     assert driver.group.handle_initialized([("id-orders", 2, 5)], driver.now_ms).records
     assert driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG).records

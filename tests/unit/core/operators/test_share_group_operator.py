@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sharegroup.config import Config, parse_config
-from sharegroup.core.group_coordinator.share_group import INITIALIZING_MS
+from sharegroup.core.group_coordinator.target_assignment import INITIALIZING_MS
 from sharegroup.core.operators import rows
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_group.pending_heartbeats import PENDING_MS
@@ -464,7 +464,7 @@ def test_deleted_topic_leaves_the_assignment_and_returns_as_another() -> None:
     notice = InitializedNotice("i", GROUP, initialized=(("id-again", 0, 5),))
     told = group.send(notice, at=2_060)
     expected = {"orders": ["id-again", [0]]}
-    assert told.responses == [answered("h4", 6, 5_000, expected, deadline=2_060 + SESSION_MS)]
+    assert told.responses == [answered("h4", 5, 5_000, expected, deadline=2_060 + SESSION_MS)]
 
 
 def test_pending_heartbeat_is_answered_when_its_topic_is_deleted() -> None:

@@ -103,6 +103,12 @@ def ask(upstream: Upstream, topics: list[Any] | None, version: int, security: Au
     return asyncio.run(main())
 
 
+@pytest.fixture(autouse=True)
+def _snapshots_stay_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a snapshot fresh however slow the machine is; tests of stale ones set 0."""
+    monkeypatch.setattr(metadata_snapshots, "FRESH_S", float("inf"))
+
+
 def told(found: MetadataResponse) -> dict[str | None, tuple[int, int]]:
     """Return {topic: (error code, number of partitions)}."""
     return {each.name: (each.error_code, len(each.partitions)) for each in found.topics}
