@@ -361,7 +361,7 @@ def test_example_of_the_documentation(new_client_group: NewGroup, served: Served
         for amount in (5, -1, 7):
             producer.send(group.topic, b'{"amount": %d}' % amount)
         producer.flush()
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for name, real in (
         ("localhost:9192", group.served.bootstrap_servers),
         ("billing", group.id),

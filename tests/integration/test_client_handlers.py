@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 from sharegroup.client import Record, Reject, Release, Retry
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from tests.integration.client_groups import NewGroup
+from tests.integration.test_client_consumer import PAGE
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,6 +53,31 @@ def test_handler_finishes_each_record(new_client_group: NewGroup, admin: ShareGr
         return {found.lag for found in admin.list_group_offsets(group.id, partitions).values()}
 
     wait_until(lambda: lags() == {0}, "all records are finished")
+
+
+def test_the_example_runs(new_client_group: NewGroup, producer: KafkaProducer) -> None:
+    group = new_client_group(1)
+    amounts = (5, -1, 2_000_000, 7)
+    for amount in amounts:
+        producer.send(group.topic, b'{"amount": %d}' % amount)
+    producer.flush()
+    _, example = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for name, real in (
+        ("localhost:9192", group.served.bootstrap_servers),
+        ("billing", group.id),
+        ("orders", group.topic),
+    ):
+        example = example.replace(f'"{name}"', f'"{real}"')
+    printed = set()
+
+    def note(*values: Any) -> None:
+        printed.add(values)
+        if len(printed) == 3:
+            variables["consumer"].stop()
+
+    variables: dict[str, Any] = {"print": note}
+    exec(example, variables)
+    assert printed == {(group.topic, 0, 1, 5), (group.topic, 2, 2, 2_000_000), (group.topic, 3, 1, 7)}
 
 
 def test_lock_is_renewed_while_a_handler_runs(new_client_group: NewGroup) -> None:
