@@ -79,7 +79,7 @@ class OutsideJudge:
         """What a poll has given to a member."""
         partitions = self._consumer.partitions_for_topic(self._group.topic) or set()
         ends = self._consumer.end_offsets([TopicPartition(self._group.topic, number) for number in sorted(partitions)])
-        self._log.partitions = [SimpleNamespace(log_end_offset=end) for _, end in sorted(ends.items())]
+        self._log.partitions = [SimpleNamespace(log_end_offset=end, lost_end=0) for _, end in sorted(ends.items())]
         deadline_ms = self._clock.now_ms - 1_000 + self._lock_ms
         for record in records:
             ranges = [AcquiredRange(record.offset, record.offset, record.delivery_count)]

@@ -132,7 +132,7 @@ def test_a_broker_that_was_killed_is_reported_at_the_end(logs: Path) -> None:
     os.kill(broker_of(os.getpid(), kafka).pid, signal.SIGKILL)
     kafka.wait()
 
-    with pytest.raises(EmbeddedKafkaError, match="ended by itself with exit code -9"):
+    with pytest.raises(EmbeddedKafkaError, match="exited unexpectedly with exit code -9"):
         kafka.stop()
 
 

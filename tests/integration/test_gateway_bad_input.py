@@ -324,5 +324,5 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
 
 def test_a_gateway_without_brokers_says_so(tmp_path: Path) -> None:
     gateway = lone_gateway(tmp_path, "127.0.0.1:1")
-    with pytest.raises(gateway.error, match="cannot be reached"):
+    with pytest.raises(gateway.error, match="could not connect to broker"):
         gateway.start()

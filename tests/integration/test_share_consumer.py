@@ -475,7 +475,6 @@ import logging, os, signal, sys
 from pathlib import Path
 from sharegroup.spark import DeltaSink, ShareConsumer, build_session
 from sharegroup.spark.job.stop_signal import StopSignal
-from tests.integration.whole_log import whole_delivery_log
 
 logging.basicConfig()
 logging.getLogger("sharegroup").setLevel(logging.INFO)
