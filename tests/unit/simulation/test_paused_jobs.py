@@ -24,7 +24,9 @@ def a_change_is_taken_whenever_it_comes(patch: pytest.MonkeyPatch) -> None:
     set_config = PartitionConfigs.set
 
     def without_order(configs: PartitionConfigs, partition: int, config: PartitionConfig, altered_ms: int) -> None:
-        set_config(configs, partition, config, 0)
+        configs._shards_altered_ms = 0
+        configs._altered_ms.pop(partition, None)
+        set_config(configs, partition, config, altered_ms)
 
     patch.setattr(PartitionConfigs, "set", without_order)
 
