@@ -30,17 +30,6 @@ def new_request_partitions_are_not_watched(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RequestClock, "_count_partitions", lambda clock: bool(clock._partitions) or count(clock))
 
 
-def a_marker_stops_the_safe_clock(patch: pytest.MonkeyPatch) -> None:
-    """Offsets count as read when a row behind them was read."""
-    read = RequestClock._read
-
-    def without_markers(clock: RequestClock, positions: Mapping[int, int]) -> dict[int, int]:
-        clock._without_rows.clear()
-        return read(clock, positions)
-
-    patch.setattr(RequestClock, "_read", without_markers)
-
-
 def the_safe_clock_passes_an_open_transaction(patch: pytest.MonkeyPatch) -> None:
     """What cannot be read yet does not count."""
     observe = RequestClock.observe
@@ -80,7 +69,6 @@ _WRITES = "job_transactions", "slow_members", "dying_members"
 DEFECTS = [
     (readers_stay_in_their_partition, _GROWS, 7, _UNSEEN),
     (new_request_partitions_are_not_watched, _GROWS, 2, _SAFE),
-    (a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered"),
     (the_safe_clock_passes_an_open_transaction, _WRITES, 4, _SAFE),
     (an_unclean_election_is_not_noticed, _ELECTS, 4, _TOLD),
     (an_election_is_seen_by_the_end_alone, _ELECTS, 3, _TOLD),
