@@ -14,7 +14,7 @@ from sharegroup.client.async_consumer import CLOSE_TIMEOUT_S, AsyncShareConsumer
 from sharegroup.client.commit_callback import CommitCallback
 from sharegroup.client.connector import Connector
 from sharegroup.client.core.metrics import Metrics
-from sharegroup.client.errors import ConcurrentUseError
+from sharegroup.client.errors import ConcurrentUseError, IllegalStateError
 from sharegroup.client.handlers.registered import HandlesRecords
 from sharegroup.client.handlers.runner import HandlerRunner
 from sharegroup.client.handlers.stop_signals import signals_call
@@ -160,10 +160,12 @@ class ShareConsumer(HandlesRecords):
             return await asyncio.wrap_future(coroutines.submit(coroutine))
 
         self._runner = HandlerRunner(self._consumer, self._handler(), elsewhere)
-        with signals_call(self._runner.stop):
-            self._run(self._runner.run, drain_s)
-        coroutines.close(lambda: None)
-        self.close()
+        try:
+            with signals_call(self._runner.stop):
+                self._run(self._runner.run, drain_s)
+        finally:
+            coroutines.close(lambda: None)
+            self.close()
 
     def stop(self) -> None:
         """End `run`. Any thread and any handler may call this."""
@@ -204,6 +206,8 @@ class ShareConsumer(HandlesRecords):
     def _run(self, call: Callable[..., Coroutine[Any, Any, _Result]], *arguments: Any) -> _Result:
         """Run a call on the loop, then the commit callback on this thread."""
         with self._using():
+            if self._is_closed:  # the thread has ended
+                raise IllegalStateError("Share consumer closed")
             self._consumer.callbacks.check()
             try:
                 return self._thread.run(call(*arguments))

@@ -137,6 +137,10 @@ def test_error_of_a_poll_ends_the_run() -> None:
     with pytest.raises(RequestError) as error:
         consumer.run()
     assert error.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    for thread in threading.enumerate():
+        if thread.name.startswith("sharegroup-"):
+            thread.join(60)
+            assert not thread.is_alive(), thread.name
 
 
 def test_run_needs_one_handler() -> None:
