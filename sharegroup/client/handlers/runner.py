@@ -75,7 +75,7 @@ class HandlerRunner:
         """Do all that is due now."""
         self._consumer.note_handling()
         self._queue.update(self._consumer.possession, self._now_ms())
-        acknowledgements = [*self._queue.pop_acknowledgements(self._now_ms())]
+        acknowledgements = self._queue.pop_acknowledgements(self._now_ms())
         renewals = self._queue.due_renewals(self._now_ms())
         for record, kind in (*acknowledgements, *((record, AcknowledgeType.RENEW) for record in renewals)):
             if self._consumer.possession(record) is Possession.HELD:

@@ -49,6 +49,9 @@ class _Phase(Enum):
     DONE = 5
 
 
+_WAITING = (_Phase.RETRYING, _Phase.RELEASING)
+
+
 @dataclass(slots=True, eq=False)
 class _Held:
     record: Record[Any]
@@ -59,7 +62,6 @@ class _Held:
     first_call_ms: int | None = None
     due_ms: int = 0
     kind: AcknowledgeType | None = None
-    is_renewing: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -75,12 +77,20 @@ class Call:
 
 
 class WorkQueue:
-    """The records of one handler loop. Times are milliseconds of any clock that does not step back."""
+    """The records of one handler loop. Times are milliseconds of any clock that does not step back.
+
+    A loop calls this for each record that is finished, so no method walks through all records unless a lock is due.
+    """
 
     def __init__(self, options: HandlerOptions) -> None:
         self._options = options
         self._queue: deque[_Held] = deque()
         self._held: dict[int, _Held] = {}
+        self._waiting: list[_Held] = []
+        self._decided: list[_Held] = []
+        self._renewing: dict[_Held, None] = {}
+        #: No lock is to be renewed, and none ends, before this time; None if there is no lock.
+        self._lock_ms: int | None = None
         self._bytes = self._running = 0
         self._is_draining = False
 
@@ -95,7 +105,7 @@ class WorkQueue:
     @property
     def is_renewing(self) -> bool:
         """Whether the result of a renewal is expected."""
-        return any(item.is_renewing for item in self._held.values())
+        return bool(self._renewing)
 
     @property
     def room(self) -> Room:
@@ -112,12 +122,13 @@ class WorkQueue:
             self._held[id(record)] = item
             self._bytes += record.size
             self._queue.append(item)
+            self._note_lock(item)
             if self._is_draining:
                 self._decide(item, AcknowledgeType.RELEASE)
 
     def start_calls(self, now_ms: int) -> list[Call]:
         """Return the calls to start now."""
-        for item in self._held.values():
+        for item in self._waiting:
             if item.phase is _Phase.RETRYING and item.due_ms <= now_ms:
                 item.phase, item.queued_ms = _Phase.QUEUED, now_ms - self._options.max_wait_ms
                 self._queue.appendleft(item)
@@ -135,30 +146,42 @@ class WorkQueue:
 
     def due_renewals(self, now_ms: int) -> list[Record[Any]]:
         """Return the records to renew now; they are renewing from then on."""
+        if self._lock_ms is None or now_ms < self._lock_ms:
+            return []
         due = [item for item in self._held.values() if self._needs_renewal(item, now_ms)]
-        for item in due:
-            item.is_renewing = True
+        self._renewing |= dict.fromkeys(due)
+        self._lock_ms = None
+        for item in self._held.values():
+            self._note_lock(item)
         return [item.record for item in due]
 
     def update(self, possession: Callable[[Record[Any]], Possession], now_ms: int) -> None:
         """Apply the results of renewals, and remove the records that the consumer has lost."""
-        for item in list(self._held.values()):
-            state = possession(item.record) if item.is_renewing or self._has_expired(item, now_ms) else Possession.HELD
-            if state is Possession.LOST or (state is Possession.HELD and self._has_expired(item, now_ms)):
+        may_expire = self._lock_ms is not None and now_ms >= self._lock_ms
+        expired = [item for item in self._held.values() if _has_expired(item, now_ms)] if may_expire else []
+        for item in dict.fromkeys([*self._renewing, *expired]):
+            state = possession(item.record)
+            if state is Possession.LOST or (state is Possession.HELD and _has_expired(item, now_ms)):
                 item.record.cancelled.set()
                 self._remove(item)
-            elif state is Possession.HELD and item.is_renewing:
-                item.is_renewing, item.renew_ms = False, _renewal_ms(item.record, now_ms)
+            elif state is Possession.HELD:
+                del self._renewing[item]
+                item.renew_ms = _renewal_ms(item.record, now_ms)
+                self._note_lock(item)
 
     def pop_acknowledgements(self, now_ms: int) -> list[Acknowledgement]:
         """Return the acknowledgements to send now. Their records are no longer held."""
-        found = []
-        for item in list(self._held.values()):
+        for item in self._waiting:
             if item.phase is _Phase.RELEASING and item.due_ms <= now_ms:
                 self._decide(item, AcknowledgeType.RELEASE)
-            if item.kind is not None and not item.is_renewing:
+        self._waiting = [item for item in self._waiting if item.phase in _WAITING]
+        found, later = [], []
+        for item in self._decided:
+            if item in self._renewing:
+                later.append(item)
+            elif self._remove(item) and item.kind is not None:
                 found.append(Acknowledgement(item.record, item.kind))
-                self._remove(item)
+        self._decided = later
         return found
 
     def next_ms(self) -> int | None:
@@ -217,35 +240,50 @@ class WorkQueue:
             self._decide(item, AcknowledgeType.RELEASE)
         else:
             item.phase, item.due_ms = phase, now_ms + delay_ms
+            self._waiting.append(item)
 
     def _decide(self, item: _Held, kind: AcknowledgeType) -> None:
         item.phase, item.kind = _Phase.DONE, kind
+        self._decided.append(item)
 
-    def _remove(self, item: _Held) -> None:
-        if self._held.pop(id(item.record), None) is not None:
-            self._bytes -= item.record.size
-            item.phase = _Phase.DONE
+    def _remove(self, item: _Held) -> bool:
+        """Remove a record; return whether it was held."""
+        if self._held.pop(id(item.record), None) is None:
+            return False
+        self._renewing.pop(item, None)
+        self._bytes -= item.record.size
+        item.phase = _Phase.DONE
+        return True
 
     def _needs_renewal(self, item: _Held, now_ms: int) -> bool:
-        if item.is_renewing or item.kind is not None or item.renew_ms is None or now_ms < item.renew_ms:
+        if item in self._renewing or item.kind is not None or item.renew_ms is None or now_ms < item.renew_ms:
             return False
-        return item.first_call_ms is None or now_ms < item.first_call_ms + self._options.max_processing_ms
+        return self._may_renew(item, now_ms)
 
-    @staticmethod
-    def _has_expired(item: _Held, now_ms: int) -> bool:
+    def _may_renew(self, item: _Held, at_ms: int) -> bool:
+        return item.first_call_ms is None or at_ms < item.first_call_ms + self._options.max_processing_ms
+
+    def _note_lock(self, item: _Held) -> None:
+        """Remember when the lock is to be renewed, or ends, unless the result of a renewal is expected."""
         until_ms = item.record.delivery.lock_until_ms
-        return until_ms is not None and now_ms >= until_ms
+        if item.renew_ms is None or until_ms is None or item in self._renewing or item.kind is not None:
+            return
+        due_ms = item.renew_ms if self._may_renew(item, item.renew_ms) else until_ms
+        self._lock_ms = due_ms if self._lock_ms is None else min(self._lock_ms, due_ms)
 
     def _due_times(self) -> Iterator[int]:
-        for item in self._held.values():
-            if item.phase in (_Phase.RETRYING, _Phase.RELEASING):
+        for item in self._waiting:
+            if item.phase in _WAITING:
                 yield item.due_ms
-            if item.renew_ms is not None and not item.is_renewing and item.kind is None:
-                until_ms = item.record.delivery.lock_until_ms or item.renew_ms
-                limit_ms = None if item.first_call_ms is None else item.first_call_ms + self._options.max_processing_ms
-                yield item.renew_ms if limit_ms is None or item.renew_ms < limit_ms else until_ms
+        if self._lock_ms is not None:
+            yield self._lock_ms
         if self._queue and self._running < self._options.concurrency:
             yield self._queue[0].queued_ms + self._options.max_wait_ms
+
+
+def _has_expired(item: _Held, now_ms: int) -> bool:
+    until_ms = item.record.delivery.lock_until_ms
+    return until_ms is not None and now_ms >= until_ms
 
 
 def _renewal_ms(record: Record[Any], now_ms: int) -> int | None:
