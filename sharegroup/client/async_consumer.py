@@ -24,6 +24,7 @@ from sharegroup.client.records import CommitResults, Possession, Record, Undecod
 from sharegroup.client.requests import Requests
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class AsyncShareConsumer(HandlesRecords):
         **settings: Any,
     ) -> None:
         self.settings = parse_settings({"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings})
-        self._core = ConsumerCore(self.settings, str(uuid.uuid4()), self._now_ms())
+        self._core = ConsumerCore(self.settings, str(uuid.uuid4()), steady_ms())
         self._changed = asyncio.Event()
         self._requests = Requests(self.settings, self._core, connector or SocketConnector(), self._changed.set)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -108,7 +109,7 @@ class AsyncShareConsumer(HandlesRecords):
             RequestError: the broker refused the member or its requests.
         """
         with self._polling():
-            self._core.begin_poll(self._now_ms())
+            self._core.begin_poll(steady_ms())
             end_s = time.monotonic() + timeout_s
             self._requests.start_turns()
             await asyncio.sleep(0)
@@ -121,7 +122,7 @@ class AsyncShareConsumer(HandlesRecords):
                 self._requests.start_turns()
                 await self._wait(left_s)
             records = self._core.deliver()
-            self._core.metrics.poll_ended(self._now_ms())
+            self._core.metrics.poll_ended(steady_ms())
         self._run_callbacks()
         return records
 
@@ -162,7 +163,7 @@ class AsyncShareConsumer(HandlesRecords):
         timeout_s = self.settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         end_s = time.monotonic() + timeout_s
         self._collect()  # results of earlier acknowledgements are not of this commit
-        self._core.queue_acknowledgements(self._now_ms() + int(timeout_s * 1000))
+        self._core.queue_acknowledgements(steady_ms() + int(timeout_s * 1000))
         found: list[AcknowledgeResult] = []
         self._commits.append(found)
         try:
@@ -183,7 +184,7 @@ class AsyncShareConsumer(HandlesRecords):
         """Send the acknowledgements without waiting for their results, which go to the callback."""
         self._check_open()
         self._bind()
-        self._core.queue_acknowledgements(self._now_ms() + self.settings.default_api_timeout_ms)
+        self._core.queue_acknowledgements(steady_ms() + self.settings.default_api_timeout_ms)
         self._requests.start_acknowledging()
         self._run_callbacks()
 
@@ -203,7 +204,7 @@ class AsyncShareConsumer(HandlesRecords):
 
     def metrics(self) -> Metrics:
         """Return the metrics by Kafka's groups and names: {group: {name: value}}; NaN if nothing was measured."""
-        return self._core.metrics.values(self._now_ms())
+        return self._core.metrics.values(steady_ms())
 
     async def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
         """Return the id that a broker gives this client for its metrics (KIP-714).
@@ -297,7 +298,7 @@ class AsyncShareConsumer(HandlesRecords):
 
     def note_handling(self) -> None:
         """Collect results, and count as a poll, because handlers process records (`max_poll_interval_ms`)."""
-        self._core.membership.note_poll(self._now_ms())
+        self._core.membership.note_poll(steady_ms())
         self._collect()
 
     def possession(self, record: Record[Any]) -> Possession:
@@ -311,7 +312,7 @@ class AsyncShareConsumer(HandlesRecords):
     async def fill(self) -> None:
         """Wait until a record was fetched."""
         with self._polling():
-            self._core.begin_poll(self._now_ms())
+            self._core.begin_poll(steady_ms())
             while True:
                 self._collect()
                 self._raise_problems()
@@ -319,7 +320,7 @@ class AsyncShareConsumer(HandlesRecords):
                 if self._core.fetched:
                     break
                 await self._wait(None)
-            self._core.metrics.poll_ended(self._now_ms())
+            self._core.metrics.poll_ended(steady_ms())
         self._run_callbacks()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -327,7 +328,7 @@ class AsyncShareConsumer(HandlesRecords):
     async def _leave(self, timeout_s: float) -> None:
         """End sessions and membership as far as the brokers answer in time."""
         if self.settings.is_explicit:
-            self._core.queue_acknowledgements(self._now_ms() + int(timeout_s * 1000))
+            self._core.queue_acknowledgements(steady_ms() + int(timeout_s * 1000))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._requests.leave()
@@ -381,7 +382,7 @@ class AsyncShareConsumer(HandlesRecords):
 
     def _collect(self) -> None:
         """Take new results, for the callback and for the commits that wait."""
-        results = self._core.take_results(self._now_ms())
+        results = self._core.take_results(steady_ms())
         for commit in self._commits:
             commit += results
         self.callbacks.add(results)
@@ -389,7 +390,3 @@ class AsyncShareConsumer(HandlesRecords):
     def _run_callbacks(self) -> None:
         if self.calls_back:
             self.callbacks.run()
-
-    @staticmethod
-    def _now_ms() -> int:
-        return time.monotonic_ns() // 1_000_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
@@ -144,9 +144,9 @@ class Requests:
         request = node.fetch(wanted, self._core.limits)
         if self._settings.is_record_limit:
             await self._check_modes(node, request)
-        sent_ms = _now_ms()
+        sent_ms = steady_ms()
         response = await self._cluster.ask_leader(node.node_id, request, ShareFetchResponse)
-        now_ms = _now_ms()
+        now_ms = steady_ms()
         answer = node.on_fetch(response, now_ms)
         fetched = len(self._core.fetched)
 
@@ -170,7 +170,7 @@ class Requests:
         request = node.acknowledge(is_final)
         if request is not None:
             response = await self._cluster.ask_leader(node.node_id, request, ShareAcknowledgeResponse)
-            problem = node.on_acknowledge(response, _now_ms())
+            problem = node.on_acknowledge(response, steady_ms())
             if problem is not None or node.has_pending:
                 await self._back_off(node.node_id)
 
@@ -209,14 +209,14 @@ class Requests:
     async def _send_heartbeats(self) -> None:
         membership = self._core.membership
         while not self._is_leaving:
-            request = membership.heartbeat(_now_ms())
+            request = membership.heartbeat(steady_ms())
             if request is not None:
                 await self._heartbeat(request)
                 continue
             self._heartbeat_due.clear()
             due_ms = membership.due_ms
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if due_ms is None else max(0, due_ms - _now_ms()) / 1000):
+                async with asyncio.timeout(None if due_ms is None else max(0, due_ms - steady_ms()) / 1000):
                     await self._heartbeat_due.wait()
 
     async def _stop_heartbeats(self) -> None:
@@ -235,26 +235,26 @@ class Requests:
         if membership.is_coordinator_stale:
             self._cluster.forget_coordinator()
             membership.is_coordinator_stale = False
-        sent_ms = _now_ms()
+        sent_ms = steady_ms()
         try:
             response = await self._cluster.ask_coordinator(membership.group_id, request, ShareGroupHeartbeatResponse)
         except UpstreamLoginRejectedError as error:
             membership.fail(RequestError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)))
         except UpstreamUnavailableError as error:
             self._note_outage(error)
-            membership.on_lost(_now_ms())
+            membership.on_lost(steady_ms())
         except RequestError as error:
             if error.code.retriable:
-                membership.on_lost(_now_ms())
+                membership.on_lost(steady_ms())
             else:
                 membership.fail(error)
         else:
             self._is_outage_logged = False
-            now_ms = _now_ms()
+            now_ms = steady_ms()
             self._core.metrics.heartbeat_answered(now_ms - sent_ms, now_ms)
             membership.on_response(response, now_ms)
         if membership.generation != generation:
-            self._core.metrics.rebalances.record(1, _now_ms())
+            self._core.metrics.rebalances.record(1, steady_ms())
         if membership.generation != generation or not membership.due_ms:
             self._on_change()
 
@@ -274,7 +274,3 @@ class Requests:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(done)
         return task
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sharegroup.client.handlers.registered import RegisteredHandler, RunCoroutine
 from sharegroup.client.handlers.work_queue import Call, WorkQueue
 from sharegroup.client.records import Possession, Record
+from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class HandlerRunner:
                     poll.add_done_callback(lambda _: self._wake.set())
                 await self._wait(_TURN_S)
                 if poll is not None and poll.done():
-                    self._queue.add(poll.result(), self._now_ms())
+                    self._queue.add(poll.result(), steady_ms())
                     poll = None
         finally:
             if poll is not None:
@@ -74,22 +75,22 @@ class HandlerRunner:
     def _turn(self) -> None:
         """Do all that is due now."""
         self._consumer.note_handling()
-        self._queue.update(self._consumer.possession, self._now_ms())
-        acknowledgements = self._queue.pop_acknowledgements(self._now_ms())
-        renewals = self._queue.due_renewals(self._now_ms())
+        self._queue.update(self._consumer.possession, steady_ms())
+        acknowledgements = self._queue.pop_acknowledgements(steady_ms())
+        renewals = self._queue.due_renewals(steady_ms())
         for record, kind in (*acknowledgements, *((record, AcknowledgeType.RENEW) for record in renewals)):
             if self._consumer.possession(record) is Possession.HELD:
                 self._consumer.acknowledge(record, kind)
         if acknowledgements or renewals:
             self._consumer.commit_async()
-        for call in self._queue.start_calls(self._now_ms()):
+        for call in self._queue.start_calls(steady_ms()):
             task = asyncio.create_task(self._call(call))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
     async def _call(self, call: Call) -> None:
         errors = await self._handle(call.records)
-        self._queue.finish_call(call, errors, self._now_ms())
+        self._queue.finish_call(call, errors, steady_ms())
         self._wake.set()
 
     async def _drain(self, drain_s: float) -> None:
@@ -112,14 +113,10 @@ class HandlerRunner:
         """Wait until a call or a poll has ended, `stop` was called, or something is due by time."""
         due_ms = self._queue.next_ms()
         if due_ms is not None:
-            most_s = min(most_s, max(0, due_ms - self._now_ms()) / 1000)
+            most_s = min(most_s, max(0, due_ms - steady_ms()) / 1000)
         if self._queue.is_renewing:
             most_s = min(most_s, _RENEWING_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(most_s, 0)):
                 await self._wake.wait()
         self._wake.clear()
-
-    @staticmethod
-    def _now_ms() -> int:
-        return time.monotonic_ns() // 1_000_000
