@@ -212,19 +212,20 @@ class ShareNode:
     def _on_code(self, response: Any) -> RequestError | None:
         """Advance or reset the epoch. Return the error of the whole request, which fails its acknowledgements."""
         if not response.error_code:
-            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+            self._advance()
             return None
         problem = RequestError(error_code(response.error_code), response.error_message or "")
         self._fail(problem)
         if problem.code in SESSION_ENDED:
             self._reset()
         elif self.epoch != NEW_EPOCH:
-            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+            self._advance()
         return problem
 
-    def _finish(
-        self, errors: dict[TopicIdPartition, tuple[int, str | None]], now_ms: int, lock_timeout_ms: int
-    ) -> None:
+    def _advance(self) -> None:
+        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+
+    def _finish(self, errors: _Errors, now_ms: int, lock_timeout_ms: int) -> None:
         """Create the results of the acknowledgements that were sent, or queue them again."""
         sent, self._sent = self._sent, {}
         for source, acknowledged in sent.items():
