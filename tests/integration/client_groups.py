@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kafka.errors import GroupIdNotFoundError
@@ -17,6 +19,7 @@ from sharegroup.kafka_clients.connections.headers import Response
 from tests.integration.served import Served
 
 PATIENCE_S = 120
+_PAGE = Path(__file__).parents[2] / "docs" / "python-client.md"
 EXPLICIT = {"share_acknowledgement_mode": "explicit"}
 
 Key = tuple[int, int]  # partition, offset
@@ -44,6 +47,20 @@ class Group(NamedTuple):
 
 #: `new_client_group(partitions, records, **configs)`
 NewGroup = Callable[..., Group]
+
+
+def page_example(number: int, group: Group) -> str:
+    """Return a program of docs/python-client.md that uses this group."""
+    programs = re.findall(r"```python\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs) == 2, "each program has a test"
+    program = str(programs[number])
+    for name, real in (
+        ("localhost:9192", group.served.bootstrap_servers),
+        ("billing", group.id),
+        ("orders", group.topic),
+    ):
+        program = program.replace(f'"{name}"', f'"{real}"')
+    return program
 
 
 def polled(consumer: ShareConsumer) -> Iterator[Record[Any]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,7 @@ from sharegroup.client import (
 )
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from tests.integration.client_groups import EXPLICIT, NewGroup, keys, poll_records, polled
+from tests.integration.client_groups import EXPLICIT, NewGroup, keys, page_example, poll_records, polled
 from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 
@@ -39,8 +37,6 @@ ACCEPT, RELEASE, REJECT, RENEW = (
     AcknowledgeType.REJECT,
     AcknowledgeType.RENEW,
 )
-
-PAGE = Path(__file__).parents[2] / "docs" / "python-client.md"
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -357,13 +353,7 @@ def test_example_of_the_documentation(new_client_group: NewGroup, served: Served
         for amount in (5, -1, 7):
             producer.send(group.topic, b'{"amount": %d}' % amount)
         producer.flush()
-    example, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    for name, real in (
-        ("localhost:9192", group.served.bootstrap_servers),
-        ("billing", group.id),
-        ("orders", group.topic),
-    ):
-        example = example.replace(f'"{name}"', f'"{real}"')
+    example = page_example(0, group)
     with pytest.raises(SeenAllError):
         exec(example, {"print": note})
     assert printed == [(group.topic, offset, 1, amount) for offset, amount in enumerate((5, -1, 7))]

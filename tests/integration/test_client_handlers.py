@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from typing import Any
@@ -12,8 +11,7 @@ from kafka import KafkaProducer, TopicPartition
 
 from sharegroup.client import Record, Reject, Release, Retry
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from tests.integration.client_groups import NewGroup
-from tests.integration.test_client_consumer import PAGE
+from tests.integration.client_groups import NewGroup, page_example
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -61,13 +59,7 @@ def test_the_example_runs(new_client_group: NewGroup, producer: KafkaProducer) -
     for amount in amounts:
         producer.send(group.topic, b'{"amount": %d}' % amount)
     producer.flush()
-    _, example = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    for name, real in (
-        ("localhost:9192", group.served.bootstrap_servers),
-        ("billing", group.id),
-        ("orders", group.topic),
-    ):
-        example = example.replace(f'"{name}"', f'"{real}"')
+    example = page_example(1, group)
     printed = set()
 
     def note(*values: Any) -> None:
