@@ -20,7 +20,7 @@ from sharegroup.member.shared_logic import SharedLogic
 logger = logging.getLogger(__name__)
 
 _POLL_MS = 50
-#: The pause while the broker is unavailable, when there is nothing to wait for.
+#: The pause while the broker is unavailable and no response can arrive.
 PAUSE_S = 1
 
 

@@ -26,4 +26,4 @@ class Operator(Protocol):
         """
 
     def dump(self) -> str | None:
-        """Return the state after the run, or None if there is nothing to keep."""
+        """Return the state after the run, or None if it is empty."""

@@ -167,7 +167,7 @@ class RowAppender:
         return row.durable
 
     async def close(self) -> None:
-        """Accept no more rows, send pending ones within 5 s, then close the connections."""
+        """Reject new rows, send pending ones within 5 s, then close the connections."""
         self._is_closed = True
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         late: set[asyncio.Task[None]] = set()
@@ -262,7 +262,7 @@ class _PartitionQueue:
             self.task = asyncio.ensure_future(self._send())
 
     def drop(self, problem: str) -> None:
-        """Fail the rows that were not sent yet, and make no more attempts."""
+        """Fail the rows that were not sent yet, and stop all attempts."""
         self._is_dropped = True
         self._settle(self._rows, problem)
         self._rows.clear()

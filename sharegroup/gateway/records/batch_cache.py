@@ -86,7 +86,7 @@ class BatchCache:
     def lookup(self, key: CacheKey, offset: int, max_bytes: int | None = None) -> Sequence[Chunk]:
         """Return the chunks that cover the log from `offset`, without a hole; empty if the offset is not cached.
 
-        With `max_bytes`, return no more chunks after the first than fit.
+        With `max_bytes`, stop when the chunks after the first one have reached this size.
         """
         chunks = self._partitions.get(key, ())
         found: list[Chunk] = []

@@ -145,7 +145,7 @@ class Credit:
     # -- shrinking -----------------------------------------------------------------------------------------------------
 
     def shrink(self) -> None:
-        """Halve the target: no more records are available, or locks nearly expired in the buffer."""
+        """Halve the target, because few records are available or locks nearly expired in the buffer."""
         self._target = max(self._wanted, self._target // 2)
         self._last_was_full = False
 

@@ -121,7 +121,7 @@ class MemberSession:
         self._news.set()
 
     def drain(self) -> None:
-        """Deliver no more records: unacquire the read-ahead, and whatever still arrives."""
+        """Stop delivering records: unacquire the read-ahead, and records that arrive later."""
         for partition in self._partitions.values():
             partition.drain()
         self._news.set()

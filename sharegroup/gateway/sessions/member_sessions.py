@@ -79,7 +79,7 @@ class MemberSessions:
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
-        #: Whether this gateway delivers no more records.
+        #: Whether this gateway has stopped delivering records.
         self.is_draining = False
         job.on_broadcast(self._on_broadcast)
         job.on_wanted(self._wanted_elsewhere)
@@ -156,7 +156,7 @@ class MemberSessions:
                 self.end_session(session)
 
     def drain(self) -> None:
-        """Deliver no more records and unacquire the read-ahead, because the gateway stops."""
+        """Stop delivering records and unacquire the read-ahead, because the gateway stops."""
         self.is_draining = True
         for served in self._served.values():
             served.drain()

@@ -6,7 +6,7 @@ acknowledgement that was appended in time may be unread, in a backlog or because
 module are of the steady clock (`kafka_clients.steady_time`), which never goes back; `Handover.brokers_ms` converts them
 to the brokers' time.
 
-While there is nothing to do, the source waits here for the next request with a long poll at the broker. An empty
+While no request is unread, the source waits here for the next request with a long poll at the broker. An empty
 trigger costs the JVM milliseconds, and five of them a second took most of an idle job's 7 % of a core.
 
 Requests that may linger (`unread_requests`) wait here for requests that may not.

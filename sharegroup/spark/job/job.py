@@ -303,4 +303,4 @@ class ShareGroupJob:
             if time.monotonic() - idle_since > _IDLE_S:
                 query.query.stop()
                 return
-            time.sleep(0.05)  # polls Spark's own status; there is nothing to wait on
+            time.sleep(0.05)  # Spark's status can only be polled

@@ -58,7 +58,7 @@ class ShardState:
         self._touched: dict[int, ManagedPartition] = {}
 
     def dump(self) -> str | None:
-        """Return the whole state, or None if there is nothing to keep."""
+        """Return the whole state, or None if it is empty."""
         partitions = {p: self._touched[p].dump() if p in self._touched else self._idle[p] for p in self.partitions()}
         if not (partitions or self.pending or self.departed or self.deleted_ms is not None):
             return None

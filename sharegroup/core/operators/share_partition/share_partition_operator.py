@@ -114,7 +114,7 @@ class SharePartitionOperator:
         return WaitsFor.RECORDS if places else WaitsFor.NOTHING
 
     def dump(self) -> str | None:
-        """Return the operator's state, or None if there is nothing to keep."""
+        """Return the operator's state, or None if it is empty."""
         return self._state.dump()
 
     # -- requests --------------------------------------------------------------------------------------------------
