@@ -85,6 +85,8 @@ class SparkWitness:
                 self._take_grant(response)  # of an earlier process too, because that grant releases it
             case AcknowledgeResponse() if response.id in self._renewals:
                 self._renewed(self._renewals[response.id], response)
+            case AcknowledgeResponse() if response.acquired:
+                self._renewed_again(response)
             case AcknowledgeResponse() if response.id in self._acknowledgements:
                 self._acknowledged(self._acknowledgements.pop(response.id), response)
 
@@ -138,6 +140,17 @@ class SparkWitness:
             return
         self._judge.renewed(self.member_id, sent.key, response.acquired, response.lock_deadline_ms)
         self._take_grant(response)
+
+    def _renewed_again(self, response: AcknowledgeResponse) -> None:
+        """Handle a further response to a renewal whose row was repeated: each row extends the locks."""
+        key, deadline_ms = _key(response), response.lock_deadline_ms
+        self._judge.renewed(self.member_id, key, response.acquired, deadline_ms)
+        known = self._grants.setdefault(key, {})
+        for first, last, count in response.acquired:
+            for offset in range(first, last + 1):
+                held, grant = known.get(offset, (0, None))
+                if grant is not None and held == count and grant.deadline_ms < deadline_ms:
+                    known[offset] = count, grant._replace(deadline_ms=deadline_ms)
 
     def _acknowledged(self, sent: _Sent, response: AcknowledgeResponse) -> None:
         request, key, told = sent.request, sent.key, _acks(sent.request.batches)
