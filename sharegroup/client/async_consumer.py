@@ -15,7 +15,6 @@ from sharegroup.client.commit_callback import CommitCallback, CommitCallbackRunn
 from sharegroup.client.connector import Connector, SocketConnector
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
 from sharegroup.client.core.consumer_core import ConsumerCore, commit_results
-from sharegroup.client.core.metrics import Metrics
 from sharegroup.client.errors import ConcurrentUseError, IllegalStateError, WakeupError
 from sharegroup.client.handlers.registered import HandlesRecords
 from sharegroup.client.handlers.runner import HandlerRunner
@@ -24,6 +23,7 @@ from sharegroup.client.records import CommitResults, Possession, Record, Undecod
 from sharegroup.client.requests import Requests
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
+from sharegroup.kafka_clients.consumer_metrics import Metrics
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.types import AcknowledgeType
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sharegroup.client.async_consumer import CLOSE_TIMEOUT_S, AsyncShareConsumer
 from sharegroup.client.commit_callback import CommitCallback
 from sharegroup.client.connector import Connector
-from sharegroup.client.core.metrics import Metrics
 from sharegroup.client.errors import ConcurrentUseError, IllegalStateError
 from sharegroup.client.handlers.registered import HandlesRecords
 from sharegroup.client.handlers.runner import HandlerRunner
 from sharegroup.client.handlers.stop_signals import signals_call
 from sharegroup.client.records import CommitResults, Record, UndecodableRecord
 from sharegroup.kafka_clients.connections.loop_thread import LoopThread
+from sharegroup.kafka_clients.consumer_metrics import Metrics
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:

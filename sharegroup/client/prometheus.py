@@ -14,7 +14,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sharegroup.client.core.metrics import Metrics
+from sharegroup.kafka_clients.consumer_metrics import Metrics
 
 _LABELS = ("group", "member_id")
 

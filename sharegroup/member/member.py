@@ -88,9 +88,9 @@ class Member:
             return logic.redelivered
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return the current `MemberCounts.values`."""
+        """Return `MemberLogic.metric_values`."""
         with self._shared.turn() as (logic, now_ms):
-            return logic.counts.values(now_ms)
+            return logic.metric_values(now_ms)
 
     # -- for the driver --------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Member:
             beginning = logic.begin(batch, now_ms)
             while (ranges := beginning.poll(now_ms)) is None:
                 now_ms = self._shared.wait_for_step(beginning.deadline_ms)
-            logic.counts.count_poll(count_records(ranges), now_ms)
+            logic.count_batch(count_records(ranges), now_ms)
             return ranges
 
     def holds_batch(self) -> bool:
@@ -147,8 +147,8 @@ class Member:
 
     def finish(self, seq: int) -> None:
         """End the running batch after its acknowledgement."""
-        with self._shared.turn() as (logic, _):
-            logic.finish(seq)
+        with self._shared.turn() as (logic, now_ms):
+            logic.finish(seq, now_ms)
 
     def _append(self, acknowledging: PendingAcknowledge) -> bool:
         """Append the due acknowledgements; return whether nothing is left to append."""

@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
+from sharegroup.kafka_clients.consumer_metrics import FETCH_MANAGER, ConsumerMetrics, Metrics
 from sharegroup.member.acknowledgement_round import AcknowledgementRound, uniform_batches
 from sharegroup.member.batch_calls import PendingAcknowledge, PendingBegin
 from sharegroup.member.fetch_demands import FetchDemands, ranges_from_response
@@ -29,7 +31,6 @@ from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.member.subscription import Subscription
-from sharegroup.monitoring.metrics.member_counts import MemberCounts
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
@@ -57,6 +58,10 @@ READ_AHEAD = 2
 #: How long acknowledgements wait at the job for the fetch request that follows them when the next batch begins, so that
 #: one micro-batch handles both.
 LINGER_MS = 500
+#: Maximum number of requests whose response times are measured at the same time. Older ones are dropped.
+_MAX_AWAITED = 1_000
+#: Metrics about bytes, which the member does not see: Spark's readers read the records.
+_NOT_MEASURED = ("fetch-size-avg", "fetch-size-max", "bytes-consumed-rate", "bytes-consumed-total")
 
 Request = ShareGroupRequest | SharePartitionRequest
 
@@ -104,7 +109,9 @@ class MemberLogic:
         self.subscription = Subscription(settings.topics, settings.pattern)
         self.failure: Exception | None = None
         self.redelivered = 0
-        self.counts = MemberCounts()
+        self.metrics = ConsumerMetrics()
+        self._sent_ms: OrderedDict[str, int] = OrderedDict()
+        self._finished_ms: int | None = None
         self.is_open = False
         self.acknowledgements: AcknowledgementRound | None = None
         self.renewal: AcknowledgementRound | None = None
@@ -205,17 +212,16 @@ class MemberLogic:
         """Apply responses; return the requests to send now, in this order."""
         requests = [request for response in responses for request in self._handle(response, now_ms)]
         requests += self._due(now_ms)
-        self._count(requests, now_ms)
+        self._note_sent(requests, now_ms)
         self.failure = self.failure or self._membership.fatal
         return requests
 
-    def _count(self, requests: Sequence[Request], now_ms: int) -> None:
+    def _note_sent(self, requests: Sequence[Request], now_ms: int) -> None:
         for request in requests:
-            match request:
-                case HeartbeatRequest():
-                    self.counts.count_heartbeat(request.id, now_ms)
-                case FetchRequest():
-                    self.counts.count_fetch(request.id, now_ms)
+            if isinstance(request, HeartbeatRequest | FetchRequest):
+                self._sent_ms[request.id] = now_ms
+                if len(self._sent_ms) > _MAX_AWAITED:
+                    self._sent_ms.popitem(last=False)
 
     def mark_appended(self, requests: Sequence[Request], now_ms: int) -> None:
         """Record that these requests are in the request topics."""
@@ -265,9 +271,8 @@ class MemberLogic:
         batch must wait for it. The responses only report late acknowledgements; the next call and `close` wait for
         them.
         """
-        self.counts.count_acknowledgements(
-            sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
-        )
+        records = sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
+        self.metrics.acknowledged.record(records, now_ms)
         linger_ms = LINGER_MS if self._may_fetch and self._demands.has_room_after(self.holdings.offered_records) else 0
         following = AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, batches, granted, self._ids,
@@ -275,16 +280,35 @@ class MemberLogic:
         )  # fmt: skip
         return PendingAcknowledge(self, following, self.acknowledgements, now_ms)
 
-    def finish(self, seq: int) -> None:
+    def finish(self, seq: int, now_ms: int) -> None:
         """End the batch after its acknowledgement."""
+        self._finished_ms = now_ms
         self.holdings.finish(seq)
+
+    # -- metrics ---------------------------------------------------------------------------------------------------
+
+    def count_batch(self, records: int, now_ms: int) -> None:
+        """Count a batch that starts with `records` records as a poll. The member was idle since the last one ended."""
+        self.metrics.poll_began(now_ms)
+        if self._finished_ms is not None:
+            self.metrics.poll_idle.record(now_ms - self._finished_ms, now_ms)
+            self._finished_ms = None
+        self.metrics.fetched_records.record(records, now_ms)
+
+    def metric_values(self, now_ms: int) -> Metrics:
+        """Return the metrics as {group: {name: value}}, by Kafka's names, without those about bytes."""
+        values = self.metrics.values(now_ms)
+        for name in _NOT_MEASURED:
+            del values[FETCH_MANAGER][name]
+        return values
 
     # -- internals -------------------------------------------------------------------------------------------------
 
     def _handle(self, response: Response, now_ms: int) -> list[Request]:
         match response:
             case HeartbeatResponse():
-                self.counts.count_heartbeat_response(response.id, now_ms)
+                if (sent_ms := self._sent_ms.pop(response.id, None)) is not None:
+                    self.metrics.heartbeat_answered(now_ms - sent_ms, now_ms)
                 self._handle_heartbeat(response, now_ms)
             case AcknowledgeResponse():
                 self._handle_acknowledgement(response, now_ms)
@@ -292,7 +316,8 @@ class MemberLogic:
                 return self._release_unknown(response)
             case FetchResponse() if self._demands.is_awaited(response):
                 self._check_deleted(response, now_ms)
-                self.counts.count_fetch_response(response.id, now_ms)
+                if (sent_ms := self._sent_ms.pop(response.id, None)) is not None:
+                    self.metrics.fetch_latency.record(now_ms - sent_ms, now_ms)
                 acquired = self._demands.handle_response(response, now_ms)
                 self.holdings.delivery_count_limit = response.delivery_count_limit or self.holdings.delivery_count_limit
                 self.holdings.add([held for held in acquired if not self._is_replaced(held.share_partition)], now_ms)
@@ -311,7 +336,7 @@ class MemberLogic:
             self._demands.discard_all()
             self.holdings.discard_all(now_ms)
         if self.assignment != before:
-            self.counts.count_rebalance()
+            self.metrics.rebalances.record(1, now_ms)
             self._topic_ids = {share_partition.topic: share_partition.topic_id for share_partition in self.assignment}
             self._refresh_metadata_soon()
             self.holdings.discard_deleted(self._is_replaced, now_ms)
@@ -337,7 +362,7 @@ class MemberLogic:
         if completed is self.acknowledgements:
             self.acknowledgements = None
             self.redelivered += len(completed.rejected)
-            self.counts.count_failures(completed.failed_records)
+            self.metrics.acknowledge_errors.record(completed.failed_records, now_ms)
             if completed.rejected:
                 logger.warning(
                     "%d ranges were acknowledged too late; they are delivered again", len(completed.rejected)

@@ -16,13 +16,13 @@ from uuid import UUID
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
 from sharegroup.client.core.in_hand import InHand
 from sharegroup.client.core.membership import Membership
-from sharegroup.client.core.metrics import ClientMetrics
 from sharegroup.client.core.share_node import FetchAnswer, FetchLimits, ShareNode
 from sharegroup.client.decoding import RecordDecoder
 from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.records import CommitResults, Delivery, Record, TopicIdPartition, UndecodableRecord
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.kafka_clients.consumer_metrics import ConsumerMetrics
 from sharegroup.types import AcknowledgeType, AcquiredRange
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class ConsumerCore:
             settings.max_poll_records,
             settings.is_record_limit,
         )
-        self.metrics = ClientMetrics(now_ms)
+        self.metrics = ConsumerMetrics(now_ms)
         self._decoder = RecordDecoder(settings)
         self._problems: deque[RequestError] = deque()
         self._last_node_id = -1

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.config import JobConfig
 from sharegroup.kafka_clients.client_settings import python_properties
+from sharegroup.kafka_clients.consumer_metrics import FETCH_MANAGER
 from sharegroup.kafka_clients.kafka_clients import spark_options
 from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
 from sharegroup.member.member import Member
@@ -22,7 +23,6 @@ from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
 from sharegroup.member.subscription import Subscription
-from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler

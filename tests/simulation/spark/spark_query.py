@@ -201,7 +201,7 @@ class SparkQuery:
             self._finish(offered)
 
     def _finish(self, offered: OfferedBatch) -> None:
-        self.logic.finish(offered.seq)
+        self.logic.finish(offered.seq, self._time.now_ms)
         self._time.after(self._random.uniform(5, 100), self._commit)
 
     def _commit(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from sharegroup.errors import ErrorCode
+from sharegroup.kafka_clients.consumer_metrics import COORDINATOR, FETCH_MANAGER, SHARE
 from sharegroup.member.batch_calls import ResponseTimeoutError
 from sharegroup.member.member_logic import (
     LINGER_MS,
@@ -14,7 +15,6 @@ from sharegroup.member.member_logic import (
     has_renewal,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
-from sharegroup.monitoring.metrics.member_counts import FETCH_MANAGER
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
@@ -93,7 +93,7 @@ def test_a_batch_from_its_offer_to_its_end() -> None:
     drive.job.send(acknowledging.due_requests(drive.job.now_ms()), wait=True)
     acknowledging.mark_appended()
     assert acknowledging.is_done
-    drive.logic.finish(batch.seq)
+    drive.logic.finish(batch.seq, drive.job.now_ms())
     assert not drive.logic.holds_batch(drive.job.now_ms())
     drive.logic.close(drive.job.now_ms())
     for _ in range(2):  # the response and the leave, then its response
@@ -150,7 +150,7 @@ def test_acknowledgements_wait_for_the_fetch_that_follows(records: int, is_stopp
     drive.accept(ranges)
     assert [row.linger_ms for row in drive.job.acknowledgements()] == [linger_ms]
     asked = drive.job.requests.copy()
-    drive.logic.finish(batch.seq)
+    drive.logic.finish(batch.seq, drive.job.now_ms())
     if linger_ms:
         drive.begin(drive.offers.claim())
         drive.step()
@@ -221,7 +221,7 @@ def test_a_second_rerun_can_hold_more_than_the_first(job: InMemoryJob) -> None:
 
 def acknowledgement_errors(drive: Drive) -> float:
     """Kafka counts records, whatever the error is."""
-    return drive.logic.counts.values(drive.job.now_ms())[FETCH_MANAGER]["acknowledgements-error-total"]
+    return drive.logic.metric_values(drive.job.now_ms())[FETCH_MANAGER]["acknowledgements-error-total"]
 
 
 def busy_with_more_waiting(job: InMemoryJob) -> tuple[Drive, OfferedBatch]:
@@ -283,7 +283,7 @@ def test_held_ranges_of_a_revoked_share_partition_are_handled(job: InMemoryJob) 
     job.produce(10)
     for _ in range(3):
         drive.accept(batch.ranges)
-        drive.logic.finish(batch.seq)
+        drive.logic.finish(batch.seq, drive.job.now_ms())
         drive.step()
         if drive.logic.holdings.waiting_records:
             batch = drive.claim()
@@ -437,3 +437,45 @@ def test_release_for_an_earlier_process_names_its_lock_deadline(job: InMemoryJob
     job.respond(FetchResponse(*who, acquired=(AcquiredRange(0, 9, 1),), lock_deadline_ms=until_ms))
     drive.step()
     assert [row.lock_deadline_ms for row in job.acknowledgements()] == [until_ms]
+
+
+def test_metrics_count_batches_requests_and_acknowledgements() -> None:
+    drive = Drive(InMemoryJob(records=150))
+    start_ms = drive.job.now_ms()
+    for _ in range(2):
+        batch = drive.claim()
+        ranges = drive.begin(batch)
+        drive.logic.count_batch(sum(held.last_offset - held.first_offset + 1 for held in ranges), drive.job.now_ms())
+        drive.job.advance(750)
+        drive.accept(ranges)
+        drive.logic.finish(batch.seq, drive.job.now_ms())
+        drive.job.advance(250)
+    values = drive.logic.metric_values(drive.job.now_ms())
+    assert values[SHARE] == {
+        "last-poll-seconds-ago": 1,
+        "time-between-poll-avg": 1_000,
+        "time-between-poll-max": 1_000,
+        "poll-idle-ratio-avg": 0.25,
+    }
+    assert values[COORDINATOR]["heartbeat-total"] >= 1
+    assert values[COORDINATOR]["rebalance-total"] == 1
+    fetches = values[FETCH_MANAGER]
+    assert (fetches["records-consumed-total"], fetches["records-per-request-max"]) == (150, 100)
+    assert (fetches["acknowledgements-send-total"], fetches["acknowledgements-error-total"]) == (150, 0)
+    assert fetches["fetch-total"] >= 1
+    assert "bytes-consumed-total" not in fetches
+    assert drive.job.now_ms() - start_ms == 2_000
+
+
+def test_response_times_are_those_of_the_first_response() -> None:
+    drive = Drive(InMemoryJob(records=10))
+    drive.step()
+    [heartbeat] = drive.heartbeats()
+    responses = drive.job.take("m", 0)
+    drive.job.advance(300)
+    drive.logic.step(responses, drive.job.now_ms())
+    drive.job.advance(300)
+    drive.logic.step(responses, drive.job.now_ms())
+    coordinator = drive.logic.metric_values(drive.job.now_ms())[COORDINATOR]
+    assert heartbeat.id
+    assert (coordinator["heartbeat-total"], coordinator["heartbeat-response-time-max"]) == (1, 300)

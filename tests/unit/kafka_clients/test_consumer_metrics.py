@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isnan
 
-from sharegroup.client.core.metrics import ClientMetrics, Measured
+from sharegroup.kafka_clients.consumer_metrics import ConsumerMetrics, Measured
 
 
 def test_averages_and_maxima_are_those_of_the_last_windows() -> None:
@@ -26,7 +26,7 @@ def test_rates_are_per_second_of_at_least_a_window() -> None:
 
 
 def test_poll_metrics() -> None:
-    metrics = ClientMetrics(0)
+    metrics = ConsumerMetrics(0)
     assert metrics.values(0)["consumer-share-metrics"]["last-poll-seconds-ago"] == -1
     for start_ms in (0, 1_000, 2_000):
         metrics.poll_began(start_ms)
@@ -41,7 +41,7 @@ def test_poll_metrics() -> None:
 
 
 def test_all_names_are_there() -> None:
-    values = ClientMetrics(0).values(0)
+    values = ConsumerMetrics(0).values(0)
     assert {group: len(metrics) for group, metrics in values.items()} == {
         "consumer-share-metrics": 4,
         "consumer-share-coordinator-metrics": 6,

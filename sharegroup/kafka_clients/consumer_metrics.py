@@ -11,6 +11,9 @@ from math import nan
 
 WINDOW_MS = 30_000
 _HOUR_S = 3_600
+SHARE = "consumer-share-metrics"
+COORDINATOR = "consumer-share-coordinator-metrics"
+FETCH_MANAGER = "consumer-share-fetch-manager-metrics"
 
 Metrics = dict[str, dict[str, float]]
 
@@ -70,10 +73,13 @@ class Measured:
         self._windows = windows
 
 
-class ClientMetrics:
-    """What one consumer has done. The host reports each event."""
+class ConsumerMetrics:
+    """What one consumer has done. The host reports each event.
 
-    def __init__(self, now_ms: int) -> None:
+    Times are in milliseconds of one steady clock. The windows begin at `now_ms`, or with the first value after it.
+    """
+
+    def __init__(self, now_ms: int = 0) -> None:
         self.between_polls, self.poll_idle, self.heartbeats, self.rebalances = (Measured(now_ms) for _ in range(4))
         self.fetched_bytes, self.fetched_records, self.fetch_latency, self.throttle = (
             Measured(now_ms) for _ in range(4)
@@ -109,9 +115,9 @@ class ClientMetrics:
     def values(self, now_ms: int) -> Metrics:
         """Return all metrics: {group: {name: value}}; NaN if nothing was measured."""
         return {
-            "consumer-share-metrics": self._polls(now_ms),
-            "consumer-share-coordinator-metrics": self._group(now_ms),
-            "consumer-share-fetch-manager-metrics": {**self._fetches(now_ms), **self._acknowledgements(now_ms)},
+            SHARE: self._polls(now_ms),
+            COORDINATOR: self._group(now_ms),
+            FETCH_MANAGER: {**self._fetches(now_ms), **self._acknowledgements(now_ms)},
         }
 
     def _polls(self, now_ms: int) -> dict[str, float]:
