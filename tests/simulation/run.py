@@ -73,7 +73,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     DeliveryWatch(world, fleet).start()
     world.clock.run_until(world.end_ms)
     if fleet is not None:
-        fleet.look_for_errors()
+        fleet.end()
     torn = world.tables.torn_tables()
     if torn:
         world.judge.violate("tables can be read", f"torn: {', '.join(torn)}")

@@ -21,6 +21,8 @@ from tests.simulation.virtual_clock import Event, Scheduler
 #: Float seconds are inexact: a time less than this above a whole millisecond is that millisecond.
 _ROUNDING_MS = 1e-3
 _LEAST_TASKS = 64
+#: A killed task is closed once, and again for each wait in a `finally`.
+_MOST_CLOSES = 20
 
 
 #: Typed loosely, because most of a loop's interface - sockets, processes, signals - is missing and unused.
@@ -67,8 +69,11 @@ class VirtualLoop(_AbstractLoop):
             if task.done():
                 continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with contextlib.suppress(RuntimeError, ValueError):  # a task that waits in its `finally`, or that kills us
-                task.get_coro().close()
+            for _ in range(_MOST_CLOSES):
+                with contextlib.suppress(RuntimeError):  # it waits again, in a `finally`
+                    with contextlib.suppress(ValueError):  # it is the task that kills us
+                        task.get_coro().close()
+                    break
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task that nothing waits for; an error in it is a problem."""
@@ -132,8 +137,13 @@ class VirtualLoop(_AbstractLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        """Return a task of this loop."""
+        """Return a task of this loop. Of a killed process it never starts."""
+        if self._is_closed:
+            coro.close()
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name)
+        if self._is_closed:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            return task
         self._tasks.append(task)
         if len(self._tasks) > self._most_tasks:
             self._tasks = [known for known in self._tasks if not known.done()]

@@ -33,6 +33,8 @@ class GatewayFleet:
     def __init__(self, world: World, share: float) -> None:
         self._world, self._share = world, share
         self._random = world.random("gateways")
+        self._python = world.random("python clients")
+        self._python_share = self._python.choice((0, 0, 0.5))
         self._members: list[WireMember] = []
         tables = SimulatedStoredGroups(world.tables)
         around = Surroundings(world.clock, world.trace, world.kafka, world.config, tables, world.weather)
@@ -58,7 +60,8 @@ class GatewayFleet:
 
     def member(self, name: str, group_id: str, topics: tuple[str, ...], is_good: bool = False) -> WireMember:
         """Return a share consumer that is not started; a good one accepts all records and stays."""
-        found = WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None)
+        is_python = self._python.random() < self._python_share
+        found = WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None, is_python)
         self._members.append(found)
         return found
 
@@ -134,6 +137,12 @@ class GatewayFleet:
     def _check(self) -> None:
         self.look_for_errors()
         self._world.clock.after(_CHECK_MS, self._check)
+
+    def end(self) -> None:
+        """Report errors, and end the clients that still run."""
+        self.look_for_errors()
+        for loop in self.side.loops:
+            loop.kill()
 
     def look_for_errors(self) -> None:
         """Report each unhandled error as a violation, whatever its effect."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.wire.python_client import PythonClient
 from tests.simulation.wire.wire_client import ClientSide, ShareClient
 from tests.simulation.wire.wire_habits import Habit, habit_of
 from tests.simulation.world import World
@@ -13,7 +14,10 @@ GOOD = Habit("good", rests_ms=(0, 200), explicit=0.0)
 
 
 class WireMember:
-    """A member with the interface of `RowMember`: each `start` is another process with its own member id."""
+    """A member with the interface of `RowMember`: each `start` is another process with its own member id.
+
+    It is a `ShareClient`, or the project's own client with `is_python`.
+    """
 
     def __init__(
         self,
@@ -23,7 +27,9 @@ class WireMember:
         group_id: str,
         topics: tuple[str, ...],
         habit: Habit | None = None,
+        is_python: bool = False,
     ) -> None:
+        self._is_python = is_python
         self._world, self._side, self.name, self.group_id, self.topics = world, side, name, group_id, topics
         self._random = world.random(f"member {name}")
         self._habit = habit or habit_of(
@@ -34,7 +40,7 @@ class WireMember:
         )
         self._is_static = world.has("static_members") and world.random("names at gateways").random() < 0.6
         self._lives = 0
-        self._client: ShareClient | None = None
+        self._client: ShareClient | PythonClient | None = None
 
     @property
     def alive(self) -> bool:
@@ -45,7 +51,8 @@ class WireMember:
         """Start a process, which joins."""
         self._lives += 1
         member_id = f"{self.name}.{self._lives}"
-        self._client = ShareClient(
+        client = PythonClient if self._is_python else ShareClient
+        self._client = client(
             member_id, self.group_id, self.topics, self._habit, self._side, self._random, self._ended,
             client_id=self.name if self._is_static else "",
         )  # fmt: skip
@@ -78,6 +85,6 @@ class WireMember:
         if self._client is not None:
             self._client.leave()
 
-    def _ended(self, client: ShareClient) -> None:
+    def _ended(self, client: ShareClient | PythonClient) -> None:
         if client is self._client:
             self._client = None

@@ -108,10 +108,10 @@ class NodeSession:
                 return FetchResult([], response.error_code)
             self._go_on()
             self.partitions = dict.fromkeys(wanted)
-            codes = {place: part.acknowledge_error_code for place, part in _parts(self._group_id, response)}
+            codes = {place: part.acknowledge_error_code for place, part in parts_of(self._group_id, response)}
             for acknowledgement in sent:
                 self._observer.acknowledge_answered(acknowledgement, codes.get(acknowledgement.place, 0), 0)
-            faults = [part.error_code for _, part in _parts(self._group_id, response) if part.error_code]
+            faults = [part.error_code for _, part in parts_of(self._group_id, response) if part.error_code]
             return FetchResult(list(self._deliveries(answer)), faults[0] if faults else 0)
 
     async def acknowledge(self, is_renewal: bool = False, is_last: bool = False) -> None:
@@ -140,7 +140,7 @@ class NodeSession:
                 self._failed(sent, response.error_code)
                 return
             self._go_on()
-            codes = {place: part.error_code for place, part in _parts(self._group_id, response)}
+            codes = {place: part.error_code for place, part in parts_of(self._group_id, response)}
             for acknowledgement in sent:
                 code = codes.get(acknowledgement.place, 0)
                 self._observer.acknowledge_answered(acknowledgement, code, response.acquisition_lock_timeout_ms)
@@ -198,16 +198,19 @@ class NodeSession:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _deliveries(self, answer: Answer) -> Iterator[Delivery]:
-        lock_end_ms = answer.made_ms + answer.message.acquisition_lock_timeout_ms
-        for place, part in _parts(self._group_id, answer.message):
-            acquired = tuple(
-                AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records
-            )
-            if acquired:
-                records = tuple(_records_of(part.records, acquired))
-                delivery = Delivery(place, self._identity, acquired, records, answer.made_ms, lock_end_ms)
-                self._observer.delivered(delivery)
-                yield delivery
+        for delivery in deliveries_in(answer, self._group_id, self._identity):
+            self._observer.delivered(delivery)
+            yield delivery
+
+
+def deliveries_in(answer: Answer, group_id: str, member_id: str) -> Iterator[Delivery]:
+    """Yield what a ShareFetch response delivers."""
+    lock_end_ms = answer.made_ms + answer.message.acquisition_lock_timeout_ms
+    for place, part in parts_of(group_id, answer.message):
+        acquired = tuple(AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records)
+        if acquired:
+            records = tuple(_records_of(part.records, acquired))
+            yield Delivery(place, member_id, acquired, records, answer.made_ms, lock_end_ms)
 
 
 def _records_of(data: bytes, acquired: Sequence[AcquiredRange]) -> Iterator[int]:
@@ -233,7 +236,8 @@ def _batches(types: Mapping[int, int]) -> Iterator[AcknowledgementBatch]:
             start = at + 1
 
 
-def _parts(group_id: str, response: ShareFetchResponse | ShareAcknowledgeResponse) -> Iterator[tuple[Place, Any]]:
+def parts_of(group_id: str, response: ShareFetchResponse | ShareAcknowledgeResponse) -> Iterator[tuple[Place, Any]]:
+    """Yield the partitions of a response."""
     for topic in response.responses:
         text = topic_id_text(topic.topic_id)
         for part in topic.partitions:

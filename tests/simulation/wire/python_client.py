@@ -1,0 +1,403 @@
+"""The project's own Python client as a share consumer at simulated gateways.
+
+`AsyncShareConsumer` runs unchanged on a virtual event loop. Only its connector is simulated, and it reports to the
+`Observer` what passes through it. Metadata and coordinators are answered here, because simulated gateways serve share
+groups only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+from sharegroup.client import AsyncShareConsumer, Record, Reject, Release, WakeupError
+from sharegroup.client.connector import ApiRanges, UpstreamUnavailableError
+from sharegroup.client.handlers.runner import HandlerRunner
+from sharegroup.errors import ErrorCode, ShareGroupError
+from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareFetchRequest,
+    ShareGroupHeartbeatRequest,
+)
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, parse_topic_id, topic_id_text
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from tests.simulation.gateway.gateway_process import SimulatedGateway
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.wire.wire_client import KEEPALIVE_MS, LEAST_LOCK_MS, ClientSide
+from tests.simulation.wire.wire_connection import Answer, Connection, ConnectionLostError
+from tests.simulation.wire.wire_habits import Habit
+from tests.simulation.wire.wire_observer import Acknowledgement, Place
+from tests.simulation.wire.wire_session import deliveries_in, parts_of
+
+_API_RANGES = {
+    MetadataRequest.API_KEY: (0, 12),
+    FindCoordinatorRequest.API_KEY: (0, 4),
+    ShareGroupHeartbeatRequest.API_KEY: (1, 1),
+    ShareFetchRequest.API_KEY: (1, 2),
+    ShareAcknowledgeRequest.API_KEY: (1, 2),
+}
+_POLL_S, _RETRY_S, _DRAIN_S = 30.0, 1.0, 20.0
+#: Calls of the handler loop that run at the same time.
+_CONCURRENCY = 4
+
+
+class PythonClient:
+    """One consumer, from its start to its end, with the interface of `ShareClient`.
+
+    Half of them run a handler loop, which renews locks; the others poll and commit.
+    """
+
+    def __init__(
+        self,
+        member_id: str,
+        group_id: str,
+        topics: Sequence[str],
+        habit: Habit,
+        side: ClientSide,
+        random: Random,
+        on_end: Callable[[PythonClient], None] = lambda client: None,
+        client_id: str = "",
+    ) -> None:
+        self.member_id, self.group_id, self.topics, self.habit = member_id, group_id, tuple(topics), habit
+        self.client_id, self.identity = client_id, client_id or member_id
+        self.loop = VirtualLoop(side.clock)
+        side.loops.append(self.loop)
+        self.side, self._random, self._on_end = side, random, on_end
+        self._handles = random.random() < 0.5
+        self.connections: list[ObservedConnection] = []
+        self._consumer: AsyncShareConsumer | None = None
+        self._runner: HandlerRunner | None = None
+        self._lock_ms = LEAST_LOCK_MS
+        self._is_leaving = False
+        self.has_ended = False
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join and consume."""
+        how = "handles" if self._handles else "polls"
+        self._say(f"starts: Python client, {how}, {self.habit.name}, group {self.group_id}, {', '.join(self.topics)}")
+        self.loop.start(self._run())
+
+    def die(self, seen_after_ms: float | None = None) -> None:
+        """End without notice: connections close immediately (the process died) or after a while (its host died)."""
+        if self.has_ended:
+            return
+        if seen_after_ms is None:
+            seen_after_ms = self._random.choice((0, KEEPALIVE_MS))
+        self._say("dies")
+        self._end()
+        for connection in self.connections:
+            connection.close(seen_after_ms)
+        self.loop.kill()
+
+    def leave(self) -> None:
+        """Close in order: acknowledgements, sessions, then the membership."""
+        if not (self.has_ended or self._is_leaving):
+            self._is_leaving = True
+            self._say("leaves")
+            self.loop.call_soon(self._stop)
+
+    def pause(self, ms: float) -> None:
+        """Suspend the client for a time."""
+        self._say(f"stands still for {ms / 1000:g} s")
+        self.loop.pause()
+        self.side.clock.after(ms, self.loop.resume)
+
+    def _stop(self) -> None:
+        if self._runner is not None:
+            self._runner.stop()
+        elif self._consumer is not None:
+            self._consumer.wakeup()
+
+    def _end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            self._on_end(self)
+
+    # -- consuming -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        size = self.habit.size
+        first = self._random.randrange(len(self.side.gateways))
+        gateways = [*self.side.gateways[first:], *self.side.gateways[:first]]
+        self._consumer = consumer = AsyncShareConsumer(
+            ",".join(f"{gateway.name}:{self.side.kafka.brokers[0]}" for gateway in gateways),
+            group_id=self.group_id,
+            topics=self.topics,
+            connector=self,
+            now_ms=lambda: self.side.clock.now_ms,
+            member_id=self.member_id,
+            client_id=self.client_id or "python",
+            share_acknowledgement_mode="explicit",
+            share_acquire_mode="record_limit" if size.is_record_limit else "batch_optimized",
+            max_poll_records=size.max_records,
+            fetch_max_wait_ms=size.max_wait_ms,
+            check_crcs=False,
+        )
+        try:
+            if self._handles:
+                await self._handle()
+            else:
+                await self._poll(consumer)
+        except ShareGroupError as error:
+            self._say(f"gives up: {error}")
+        await consumer.close()
+        self._end()
+        self.loop.call_soon(self.loop.kill)
+
+    async def _handle(self) -> None:
+        """Run the handler loop until `leave`."""
+        consumer = self._consumer
+        assert consumer is not None
+
+        @consumer.handler(concurrency=_CONCURRENCY, max_in_hand=(2 * self.habit.size.max_records, "1MB"))
+        async def work(record: Record[Any]) -> None:
+            await asyncio.sleep(self._work_ms() / 1000)
+            self._raise_verdict(record)
+
+        async def here(coroutine: Any) -> Any:
+            return await coroutine
+
+        self._runner = HandlerRunner(consumer, consumer._handler(), here)
+        await self._runner.run(_DRAIN_S)
+
+    def _raise_verdict(self, record: Record[Any]) -> None:
+        kind = self._verdict()
+        if kind is AcknowledgeType.RELEASE:
+            raise Release
+        if kind is AcknowledgeType.REJECT:
+            raise Reject(f"offset {record.offset}")
+
+    async def _poll(self, consumer: AsyncShareConsumer) -> None:
+        """Poll, work, and commit until `leave`."""
+        while not self._is_leaving:
+            try:
+                records = await consumer.poll(_POLL_S)
+            except WakeupError:
+                return
+            if records:
+                await asyncio.sleep(self._work_ms() / 1000)
+            for record in records:
+                consumer.acknowledge(record, self._verdict())
+            if records and self._random.random() < self.habit.explicit:
+                try:
+                    await consumer.commit_sync()
+                except WakeupError:
+                    return
+            await asyncio.sleep(self._random.uniform(*self.habit.rests_ms) / 1000)
+
+    def _work_ms(self) -> float:
+        work_ms = self._random.uniform(*self.habit.work_ms)
+        if self._random.random() < self.habit.stumbles:
+            work_ms += self._lock_ms * self._random.uniform(*self.habit.work_locks)
+        return work_ms / _CONCURRENCY if self._handles else work_ms
+
+    def _verdict(self) -> AcknowledgeType:
+        chance = self._random.random()
+        if chance < self.habit.release:
+            return AcknowledgeType.RELEASE
+        return AcknowledgeType.REJECT if chance < self.habit.release + self.habit.reject else AcknowledgeType.ACCEPT
+
+    def note_lock(self, lock_ms: int) -> None:
+        """Note the lock duration of a response, on which the duration of slow work depends."""
+        self._lock_ms = max(LEAST_LOCK_MS, lock_ms)
+
+    # -- Connector -----------------------------------------------------------------------------------------------------
+
+    async def connect(self, host: str, port: int, settings: ClientSettings) -> ObservedConnection:
+        """Implement Connector."""
+        gateway = next(gateway for gateway in self.side.gateways if gateway.name == host)
+        await asyncio.sleep(self.side.weather.latency_ms(self.side.clock) / 1000)
+        if not gateway.is_up:
+            raise UpstreamUnavailableError(f"{host}:{port} refuses a connection")
+        connection = ObservedConnection(self, gateway, port)
+        self.connections = [*(known for known in self.connections if known.is_open), connection]
+        return connection
+
+    def _say(self, what: str) -> None:
+        self.side.trace.add(self.member_id, what)
+
+
+class ObservedConnection:
+    """A connection of the client to a port of a gateway, which reports what passes through it."""
+
+    def __init__(self, client: PythonClient, gateway: SimulatedGateway, node_id: int) -> None:
+        side = client.side
+        self._client, self._side, self._gateway = client, side, gateway
+        self._inner = Connection(side.clock, side.weather, client.loop, gateway, node_id, client.client_id)
+        self._inner.on_end = self._session_lost
+        self._partitions: dict[Place, None] = {}
+        self.api_ranges: ApiRanges = _API_RANGES
+
+    # -- Connection ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Implement Connection."""
+        return not self._inner.is_lost
+
+    async def ask(self, request: Any, response: Any, version: int, timeout_s: float = 30.0) -> Any:
+        """Implement Connection."""
+        match request:
+            case MetadataRequest():
+                return await self._answer(self._metadata(request))
+            case FindCoordinatorRequest():
+                return await self._answer(self._coordinator(request))
+            case ShareGroupHeartbeatRequest():
+                return await self._heartbeat(request, version, timeout_s)
+            case _:
+                return await self._session_request(request, version, timeout_s)
+
+    def close(self, seen_after_ms: float = 0.0) -> None:
+        """Implement Connection."""
+        self._inner.close(seen_after_ms)
+
+    async def _ask(self, request: Any, version: int, timeout_s: float) -> Answer:
+        try:
+            return await self._inner.ask(request, version, timeout_s)
+        except ConnectionLostError as error:
+            raise UpstreamUnavailableError(str(error)) from error
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    async def _answer(self, response: Any) -> Any:
+        await asyncio.sleep(2 * self._side.weather.latency_ms(self._side.clock) / 1000)
+        if not self._gateway.is_up:
+            self.close()
+            raise UpstreamUnavailableError("the gateway has ended")
+        return response
+
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        broker, topic = MetadataResponse.MetadataResponseBroker, MetadataResponse.MetadataResponseTopic
+        view = self._side.kafka.metadata(self._side.metadata_lag_ms)
+        topics = []
+        for name in (str(asked.name) for asked in request.topics or ()):
+            known = view.get(name)
+            parts = [
+                topic.MetadataResponsePartition(
+                    error_code=0, partition_index=index, leader_id=leader, replica_nodes=[], isr_nodes=[]
+                )
+                for index, leader in enumerate(known.leaders if known is not None else ())
+            ]
+            code = ErrorCode.NONE if known is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic_id = parse_topic_id(known.topic_id) if known is not None else NO_TOPIC_ID
+            topics.append(topic(error_code=code, name=name, topic_id=topic_id, partitions=parts))
+        brokers = [broker(node_id=node, host=self._gateway.name, port=node) for node in self._side.kafka.brokers]
+        return MetadataResponse(brokers=brokers, topics=topics)
+
+    def _coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        node_id = self._side.kafka.brokers[0]
+        found = FindCoordinatorResponse.Coordinator(
+            key=request.coordinator_keys[0],
+            node_id=node_id,
+            host=self._gateway.name,
+            port=node_id,
+            error_code=0,
+            error_message=None,
+        )
+        response = FindCoordinatorResponse(coordinators=[found])
+        response.API_VERSION = 4
+        return response
+
+    # -- the group -----------------------------------------------------------------------------------------------------
+
+    async def _heartbeat(self, request: Any, version: int, timeout_s: float) -> Any:
+        client, observer = self._client, self._side.observer
+        sent_ms = self._side.clock.now_ms
+        if request.member_epoch < 0:
+            observer.left(client.identity, client.group_id)
+        else:
+            observer.heartbeat_sent(client.identity, client.group_id, client.topics)
+        response = (await self._ask(request, version, timeout_s)).message
+        if response.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            observer.left(client.identity, client.group_id)
+        elif not response.error_code and request.member_epoch >= 0:
+            observer.heartbeat_answered(client.identity, client.group_id, sent_ms)
+        return response
+
+    # -- the session ---------------------------------------------------------------------------------------------------
+
+    async def _session_request(self, request: Any, version: int, timeout_s: float) -> Any:
+        """Send a ShareFetch or ShareAcknowledge, and report what it acknowledges, ends and returns."""
+        self._report_begin(request)
+        sent = list(self._acknowledgements(request))
+        for acknowledgement in sent:
+            self._side.observer.acknowledge_sent(acknowledgement)
+        try:
+            answer = await self._ask(request, version, timeout_s)
+        except BaseException:
+            self._report_failure(sent, None)
+            raise
+        if answer.message.error_code:
+            self._report_failure(sent, answer.message.error_code)
+        elif isinstance(request, ShareFetchRequest):
+            self._report_fetch(request, answer, sent)
+        else:
+            codes = {place: part.error_code for place, part in parts_of(self._client.group_id, answer.message)}
+            self._report_answers(sent, codes, answer.message.acquisition_lock_timeout_ms)
+        return answer.message
+
+    def _report_begin(self, request: Any) -> None:
+        """Report that a session begins or ends with this request."""
+        if request.share_session_epoch == 0:
+            self._side.observer.let_go(self._client.identity, list(self._named(request)), "opens a session")
+            self._partitions = {}
+        elif request.share_session_epoch < 0:
+            self._side.observer.let_go(self._client.identity, list(self._partitions), "ends its session")
+            self._partitions = {}
+
+    def _report_fetch(self, request: ShareFetchRequest, answer: Answer, sent: Sequence[Acknowledgement]) -> None:
+        group_id = self._client.group_id
+        codes = {place: part.acknowledge_error_code for place, part in parts_of(group_id, answer.message)}
+        self._report_answers(sent, codes, 0)
+        self._partitions |= dict.fromkeys(self._named(request))
+        for topic in request.forgotten_topics_data:
+            for partition in topic.partitions:
+                self._partitions.pop(Place(group_id, topic_id_text(topic.topic_id), partition), None)
+        self._client.note_lock(answer.message.acquisition_lock_timeout_ms)
+        for delivery in deliveries_in(answer, group_id, self._client.identity):
+            self._side.observer.delivered(delivery)
+
+    def _report_answers(self, sent: Sequence[Acknowledgement], codes: Mapping[Place, int], lock_ms: int) -> None:
+        for acknowledgement in sent:
+            self._side.observer.acknowledge_answered(acknowledgement, codes.get(acknowledgement.place, 0), lock_ms)
+
+    def _report_failure(self, sent: Sequence[Acknowledgement], code: int | None) -> None:
+        self._partitions = {}
+        for acknowledgement in sent:
+            self._side.observer.acknowledge_answered(acknowledgement, code, 0)
+
+    def _named(self, request: Any) -> Iterator[Place]:
+        for topic in request.topics or ():
+            for part in topic.partitions:
+                yield Place(self._client.group_id, topic_id_text(topic.topic_id), part.partition_index)
+
+    def _acknowledgements(self, request: Any) -> Iterator[Acknowledgement]:
+        for topic in request.topics or ():
+            for part in topic.partitions:
+                batches = tuple(
+                    AcknowledgementBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                    for batch in part.acknowledgement_batches or ()
+                )
+                if batches:
+                    place = Place(self._client.group_id, topic_id_text(topic.topic_id), part.partition_index)
+                    yield Acknowledgement(
+                        next(self._side.numbers), place, self._client.identity, batches, request.is_renew_ack,
+                        self._side.clock.now_ms,
+                    )  # fmt: skip
+
+    def _session_lost(self) -> None:
+        if self._partitions and not self._client.client_id:
+            self._side.observer.let_go(self._client.identity, list(self._partitions), "its connection ends")
+        self._partitions = {}
