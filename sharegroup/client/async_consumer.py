@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 import uuid
 from collections.abc import AsyncIterator, Collection, Iterator
 from types import TracebackType
@@ -24,7 +23,6 @@ from sharegroup.client.requests import Requests
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
 from sharegroup.kafka_clients.consumer_metrics import Metrics
-from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -41,7 +39,8 @@ class AsyncShareConsumer(HandlesRecords):
     Args:
         bootstrap_servers: `host:port`, several separated by commas or as a list.
         topics: the first subscription.
-        connector: opens the connections; for tests.
+        connector: opens the connections and has the clock; for tests.
+        member_id: the member id, for tests. Without it, the consumer chooses one.
         settings: Kafka's settings with underscores (`ConsumerSettings`), and kafka-python's `security_protocol`,
             `ssl_*` and `sasl_*`.
 
@@ -56,12 +55,15 @@ class AsyncShareConsumer(HandlesRecords):
         group_id: str,
         topics: Collection[str] = (),
         connector: Connector | None = None,
+        member_id: str | None = None,
         **settings: Any,
     ) -> None:
         self.settings = parse_settings({"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings})
-        self._core = ConsumerCore(self.settings, str(uuid.uuid4()), steady_ms())
+        connector = connector or SocketConnector()
+        self.clock = connector.clock
+        self._core = ConsumerCore(self.settings, member_id or str(uuid.uuid4()), self.clock.now_ms())
         self._changed = asyncio.Event()
-        self._requests = Requests(self.settings, self._core, connector or SocketConnector(), self._changed.set)
+        self._requests = Requests(self.settings, self._core, connector, self._changed.set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.callbacks = CommitCallbackRunner()
         #: The results for each commit that waits.
@@ -109,20 +111,20 @@ class AsyncShareConsumer(HandlesRecords):
             RequestError: the broker refused the member or its requests.
         """
         with self._polling():
-            self._core.begin_poll(steady_ms())
-            end_s = time.monotonic() + timeout_s
+            now_ms = self.clock.now_ms()
+            self._core.begin_poll(now_ms)
+            end_ms = now_ms + int(timeout_s * 1000)
             self._requests.start_turns()
             await asyncio.sleep(0)
             while True:
                 self._collect()
                 self._raise_problems()
-                left_s = end_s - time.monotonic()
-                if self._core.fetched or left_s <= 0:
+                if self._core.fetched or self.clock.now_ms() >= end_ms:
                     break
                 self._requests.start_turns()
-                await self._wait(left_s)
+                await self._wait(end_ms)
             records = self._core.deliver()
-            self._core.metrics.poll_ended(steady_ms())
+            self._core.metrics.poll_ended(self.clock.now_ms())
         self._run_callbacks()
         return records
 
@@ -161,15 +163,15 @@ class AsyncShareConsumer(HandlesRecords):
         self._check_open()
         self._bind()
         timeout_s = self.settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
-        end_s = time.monotonic() + timeout_s
+        end_ms = self.clock.now_ms() + int(timeout_s * 1000)
         self._collect()  # results of earlier acknowledgements are not of this commit
-        self._core.queue_acknowledgements(steady_ms() + int(timeout_s * 1000))
+        self._core.queue_acknowledgements(end_ms)
         found: list[AcknowledgeResult] = []
         self._commits.append(found)
         try:
-            while self._core.is_committing and time.monotonic() < end_s:
+            while self._core.is_committing and self.clock.now_ms() < end_ms:
                 self._requests.start_acknowledging()
-                await self._wait(end_s - time.monotonic())
+                await self._wait(end_ms)
                 self._collect()
         finally:
             self._commits = [commit for commit in self._commits if commit is not found]
@@ -184,7 +186,7 @@ class AsyncShareConsumer(HandlesRecords):
         """Send the acknowledgements without waiting for their results, which go to the callback."""
         self._check_open()
         self._bind()
-        self._core.queue_acknowledgements(steady_ms() + self.settings.default_api_timeout_ms)
+        self._core.queue_acknowledgements(self.clock.now_ms() + self.settings.default_api_timeout_ms)
         self._requests.start_acknowledging()
         self._run_callbacks()
 
@@ -204,7 +206,7 @@ class AsyncShareConsumer(HandlesRecords):
 
     def metrics(self) -> Metrics:
         """Return the metrics by Kafka's groups and names: {group: {name: value}}; NaN if nothing was measured."""
-        return self._core.metrics.values(steady_ms())
+        return self._core.metrics.values(self.clock.now_ms())
 
     async def client_instance_id(self, timeout_s: float = CLOSE_TIMEOUT_S) -> uuid.UUID:
         """Return the id that a broker gives this client for its metrics (KIP-714).
@@ -298,7 +300,7 @@ class AsyncShareConsumer(HandlesRecords):
 
     def note_handling(self) -> None:
         """Collect results, and count as a poll, because handlers process records (`max_poll_interval_ms`)."""
-        self._core.membership.note_poll(steady_ms())
+        self._core.membership.note_poll(self.clock.now_ms())
         self._collect()
 
     def possession(self, record: Record[Any]) -> Possession:
@@ -312,7 +314,7 @@ class AsyncShareConsumer(HandlesRecords):
     async def fill(self) -> None:
         """Wait until a record was fetched."""
         with self._polling():
-            self._core.begin_poll(steady_ms())
+            self._core.begin_poll(self.clock.now_ms())
             while True:
                 self._collect()
                 self._raise_problems()
@@ -320,7 +322,7 @@ class AsyncShareConsumer(HandlesRecords):
                 if self._core.fetched:
                     break
                 await self._wait(None)
-            self._core.metrics.poll_ended(steady_ms())
+            self._core.metrics.poll_ended(self.clock.now_ms())
         self._run_callbacks()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -328,7 +330,7 @@ class AsyncShareConsumer(HandlesRecords):
     async def _leave(self, timeout_s: float) -> None:
         """End sessions and membership as far as the brokers answer in time."""
         if self.settings.is_explicit:
-            self._core.queue_acknowledgements(steady_ms() + int(timeout_s * 1000))
+            self._core.queue_acknowledgements(self.clock.now_ms() + int(timeout_s * 1000))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._requests.leave()
@@ -370,19 +372,17 @@ class AsyncShareConsumer(HandlesRecords):
             raise WakeupError("the consumer was woken up")
         self._requests.raise_problem()
 
-    async def _wait(self, timeout_s: float | None) -> None:
+    async def _wait(self, until_ms: int | None) -> None:
         """Wait for a change: a response, an assignment, a wakeup."""
         self._changed.clear()
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("the consumer was woken up")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
+        await self.clock.wait(self._changed, until_ms)
 
     def _collect(self) -> None:
         """Take new results, for the callback and for the commits that wait."""
-        results = self._core.take_results(steady_ms())
+        results = self._core.take_results(self.clock.now_ms())
         for commit in self._commits:
             commit += results
         self.callbacks.add(results)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kafka.protocol.api_message import ApiMessage
 
+from sharegroup.client.clock import Clock, SteadyClock
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.connection import UpstreamConnection, fetch_features
 from sharegroup.kafka_clients.connections.headers import Response
@@ -43,7 +44,11 @@ class Connection(Protocol):
 
 
 class Connector(Protocol):
-    """Opens connections."""
+    """Opens connections, and has the clock of the consumers that it connects."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock."""
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> Connection:
         """Connect, authenticate and fetch the APIs of the broker. `settings` are kafka-python's.
@@ -54,6 +59,8 @@ class Connector(Protocol):
 
 class SocketConnector:
     """Opens TCP connections, with TLS and SASL by the settings."""
+
+    clock: Clock = SteadyClock()
 
     async def connect(self, host: str, port: int, settings: ClientSettings) -> Connection:
         """Implement Connector."""

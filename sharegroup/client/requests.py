@@ -23,7 +23,6 @@ from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
-from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
@@ -44,7 +43,7 @@ class Requests:
         self, settings: ConsumerSettings, core: ConsumerCore, connector: Connector, on_change: Callable[[], None]
     ) -> None:
         self._settings, self._core, self._on_change = settings, core, on_change
-        self._cluster = Cluster(settings, connector)
+        self._cluster, self._clock = Cluster(settings, connector), connector.clock
         self._turns: dict[int, asyncio.Task[None]] = {}
         self._fetching: set[int] = set()
         self._failures: dict[int, int] = {}
@@ -144,9 +143,9 @@ class Requests:
         request = node.fetch(wanted, self._core.limits)
         if self._settings.is_record_limit:
             await self._check_modes(node, request)
-        sent_ms = steady_ms()
+        sent_ms = self._clock.now_ms()
         response = await self._cluster.ask_leader(node.node_id, request, ShareFetchResponse)
-        now_ms = steady_ms()
+        now_ms = self._clock.now_ms()
         answer = node.on_fetch(response, now_ms)
         fetched = len(self._core.fetched)
 
@@ -170,7 +169,7 @@ class Requests:
         request = node.acknowledge(is_final)
         if request is not None:
             response = await self._cluster.ask_leader(node.node_id, request, ShareAcknowledgeResponse)
-            problem = node.on_acknowledge(response, steady_ms())
+            problem = node.on_acknowledge(response, self._clock.now_ms())
             if problem is not None or node.has_pending:
                 await self._back_off(node.node_id)
 
@@ -209,15 +208,12 @@ class Requests:
     async def _send_heartbeats(self) -> None:
         membership = self._core.membership
         while not self._is_leaving:
-            request = membership.heartbeat(steady_ms())
+            request = membership.heartbeat(self._clock.now_ms())
             if request is not None:
                 await self._heartbeat(request)
                 continue
             self._heartbeat_due.clear()
-            due_ms = membership.due_ms
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if due_ms is None else max(0, due_ms - steady_ms()) / 1000):
-                    await self._heartbeat_due.wait()
+            await self._clock.wait(self._heartbeat_due, membership.due_ms)
 
     async def _stop_heartbeats(self) -> None:
         """End the heartbeats after the one in progress, whose response may be the member's epoch."""
@@ -235,26 +231,26 @@ class Requests:
         if membership.is_coordinator_stale:
             self._cluster.forget_coordinator()
             membership.is_coordinator_stale = False
-        sent_ms = steady_ms()
+        sent_ms = self._clock.now_ms()
         try:
             response = await self._cluster.ask_coordinator(membership.group_id, request, ShareGroupHeartbeatResponse)
         except UpstreamLoginRejectedError as error:
             membership.fail(RequestError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)))
         except UpstreamUnavailableError as error:
             self._note_outage(error)
-            membership.on_lost(steady_ms())
+            membership.on_lost(self._clock.now_ms())
         except RequestError as error:
             if error.code.retriable:
-                membership.on_lost(steady_ms())
+                membership.on_lost(self._clock.now_ms())
             else:
                 membership.fail(error)
         else:
             self._is_outage_logged = False
-            now_ms = steady_ms()
+            now_ms = self._clock.now_ms()
             self._core.metrics.heartbeat_answered(now_ms - sent_ms, now_ms)
             membership.on_response(response, now_ms)
         if membership.generation != generation:
-            self._core.metrics.rebalances.record(1, steady_ms())
+            self._core.metrics.rebalances.record(1, self._clock.now_ms())
         if membership.generation != generation or not membership.due_ms:
             self._on_change()
 

@@ -6,22 +6,19 @@ The decisions are in `work_queue`. This file has the tasks and the waiting.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from sharegroup.client.handlers.registered import RegisteredHandler, RunCoroutine
 from sharegroup.client.handlers.work_queue import Call, WorkQueue
 from sharegroup.client.records import Possession, Record
-from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
     from sharegroup.client.async_consumer import AsyncShareConsumer
 
 #: The longest wait of a turn, and the wait while the result of a renewal is expected.
-_TURN_S, _RENEWING_S = 0.5, 0.02
+_TURN_MS, _RENEWING_MS = 500, 20
 
 
 class HandlerRunner:
@@ -30,7 +27,7 @@ class HandlerRunner:
     def __init__(
         self, consumer: AsyncShareConsumer, registered: RegisteredHandler, run_coroutine: RunCoroutine
     ) -> None:
-        self._consumer, self._options = consumer, registered.options
+        self._consumer, self._clock, self._options = consumer, consumer.clock, registered.options
         self._queue = WorkQueue(registered.options)
         self._pool = ThreadPoolExecutor(registered.options.concurrency, "sharegroup-handler")
         self._handle = registered.bind(self._pool, run_coroutine)
@@ -58,11 +55,11 @@ class HandlerRunner:
                 self._turn()
                 if poll is None and not self._queue.room.is_empty:
                     self._consumer.limit_fetches(*self._queue.room)
-                    poll = asyncio.create_task(self._consumer.poll(_TURN_S))
+                    poll = asyncio.create_task(self._consumer.poll(_TURN_MS / 1000))
                     poll.add_done_callback(lambda _: self._wake.set())
-                await self._wait(_TURN_S)
+                await self._wait(self._clock.now_ms() + _TURN_MS)
                 if poll is not None and poll.done():
-                    self._queue.add(poll.result(), steady_ms())
+                    self._queue.add(poll.result(), self._clock.now_ms())
                     poll = None
         finally:
             if poll is not None:
@@ -75,48 +72,47 @@ class HandlerRunner:
     def _turn(self) -> None:
         """Do all that is due now."""
         self._consumer.note_handling()
-        self._queue.update(self._consumer.possession, steady_ms())
-        acknowledgements = self._queue.pop_acknowledgements(steady_ms())
-        renewals = self._queue.due_renewals(steady_ms())
+        self._queue.update(self._consumer.possession, self._clock.now_ms())
+        acknowledgements = self._queue.pop_acknowledgements(self._clock.now_ms())
+        renewals = self._queue.due_renewals(self._clock.now_ms())
         for record, kind in (*acknowledgements, *((record, AcknowledgeType.RENEW) for record in renewals)):
             if self._consumer.possession(record) is Possession.HELD:
                 self._consumer.acknowledge(record, kind)
         if acknowledgements or renewals:
             self._consumer.commit_async()
-        for call in self._queue.start_calls(steady_ms()):
+        for call in self._queue.start_calls(self._clock.now_ms()):
             task = asyncio.create_task(self._call(call))
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
     async def _call(self, call: Call) -> None:
         errors = await self._handle(call.records)
-        self._queue.finish_call(call, errors, steady_ms())
+        self._queue.finish_call(call, errors, self._clock.now_ms())
         self._wake.set()
 
     async def _drain(self, drain_s: float) -> None:
         self._queue.drain()
-        end_s = time.monotonic() + drain_s
-        while self._queue.running and time.monotonic() < end_s:
+        end_ms = self._clock.now_ms() + int(drain_s * 1000)
+        while self._queue.running and self._clock.now_ms() < end_ms:
             self._turn()
-            await self._wait(min(_TURN_S, end_s - time.monotonic()))
+            await self._wait(min(end_ms, self._clock.now_ms() + _TURN_MS))
         self._queue.abandon()
         for task in self._calls:
             task.cancel()
         self._turn()
-        end_s = time.monotonic() + 1
-        while self._queue.is_renewing and time.monotonic() < end_s:  # their acknowledgements wait for the renewals
-            await self._wait(_RENEWING_S)
+        end_ms = self._clock.now_ms() + 1_000
+        while self._queue.is_renewing and self._clock.now_ms() < end_ms:  # their acknowledgements wait for the renewals
+            await self._wait(end_ms)
             self._turn()
-        await self._consumer.commit_sync(_TURN_S * 10)
+        await self._consumer.commit_sync(_TURN_MS / 100)
 
-    async def _wait(self, most_s: float) -> None:
+    async def _wait(self, until_ms: int) -> None:
         """Wait until a call or a poll has ended, `stop` was called, or something is due by time."""
         due_ms = self._queue.next_ms()
+        is_idle = due_ms is not None and not self._queue.running and not self._queue.is_renewing
         if due_ms is not None:
-            most_s = min(most_s, max(0, due_ms - steady_ms()) / 1000)
+            until_ms = min(until_ms, due_ms)
         if self._queue.is_renewing:
-            most_s = min(most_s, _RENEWING_S)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(most_s, 0)):
-                await self._wake.wait()
+            until_ms = min(until_ms, self._clock.now_ms() + _RENEWING_MS)
+        await self._clock.wait(self._wake, until_ms, is_idle)
         self._wake.clear()

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.clients.accepting.token_bucket import TokenBucket
-from sharegroup.gateway.wire.short_names import shorten_name
+from sharegroup.protocol.short_names import shorten_name
 from sharegroup.security.entry_file import read_entries
 
 DEFAULT = "<default>"

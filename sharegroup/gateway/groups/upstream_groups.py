@@ -22,10 +22,10 @@ from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
 from sharegroup.gateway.upstream.first_available_broker import request_any_broker
-from sharegroup.gateway.wire.short_names import shorten_name
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import read_varint
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
+from sharegroup.protocol.short_names import shorten_name
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.protocol.share_session import SessionKey
 
 #: Incarnations kept in memory. An evicted one waits for its next heartbeat.
 MAX_KEPT = 100_000

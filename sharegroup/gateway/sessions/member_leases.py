@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from sharegroup.gateway.wire.short_names import shorten_name
+from sharegroup.protocol.short_names import shorten_name
 
 #: Members kept in memory. Acknowledgements of an evicted member are answered by the job.
 MAX_KEPT = 100_000

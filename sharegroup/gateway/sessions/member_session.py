@@ -19,9 +19,9 @@ from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogRea
 from sharegroup.gateway.records.slicing import Limits, Slice, leading_equal_attempts, slice_response
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
-from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.protocol.share_session import ShareSession, TopicIdPartition
 from sharegroup.types import AcquiredRange
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,14 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
-from sharegroup.gateway.sessions.share_session import (
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.protocol.rows.broadcasts import (
+    Broadcast,
+    MemberLeftBroadcast,
+    NewLeaderBroadcast,
+    TopicDeletedBroadcast,
+)
+from sharegroup.protocol.share_session import (
     AcknowledgeContext,
     ContextKind,
     FetchContext,
@@ -32,13 +39,6 @@ from sharegroup.gateway.sessions.share_session import (
     ShareSession,
     ShareSessionCache,
     TopicIdPartition,
-)
-from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.rows.broadcasts import (
-    Broadcast,
-    MemberLeftBroadcast,
-    NewLeaderBroadcast,
-    TopicDeletedBroadcast,
 )
 from sharegroup.protocol.topic_ids import parse_topic_id, topic_id_text
 from sharegroup.types import SharePartitionKey

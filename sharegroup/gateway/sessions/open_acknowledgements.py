@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from sharegroup.gateway.groups.open_outcomes import OpenOutcomes
-from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.protocol.share_session import SessionKey
 
 #: How long a leave waits for acknowledgements that have not arrived.
 GRACE_S = 0.2

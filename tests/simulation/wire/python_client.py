@@ -20,6 +20,7 @@ from kafka.protocol.metadata import (
 )
 
 from sharegroup.client import AsyncShareConsumer, Record, Reject, Release, WakeupError
+from sharegroup.client.clock import SteadyClock
 from sharegroup.client.connector import ApiRanges, UpstreamUnavailableError
 from sharegroup.client.handlers.runner import HandlerRunner
 from sharegroup.errors import ErrorCode, ShareGroupError
@@ -73,6 +74,8 @@ class PythonClient:
         self.loop = VirtualLoop(side.clock)
         side.loops.append(self.loop)
         self.side, self._random, self._on_end = side, random, on_end
+        #: Implements Connector, as `connect` does.
+        self.clock = SteadyClock(lambda: side.clock.now_ms)
         self._handles = random.random() < 0.5
         self.connections: list[ObservedConnection] = []
         self._consumer: AsyncShareConsumer | None = None
@@ -136,7 +139,6 @@ class PythonClient:
             group_id=self.group_id,
             topics=self.topics,
             connector=self,
-            now_ms=lambda: self.side.clock.now_ms,
             member_id=self.member_id,
             client_id=self.client_id or "python",
             share_acknowledgement_mode="explicit",

@@ -15,6 +15,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
+from sharegroup.client.clock import SteadyClock
 from sharegroup.client.connector import UpstreamUnavailableError
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.protocol.messages import (
@@ -54,6 +55,7 @@ class ScriptedCluster:
     """
 
     def __init__(self, connect_error: UpstreamUnavailableError | None = None) -> None:
+        self.clock = SteadyClock()
         self._connect_error, self.attempts = connect_error, 0
         self.leader = self.real_leader = self.coordinator = 1
         self.down: set[int] = set()

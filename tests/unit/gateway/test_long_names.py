@@ -14,9 +14,9 @@ from sharegroup.gateway.clients.quotas import Quotas
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
-from sharegroup.gateway.sessions.share_session import SessionKey
-from sharegroup.gateway.wire.short_names import LONGEST, shorten_name
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.protocol.share_session import SessionKey
+from sharegroup.protocol.short_names import LONGEST, shorten_name
 from tests.unit.gateway.scripted_upstream import FixedTables
 
 NAMES = 500

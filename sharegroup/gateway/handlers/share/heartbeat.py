@@ -15,13 +15,13 @@ from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailable
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_session import SessionKey
 from sharegroup.protocol.topic_ids import parse_topic_id
 from sharegroup.security.authorization import Authorization
 

@@ -11,8 +11,8 @@ from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import AckResult, completed_result
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
+from sharegroup.protocol.share_session import ShareSession, TopicIdPartition
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
 from sharegroup.types import AcknowledgementBatch

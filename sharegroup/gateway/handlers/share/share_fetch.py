@@ -18,7 +18,6 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
@@ -26,6 +25,7 @@ from sharegroup.gateway.wire.share_fetch_bytes import ShareFetchBytes
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
 from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
+from sharegroup.protocol.share_session import ContextKind, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.security.authorization import Authorization
 from sharegroup.types import AcknowledgementBatch
 

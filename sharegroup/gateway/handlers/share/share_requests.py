@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.wire.share_request_decoding import ForgottenTopic, RequestTopic
+from sharegroup.protocol.share_session import TopicIdPartition
 from sharegroup.types import AcknowledgementBatch
 
 

@@ -14,11 +14,11 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.sessions.member_partition import AckResult
 from sharegroup.gateway.sessions.member_session import PartitionRecords
-from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.share_fetch_bytes import ShareFetchBytes
 from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
+from sharegroup.protocol.share_session import TopicIdPartition
 
 Message = TypeVar("Message", ShareFetchResponse, ShareAcknowledgeResponse)
 

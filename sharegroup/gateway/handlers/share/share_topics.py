@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.protocol.share_session import TopicIdPartition
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
 

@@ -14,7 +14,7 @@ from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.sessions import member_identities
 from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
-from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.protocol.share_session import SessionKey
 
 P1, P2 = SessionKey("named", "p1"), SessionKey("named", "p2")
 

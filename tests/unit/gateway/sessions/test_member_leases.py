@@ -17,10 +17,10 @@ from sharegroup.gateway.sessions import member_leases
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_session import SessionKey
 from sharegroup.security.caller import Caller
 from tests.unit.gateway.recording_job import RecordingJob
 from tests.unit.gateway.scripted_upstream import NoOtherGroups, ScriptedUpstream

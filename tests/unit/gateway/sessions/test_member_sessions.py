@@ -17,7 +17,6 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import RETRY_MS
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.member_sessions import SHARE_INTERVAL_MS, MemberSessions
-from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.rows.share_partition_requests import (
     ACKNOWLEDGE,
@@ -28,6 +27,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     SharePartitionRequest,
     UnacquireRequest,
 )
+from sharegroup.protocol.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
 from tests.unit.gateway.recording_job import RecordingJob

@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.gateway.sessions import open_acknowledgements
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.protocol.share_session import SessionKey
 
 M, OTHER = SessionKey("g", "m"), SessionKey("g", "other")
 

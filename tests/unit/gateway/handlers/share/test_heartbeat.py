@@ -18,10 +18,10 @@ from sharegroup.gateway.job_client.job_channel import JobLoadingError
 from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_session import SessionKey
 from sharegroup.protocol.topic_ids import topic_id_text
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.sessions.share_session import (
+from sharegroup.protocol.share_session import (
     LAST_EPOCH,
     MAX_PARTITIONS,
     ContextKind,

@@ -1,4 +1,4 @@
-"""The share sessions of one gateway node (KIP-932, "Share sessions"). PURE: no clock, no I/O.
+"""The share sessions of one node (KIP-932, "Share sessions"). PURE: no clock, no I/O.
 
 A session stores what a member fetches from this node, so that requests name only changes. A fetch with epoch 0 opens
 it. Fetches and acknowledgements then share its epoch:
@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.wire.short_names import LONGEST, shorten_name
+from sharegroup.protocol.short_names import LONGEST, shorten_name
 
 if TYPE_CHECKING:
     from uuid import UUID
