@@ -53,7 +53,12 @@ class OutsideJudge:
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers)
         self._log = SimpleNamespace(name=group.topic, deleted_ms=None, partitions=[])
         kafka = SimpleNamespace(
-            topic_by_id=lambda _: self._log, deleted={}, has_topic_ids=True, after=lambda _: [], topics={}
+            topic_by_id=lambda _: self._log,
+            deleted={},
+            has_topic_ids=True,
+            after=lambda _: [],
+            topics={},
+            most_behind_ms=0,
         )
         self._judge = Judge(clock, Trace(clock, keep=False), cast(SimulatedKafka, kafka))
         self._responses = itertools.count(1)

@@ -53,12 +53,12 @@ def test_handler_finishes_each_record(new_client_group: NewGroup, admin: ShareGr
     wait_until(lambda: lags() == {0}, "all records are finished")
 
 
-def test_the_example_runs(new_client_group: NewGroup, producer: KafkaProducer) -> None:
+def test_the_example_runs(new_client_group: NewGroup) -> None:
     group = new_client_group(1)
-    amounts = (5, -1, 2_000_000, 7)
-    for amount in amounts:
-        producer.send(group.topic, b'{"amount": %d}' % amount)
-    producer.flush()
+    with KafkaProducer(bootstrap_servers=group.served.kafka.bootstrap_servers) as producer:
+        for amount in (5, -1, 2_000_000, 7):
+            producer.send(group.topic, b'{"amount": %d}' % amount)
+        producer.flush()
     example = page_example(1, group)
     printed = set()
 
