@@ -73,10 +73,12 @@ TESTS := --ignore=tests/benchmarks --no-loadscope-reorder
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa
-	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadscope -m "not thorough and not long"
+	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadscope --hypothesis-profile=quick \
+		-m "not thorough and not long"
 
 .PHONY: test-all
 test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-3.9+s3+s3-server pythons
+	$(PY) -m pytest tests/unit tests/tables --numprocesses=3 -m "hypothesis and not thorough"
 	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
 
 .PHONY: unit
