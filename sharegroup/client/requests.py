@@ -52,13 +52,14 @@ class Requests:
         self._heartbeat_due = asyncio.Event()
         self._is_leaving = self._is_outage_logged = False
         self._instance_id: UUID | None = None
+        self._unexpected: BaseException | None = None
 
     # -- the consumer --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the heartbeats."""
-        if self._heartbeats is None:
-            self._heartbeats = asyncio.get_running_loop().create_task(self._send_heartbeats())
+        """Start the heartbeats, again after an unexpected error."""
+        if self._heartbeats is None or self._heartbeats.done():
+            self._heartbeats = self._start(self._send_heartbeats(), self._on_change)
         self._heartbeat_due.set()
 
     def note_subscription(self) -> None:
@@ -66,7 +67,10 @@ class Requests:
         self._cluster.forget_leaders()
 
     def raise_problem(self) -> None:
-        """Raise an error that the application must know."""
+        """Raise an error that the application must know, or an unexpected one of a request."""
+        unexpected, self._unexpected = self._unexpected, None
+        if unexpected is not None:
+            raise unexpected
         self._core.raise_problem()
         self._cluster.raise_problem()
 
@@ -221,7 +225,7 @@ class Requests:
             self._is_leaving = True
             self._heartbeat_due.set()
             try:
-                await self._heartbeats
+                await asyncio.wait([self._heartbeats])
             finally:
                 self._heartbeats, self._is_leaving = None, False
 
@@ -260,11 +264,11 @@ class Requests:
             self._is_outage_logged = True
             logger.warning("group %s: no heartbeat possible, retrying: %s", self._settings.group_id, error)
 
-    @staticmethod
-    def _start(work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
         def done(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and task.exception() is not None:
-                logger.error("a request of the share consumer failed", exc_info=task.exception())
+            if not task.cancelled() and (error := task.exception()) is not None:
+                logger.error("a request of the share consumer failed", exc_info=error)
+                self._unexpected = error
             ended()
 
         task = asyncio.get_running_loop().create_task(work)

@@ -367,6 +367,8 @@ class ObservedConnection:
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 self._partitions.pop(Place(group_id, topic_id_text(topic.topic_id), partition), None)
+        for node in answer.message.node_endpoints:
+            node.host, node.port = self._gateway.name, node.node_id
         self._client.note_lock(answer.message.acquisition_lock_timeout_ms)
         for delivery in deliveries_in(answer, group_id, self._client.identity):
             self._side.observer.delivered(delivery)

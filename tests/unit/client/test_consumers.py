@@ -57,6 +57,28 @@ def test_leader_that_a_response_names_is_used_at_once() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("fails_from", [ShareGroupHeartbeatRequest, ShareFetchRequest])
+def test_unexpected_error_of_a_request_is_raised_by_the_poll(fails_from: type) -> None:
+    """It neither ends the heartbeats silently nor repeats the request without a pause."""
+
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        answer = cluster.answer
+        failed: list[int] = []
+
+        def fail(node_id: int, request: Any) -> Any:
+            if isinstance(request, fails_from) and not failed:
+                failed.append(node_id)
+                raise ZeroDivisionError
+            return answer(node_id, request)
+
+        cluster.answer = fail  # type: ignore[method-assign]
+        with pytest.raises(ZeroDivisionError):
+            await consumer.poll(PATIENCE_S)
+        assert (await one_record(consumer)).value == b"1"
+
+    play(story)
+
+
 def test_broker_that_stops_is_replaced_by_the_new_leader() -> None:
     async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
         assert (await one_record(consumer)).value == b"1"
