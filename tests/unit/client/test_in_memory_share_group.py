@@ -20,40 +20,12 @@ from sharegroup.client import (
     Release,
     RequestError,
     Retry,
-    ShareConsumer,
 )
 from sharegroup.client.testing import Cause, InMemoryShareGroup, RecordState
 from sharegroup.errors import ErrorCode
+from tests.unit.client.members import EXPLICIT, MEMBER, PATIENCE_S, group_of, member, outcomes, poll
 
-PATIENCE_S = 60
 LOCK_MS = 30_000
-EXPLICIT = {"share_acknowledgement_mode": "explicit"}
-
-
-def group_of(*values: bytes, topics: dict[str, int] | None = None, **configs: Any) -> InMemoryShareGroup:
-    group = InMemoryShareGroup("billing", topics, **configs)
-    for value in values:
-        group.produce("orders", value)
-    return group
-
-
-def member(group: InMemoryShareGroup, **settings: Any) -> ShareConsumer:
-    settings = {"topics": ["orders"], "group_id": "billing", **settings}
-    return ShareConsumer("localhost:9092", connector=group, **settings)
-
-
-def poll(consumer: ShareConsumer, count: int) -> list[Record[Any]]:
-    """Poll until so many records arrived."""
-    records: list[Record[Any]] = []
-    while len(records) < count:
-        found = consumer.poll(PATIENCE_S)
-        assert found, "no record"
-        records += found
-    return records
-
-
-def outcomes(group: InMemoryShareGroup) -> list[tuple[RecordState, int]]:
-    return [(record.state, record.delivery_count) for record in group.records("orders")]
 
 
 def run(group: InMemoryShareGroup, function: Callable[..., Any], **options: Any) -> None:
@@ -225,7 +197,7 @@ def test_run_ends_when_nothing_is_to_do() -> None:
 def test_async_consumer_is_connected_in_the_same_way() -> None:
     async def story() -> None:
         group = group_of(b"0", b"1")
-        consumer = AsyncShareConsumer("localhost:9092", group_id="billing", topics=["orders"], connector=group)
+        consumer = AsyncShareConsumer(connector=group, **MEMBER)
 
         @consumer.handler(concurrency=2)
         async def handle(record: Record[bytes]) -> None:
@@ -242,9 +214,7 @@ def test_async_consumer_is_connected_in_the_same_way() -> None:
 def test_advancing_ends_a_poll() -> None:
     async def story() -> None:
         group = group_of()
-        async with AsyncShareConsumer(
-            "localhost:9092", group_id="billing", topics=["orders"], connector=group
-        ) as consumer:
+        async with AsyncShareConsumer(connector=group, **MEMBER) as consumer:
             waiting = asyncio.create_task(consumer.poll(600))
             await asyncio.sleep(0)
             group.advance(600_000)
