@@ -141,8 +141,7 @@ class AsyncShareConsumer(HandlesRecords):
         Raises IllegalStateError: implicit mode is used, or the record is not in hand.
         """
         self._check_open()
-        self._core.check_explicit()
-        self._core.in_hand.acknowledge(record, kind)
+        self._core.acknowledge(record, kind)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
@@ -317,6 +316,7 @@ class AsyncShareConsumer(HandlesRecords):
                 self._collect()
                 self._raise_problems()
                 self._requests.start_turns()
+                await asyncio.sleep(0)  # a fetch that starts here shall not carry what `close` acknowledges
                 if self._core.fetched:
                     break
                 await self._wait(None)

@@ -13,6 +13,9 @@ from sharegroup.client import (
     AsyncShareConsumer,
     ConcurrentUseError,
     IllegalStateError,
+    Record,
+    Reject,
+    Release,
     WakeupError,
 )
 from sharegroup.client.testing import Cause, InMemoryShareGroup, RecordState
@@ -105,3 +108,58 @@ def test_failing_callback_is_logged_and_ignored(caplog: pytest.LogCaptureFixture
         poll(consumer, 1)
         assert list(consumer.commit_sync().values()) == [None]
     assert "the acknowledgement commit callback failed" in caplog.text
+
+
+def fail_by_value(record: Record[bytes]) -> None:
+    if record.value == b"reject":
+        raise Reject("bad")
+    if record.value == b"release" and record.delivery_count == 1:
+        raise Release("not now")
+    if record.value == b"stop":
+        raise KeyError(record.offset)
+
+
+OUTCOMES = [
+    (RecordState.ACKNOWLEDGED, 1),
+    (RecordState.ARCHIVED, 1),
+    (RecordState.ACKNOWLEDGED, 2),
+    (RecordState.AVAILABLE, 1),
+]
+
+
+def test_block_of_a_record_accepts_or_releases_it(caplog: pytest.LogCaptureFixture) -> None:
+    def story() -> None:
+        with member(group, **EXPLICIT) as consumer:
+            for record in consumer:
+                with record:
+                    if record.delivery_count == 2:
+                        group.produce("orders", b"stop")
+                    fail_by_value(record)
+
+    group = group_of(b"accept", b"reject", b"release")
+    with pytest.raises(KeyError):
+        story()
+    assert outcomes(group) == OUTCOMES
+    assert "rejected orders-0 offset 1, delivery 1: bad" in caplog.text
+
+
+def test_async_block_of_a_record_accepts_or_releases_it() -> None:
+    async def story() -> None:
+        async with AsyncShareConsumer(connector=group, **MEMBER, **EXPLICIT) as consumer:
+            async for record in consumer:
+                async with record:
+                    if record.delivery_count == 2:
+                        group.produce("orders", b"stop")
+                    fail_by_value(record)
+
+    group = group_of(b"accept", b"reject", b"release")
+    with pytest.raises(KeyError):
+        asyncio.run(story())
+    assert outcomes(group) == OUTCOMES
+
+
+def test_block_of_a_record_needs_explicit_mode() -> None:
+    with member(group_of(b"0")) as consumer:
+        (record,) = poll(consumer, 1)
+        with pytest.raises(IllegalStateError, match="Implicit acknowledgement"), record:
+            pass
