@@ -23,6 +23,7 @@ from sharegroup.client import (
 )
 from sharegroup.client.testing import Cause, InMemoryShareGroup, RecordState
 from sharegroup.errors import ErrorCode
+from tests.python_client_page import HANDLER_TESTS, page_programs
 from tests.unit.client.members import EXPLICIT, MEMBER, PATIENCE_S, group_of, member, outcomes, poll
 
 LOCK_MS = 30_000
@@ -269,3 +270,12 @@ def test_client_alone_does_not_import_the_servers() -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_tests_of_the_documentation_pass() -> None:
+    variables: dict[str, Any] = {}
+    exec(page_programs()[HANDLER_TESTS], variables)
+    tests = [value for name, value in variables.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
