@@ -66,7 +66,6 @@ class AsyncShareConsumer(HandlesRecords):
         self.callbacks = CommitCallbackRunner()
         #: The results for each commit that waits.
         self._commits: list[list[AcknowledgeResult]] = []
-        self._runner: HandlerRunner | None = None
         self._is_polling = self._is_woken = self._is_closed = False
         #: Whether this object calls the commit callback. `ShareConsumer` does it itself, on the caller's thread.
         self.calls_back = True
@@ -245,14 +244,10 @@ class AsyncShareConsumer(HandlesRecords):
         async def here(coroutine: Any) -> Any:
             return await coroutine
 
-        self._runner = HandlerRunner(self, self._handler(), here)
-        with signals_call(self._runner.stop):
-            await self._runner.run(drain_s)
-
-    def stop(self) -> None:
-        """End `run`. Any thread and any handler may call this."""
-        if self._runner is not None:
-            self._runner.stop()
+        runner = HandlerRunner(self, self._handler(), here)
+        self._stops(runner.stop)
+        with signals_call(runner.stop):
+            await runner.run(drain_s)
 
     def wakeup(self) -> None:
         """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""

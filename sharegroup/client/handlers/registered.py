@@ -52,6 +52,8 @@ class HandlesRecords:
     """The part of a consumer that has a handler."""
 
     _registered: RegisteredHandler | None = None
+    _stop: Callable[[], None] | None = None
+    _is_stopped = False
 
     def handler(
         self,
@@ -100,6 +102,18 @@ class HandlesRecords:
             **_limits(max_in_hand, on_error),
         )
         return self._register(options, is_batch=True)
+
+    def stop(self) -> None:
+        """End `run`, also one that begins later. Any thread and any handler may call this."""
+        self._is_stopped = True
+        if self._stop is not None:
+            self._stop()
+
+    def _stops(self, stop: Callable[[], None]) -> None:
+        """Let `stop` end the run that begins now."""
+        self._stop = stop
+        if self._is_stopped:
+            stop()
 
     def _register(self, options: HandlerOptions, is_batch: bool) -> Callable[[Function], Function]:
         if self._registered is not None:

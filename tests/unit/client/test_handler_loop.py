@@ -98,6 +98,15 @@ def test_call_that_outlasts_the_drain_is_cancelled_and_released() -> None:
     assert outcomes(group) == [(RELEASED, 1)] * 2
 
 
+def test_stop_before_the_run_ends_it() -> None:
+    group = group_of(b"0")
+    consumer = member(group)
+    consumer.handler()(lambda record: None)
+    consumer.stop()
+    consumer.run()
+    assert outcomes(group) == [(RELEASED, 0)]
+
+
 def test_error_of_a_poll_ends_the_run() -> None:
     cluster = ScriptedCluster(UpstreamLoginRejectedError("wrong password"))
     consumer = ShareConsumer(connector=cluster, **MEMBER)
