@@ -68,7 +68,6 @@ class AsyncShareConsumer(HandlesRecords):
         self.callbacks = CommitCallbackRunner()
         #: The results for each commit that waits.
         self._commits: list[list[AcknowledgeResult]] = []
-        self._runner: HandlerRunner | None = None
         self._is_polling = self._is_woken = self._is_closed = False
         #: Whether this object calls the commit callback. `ShareConsumer` does it itself, on the caller's thread.
         self.calls_back = True
@@ -143,8 +142,7 @@ class AsyncShareConsumer(HandlesRecords):
         Raises IllegalStateError: implicit mode is used, or the record is not in hand.
         """
         self._check_open()
-        self._core.check_explicit()
-        self._core.in_hand.acknowledge(record, kind)
+        self._core.acknowledge(record, kind)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
@@ -248,14 +246,10 @@ class AsyncShareConsumer(HandlesRecords):
         async def here(coroutine: Any) -> Any:
             return await coroutine
 
-        self._runner = HandlerRunner(self, self._handler(), here)
-        with signals_call(self._runner.stop):
-            await self._runner.run(drain_s)
-
-    def stop(self) -> None:
-        """End `run`. Any thread and any handler may call this."""
-        if self._runner is not None:
-            self._runner.stop()
+        runner = HandlerRunner(self, self._handler(), here)
+        self._stops(runner.stop)
+        with signals_call(runner.stop):
+            await runner.run(drain_s)
 
     def wakeup(self) -> None:
         """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""
@@ -319,6 +313,7 @@ class AsyncShareConsumer(HandlesRecords):
                 self._collect()
                 self._raise_problems()
                 self._requests.start_turns()
+                await asyncio.sleep(0)  # a fetch that starts here shall not carry what `close` acknowledges
                 if self._core.fetched:
                     break
                 await self._wait(None)

@@ -49,7 +49,6 @@ class ShareConsumer(HandlesRecords):
         )
         self._consumer.calls_back = False
         self._thread = LoopThread("sharegroup-client")
-        self._runner: HandlerRunner | None = None
         self._user = threading.RLock()  # reentrant, so that a callback gets the error of its own
         self._is_closed = False
 
@@ -159,18 +158,14 @@ class ShareConsumer(HandlesRecords):
         async def elsewhere(coroutine: Coroutine[Any, Any, Any]) -> Any:
             return await asyncio.wrap_future(coroutines.submit(coroutine))
 
-        self._runner = HandlerRunner(self._consumer, self._handler(), elsewhere)
+        runner = HandlerRunner(self._consumer, self._handler(), elsewhere)
+        self._stops(runner.stop)
         try:
-            with signals_call(self._runner.stop):
-                self._run(self._runner.run, drain_s)
+            with signals_call(runner.stop):
+                self._run(runner.run, drain_s)
         finally:
             coroutines.close(lambda: None)
             self.close()
-
-    def stop(self) -> None:
-        """End `run`. Any thread and any handler may call this."""
-        if self._runner is not None:
-            self._runner.stop()
 
     def wakeup(self) -> None:
         """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""

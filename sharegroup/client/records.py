@@ -6,10 +6,16 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from sharegroup.client.handlers.decisions import Reject, Release, acknowledge_type_of, log_failure
 from sharegroup.errors import RequestError
+from sharegroup.types import AcknowledgeType
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Value = TypeVar("Value")
 #: Of records outside of handler loops. Nobody sets it.
@@ -28,6 +34,16 @@ class TopicIdPartition(NamedTuple):
 CommitResults = dict[TopicIdPartition, RequestError | None]
 
 
+class Acknowledger(Protocol):
+    """The consumer that has a record."""
+
+    def check_explicit(self) -> None:
+        """Raise IllegalStateError unless the application acknowledges records."""
+
+    def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
+        """Choose how a record is acknowledged. Raises IllegalStateError."""
+
+
 class Delivery(NamedTuple):
     """What the records of one partition in one response have in common: the leader, and the end of their locks.
 
@@ -37,11 +53,15 @@ class Delivery(NamedTuple):
     source: TopicIdPartition
     node_id: int
     lock_until_ms: int | None
+    acknowledger: Acknowledger | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Record(Generic[Value]):
     """A record that was delivered to this consumer.
+
+    In explicit mode, `with record:` (or `async with`) accepts it at the end of the block. An exception releases it and
+    is raised. `Reject` rejects it and `Release` releases it at once; these two are not raised.
 
     Attributes:
         timestamp: in ms since the epoch, of the kind `timestamp_type`: 0 is CreateTime, 1 is LogAppendTime.
@@ -64,6 +84,28 @@ class Record(Generic[Value]):
     error: Exception | None = None
     size: int = 0
     cancelled: threading.Event = field(default=_NEVER, repr=False)
+
+    def __enter__(self) -> Self:
+        assert self.delivery.acknowledger is not None
+        self.delivery.acknowledger.check_explicit()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        assert self.delivery.acknowledger is not None
+        self.delivery.acknowledger.acknowledge(self, acknowledge_type_of(error))
+        if isinstance(error, Reject):
+            log_failure(self, error)
+        return isinstance(error, Reject | Release)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self.__exit__(kind, error, trace)
 
 
 class Possession(Enum):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kafka.errors import GroupIdNotFoundError
@@ -17,9 +15,9 @@ from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import Response
 from tests.integration.served import Served
+from tests.python_client_page import page_programs
 
 PATIENCE_S = 120
-_PAGE = Path(__file__).parents[2] / "docs" / "python-client.md"
 EXPLICIT = {"share_acknowledgement_mode": "explicit"}
 
 Key = tuple[int, int]  # partition, offset
@@ -51,9 +49,7 @@ NewGroup = Callable[..., Group]
 
 def page_example(number: int, group: Group) -> str:
     """Return a program of docs/python-client.md that uses this group."""
-    programs = re.findall(r"```python\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(programs) == 2, "each program has a test"
-    program = str(programs[number])
+    program = page_programs()[number]
     for name, real in (
         ("localhost:9192", group.served.bootstrap_servers),
         ("billing", group.id),

@@ -63,7 +63,7 @@ def finished_group(gateway: GatewayProcess, group: Group) -> Group:
 def test_the_page_lists_each_example() -> None:
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     programs = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - {"README.md"}
-    assert len(programs) == 5
+    assert len(programs) == 6
     assert {name for name in programs if f"[{name}]({name})" in page} == programs
     assert all(f"examples/{name}" in (EXAMPLES / name).read_text(encoding="utf-8") for name in programs)
 
@@ -75,6 +75,11 @@ def test_share_consumer(gateway: GatewayProcess, group: Group, producer: KafkaPr
     printed = run_python("share_consumer.py", gateway.bootstrap_servers, group.id, group.topic, "80")
     assert len(printed.splitlines()) == 30
     assert group.await_finished().outcomes == {"accepted": 30, "rejected": 50}
+
+
+def test_handler_tests() -> None:
+    printed = run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(EXAMPLES / "handler_tests.py"))
+    assert "5 passed" in printed
 
 
 def test_java_client(gateway: GatewayProcess, group: Group) -> None:

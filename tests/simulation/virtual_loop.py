@@ -23,6 +23,8 @@ _ROUNDING_MS = 1e-3
 _LEAST_TASKS = 64
 #: A killed task is closed once, and again for each wait in a `finally`.
 _MOST_CLOSES = 20
+#: A process that does more steps than this within one millisecond would never end.
+_MOST_STEPS = 200_000
 
 
 #: Typed loosely, because most of a loop's interface - sockets, processes, signals - is missing and unused.
@@ -41,6 +43,7 @@ class VirtualLoop(_AbstractLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = _LEAST_TASKS
         self._is_woken = self._is_running = self._is_paused = self._is_closed = False
+        self._busy_ms, self._steps = -1, 0
         self.problems: list[dict[str, Any]] = []
 
     # -- process -------------------------------------------------------------------------------------------------------
@@ -208,9 +211,18 @@ class VirtualLoop(_AbstractLoop):
                 handle = self._ready.popleft()
                 if not handle.cancelled():
                     handle._run()
+                    self._count_step()
         finally:
             _set_running_loop(None)
             self._is_running = False
+
+    def _count_step(self) -> None:
+        if self._clock.now_ms != self._busy_ms:
+            self._busy_ms, self._steps = self._clock.now_ms, 0
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            self.problems.append({"message": "the process repeats something without a pause"})
+            self.kill()
 
     def _check(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and task.exception() is not None:

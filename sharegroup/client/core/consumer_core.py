@@ -112,6 +112,11 @@ class ConsumerCore:
         if not self._settings.is_explicit:
             raise IllegalStateError("Implicit acknowledgement of delivery is being used.")
 
+    def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
+        """Choose how a record in hand is acknowledged, in explicit mode. Raises IllegalStateError."""
+        self.check_explicit()
+        self.in_hand.acknowledge(record, kind)
+
     def queue_acknowledgements(self, deadline_ms: int) -> None:
         """Queue the acknowledgements of records in hand for their leaders; implicit mode accepts all of them."""
         if not self._settings.is_explicit:
@@ -222,7 +227,7 @@ class ConsumerCore:
     ) -> None:
         if lock_timeout_ms:
             self.lock_timeout_ms = lock_timeout_ms
-        delivery = Delivery(source, node.node_id, now_ms + lock_timeout_ms if lock_timeout_ms else None)
+        delivery = Delivery(source, node.node_id, now_ms + lock_timeout_ms if lock_timeout_ms else None, self)
         acquired = [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records]
         decoded = self._decoder.decode(part.records or b"", acquired, delivery)
         if decoded.types:

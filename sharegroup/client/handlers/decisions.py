@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.types import AcknowledgeType
+
+if TYPE_CHECKING:
+    from sharegroup.client.records import Record
+
+logger = logging.getLogger(__name__)
 
 
 class Reject(ShareGroupError):
@@ -21,6 +29,22 @@ class Release(ShareGroupError):
     def __init__(self, reason: str = "", *, delay_s: float = 0.0) -> None:
         super().__init__(reason)
         self.delay_ms = round(delay_s * 1000)
+
+
+def acknowledge_type_of(error: BaseException | None) -> AcknowledgeType:
+    """Return how a record is acknowledged after its last attempt."""
+    if error is None:
+        return AcknowledgeType.ACCEPT
+    return AcknowledgeType.REJECT if isinstance(error, Reject) else AcknowledgeType.RELEASE
+
+
+def log_failure(record: Record[Any], error: BaseException) -> None:
+    """Log why a record was not processed."""
+    name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
+    if isinstance(error, Reject):
+        logger.warning("rejected %s: %s", name, error)
+    elif not isinstance(error, Release):
+        logger.error("the handler of %s failed", name, exc_info=error)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from sharegroup.client.errors import IllegalStateError
-from sharegroup.client.handlers.decisions import HandlerOptions, Reject, Release, Retry, parse_bytes
+from sharegroup.client.handlers.decisions import HandlerOptions, Retry, log_failure, parse_bytes
 from sharegroup.client.handlers.work_queue import errors_by_index
 from sharegroup.client.records import Record
-
-logger = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Processes the records of a call; returns the exception of each record that was not processed, by its index.
@@ -42,9 +39,10 @@ class RegisteredHandler(NamedTuple):
             try:
                 result = await call(records if self.is_batch else records[0])
                 errors = errors_by_index(result, records) if self.is_batch else {}
-            except Exception as error:  # noqa: BLE001 - handlers may raise anything
-                errors = dict.fromkeys(range(len(records)), error)
-            _log(records, errors)
+            except Exception as problem:  # noqa: BLE001 - handlers may raise anything
+                errors = dict.fromkeys(range(len(records)), problem)
+            for index, error in errors.items():
+                log_failure(records[index], error)
             return errors
 
         return handle
@@ -54,6 +52,8 @@ class HandlesRecords:
     """The part of a consumer that has a handler."""
 
     _registered: RegisteredHandler | None = None
+    _stop: Callable[[], None] | None = None
+    _is_stopped = False
 
     def handler(
         self,
@@ -103,6 +103,18 @@ class HandlesRecords:
         )
         return self._register(options, is_batch=True)
 
+    def stop(self) -> None:
+        """End `run`, also one that begins later. Any thread and any handler may call this."""
+        self._is_stopped = True
+        if self._stop is not None:
+            self._stop()
+
+    def _stops(self, stop: Callable[[], None]) -> None:
+        """Let `stop` end the run that begins now."""
+        self._stop = stop
+        if self._is_stopped:
+            stop()
+
     def _register(self, options: HandlerOptions, is_batch: bool) -> Callable[[Function], Function]:
         if self._registered is not None:
             raise IllegalStateError("the consumer has a handler already")
@@ -122,13 +134,3 @@ class HandlesRecords:
 def _limits(max_in_hand: tuple[int, int | str], on_error: Retry | None) -> dict[str, Any]:
     records, size = max_in_hand
     return {"max_records": records, "max_bytes": parse_bytes(size), "retry": on_error or Retry.never()}
-
-
-def _log(records: list[Record[Any]], errors: dict[int, BaseException]) -> None:
-    for index, error in errors.items():
-        record = records[index]
-        name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
-        if isinstance(error, Reject):
-            logger.warning("rejected %s: %s", name, error)
-        elif not isinstance(error, Release):
-            logger.error("the handler of %s failed", name, exc_info=error)

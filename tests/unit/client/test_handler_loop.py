@@ -1,15 +1,13 @@
-"""A handler loop on both consumers, with brokers that a test scripts: each fetch acquires one record."""
+"""A handler loop on both consumers, with a share group in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
 from sharegroup.client import (
-    AcknowledgeType,
     AsyncShareConsumer,
     IllegalStateError,
     Record,
@@ -18,105 +16,75 @@ from sharegroup.client import (
     RequestError,
     ShareConsumer,
 )
+from sharegroup.client.testing import RecordState
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
-from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest
-from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
+from tests.unit.client.members import MEMBER, group_of, member, outcomes
+from tests.unit.client.scripted_cluster import ScriptedCluster
 
-
-def acknowledged(cluster: ScriptedCluster) -> dict[int, int]:
-    """Return the acknowledge type of each offset that a broker received, without renewals."""
-    found = {}
-    for kind in (ShareFetchRequest, ShareAcknowledgeRequest):
-        for _, request in cluster.requests(kind):
-            for topic in request.topics or ():
-                for partition in topic.partitions:
-                    for batch in partition.acknowledgement_batches:
-                        kinds = batch.acknowledge_types
-                        for offset in range(batch.first_offset, batch.last_offset + 1):
-                            found[offset] = kinds[0] if len(kinds) == 1 else kinds[offset - batch.first_offset]
-    return found
-
-
-def consumer_of(cluster: ScriptedCluster) -> ShareConsumer:
-    return ShareConsumer("broker-1:1", group_id="billing", topics=[TOPIC], connector=cluster, retry_backoff_ms=1)
+ACCEPTED, REJECTED, RELEASED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED, RecordState.AVAILABLE
 
 
 def test_functions_run_on_threads_and_decide() -> None:
-    cluster = ScriptedCluster()
-    consumer = consumer_of(cluster)
-    seen: list[int] = []
+    group = group_of(b"accept", b"reject", b"release")
+    consumer = member(group)
     threads = set()
 
     @consumer.handler(concurrency=2)
     def handle(record: Record[bytes]) -> None:
         threads.add(threading.current_thread().name.rpartition("_")[0])
-        seen.append(record.offset)
-        if len(seen) >= 6:
-            consumer.stop()
-        if record.offset % 3 == 1:
+        if record.value == b"reject":
             raise Reject("bad")
-        if record.offset % 3 == 2:
+        if record.value == b"release" and record.delivery_count == 1:
             raise Release("not now")
 
+    group.stop_when_finished(consumer)
     consumer.run()
-    kinds = acknowledged(cluster)
-    expected = [AcknowledgeType.ACCEPT, AcknowledgeType.REJECT, AcknowledgeType.RELEASE]
-    assert {offset: kinds[offset] for offset in seen} == {offset: expected[offset % 3] for offset in seen}
+    assert outcomes(group) == [(ACCEPTED, 1), (REJECTED, 1), (ACCEPTED, 2)]
     assert threads == {"sharegroup-handler"}
-    assert cluster.requests(ShareGroupHeartbeatRequest)[-1][1].member_epoch == -1
     with pytest.raises(IllegalStateError, match="closed"):
         consumer.poll()
 
 
 def test_coroutines_run_beside_each_other() -> None:
-    cluster = ScriptedCluster()
-    consumer = consumer_of(cluster)
-    running = asyncio.Semaphore(0)
-    met: list[int] = []
+    group = group_of(b"0", b"1")
+    consumer = member(group)
+    met = asyncio.Event()
 
     @consumer.handler(concurrency=2)
     async def handle(record: Record[bytes]) -> None:
-        if len(met) % 2 == 0:  # waits for the other call
-            met.append(record.offset)
-            await running.acquire()
-        else:
-            met.append(record.offset)
-            running.release()
-            consumer.stop()
+        if record.offset == 0:
+            await met.wait()
+        met.set()
 
+    group.stop_when_finished(consumer)
     consumer.run()
-    assert len(met) >= 2
-    assert all(acknowledged(cluster)[offset] == AcknowledgeType.ACCEPT for offset in met[:2])
+    assert outcomes(group) == [(ACCEPTED, 1)] * 2
 
 
 def test_async_consumer_runs_functions_and_coroutines() -> None:
     async def run(is_coroutine: bool) -> None:
-        cluster = ScriptedCluster()
-        consumer = AsyncShareConsumer(
-            "broker-1:1", group_id="billing", topics=[TOPIC], connector=cluster, retry_backoff_ms=1
-        )
-        seen: list[Record[Any]] = []
+        group = group_of(b"0", b"1")
+        consumer = AsyncShareConsumer(connector=group, **MEMBER)
 
         def function(records: list[Record[bytes]]) -> dict[Record[bytes], Exception]:
-            seen.extend(records)
-            consumer.stop()
             return {records[0]: Reject("bad")}
 
         async def coroutine(records: list[Record[bytes]]) -> dict[Record[bytes], Exception]:
             return function(records)
 
-        consumer.batch_handler(max_records=10)(coroutine if is_coroutine else function)
+        consumer.batch_handler(max_records=2)(coroutine if is_coroutine else function)
+        group.stop_when_finished(consumer)
         await consumer.run()
-        assert acknowledged(cluster)[seen[0].offset] == AcknowledgeType.REJECT
+        assert outcomes(group) == [(REJECTED, 1), (ACCEPTED, 1)]
 
     for is_coroutine in (False, True):
         asyncio.run(run(is_coroutine))
 
 
 def test_call_that_outlasts_the_drain_is_cancelled_and_released() -> None:
-    cluster = ScriptedCluster()
-    consumer = consumer_of(cluster)
+    group = group_of(b"0", b"1")
+    consumer = member(group)
     cancelled: list[int] = []
 
     @consumer.handler()
@@ -126,13 +94,22 @@ def test_call_that_outlasts_the_drain_is_cancelled_and_released() -> None:
         cancelled.append(record.offset)
 
     consumer.run(drain_s=0.01)
-    kinds = acknowledged(cluster)
-    assert kinds
-    assert set(kinds.values()) == {AcknowledgeType.RELEASE}
+    assert cancelled == [0]
+    assert outcomes(group) == [(RELEASED, 1)] * 2
+
+
+def test_stop_before_the_run_ends_it() -> None:
+    group = group_of(b"0")
+    consumer = member(group)
+    consumer.handler()(lambda record: None)
+    consumer.stop()
+    consumer.run()
+    assert outcomes(group) == [(RELEASED, 0)]
 
 
 def test_error_of_a_poll_ends_the_run() -> None:
-    consumer = consumer_of(ScriptedCluster(UpstreamLoginRejectedError("wrong password")))
+    cluster = ScriptedCluster(UpstreamLoginRejectedError("wrong password"))
+    consumer = ShareConsumer(connector=cluster, **MEMBER)
     consumer.handler()(lambda record: None)
     with pytest.raises(RequestError) as error:
         consumer.run()
@@ -144,7 +121,7 @@ def test_error_of_a_poll_ends_the_run() -> None:
 
 
 def test_run_needs_one_handler() -> None:
-    with consumer_of(ScriptedCluster()) as consumer:
+    with member(group_of()) as consumer:
         with pytest.raises(IllegalStateError, match="register a handler first"):
             consumer.run()
         consumer.handler()(lambda record: None)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from sharegroup.client import ShareConsumer
 from sharegroup.client.prometheus import ConsumerCollector
-from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
+from tests.unit.client.members import group_of, member, poll
 
 
 def test_all_metrics_are_exported_with_their_values() -> None:
     registry = CollectorRegistry()
-    with ShareConsumer("broker-1:1", group_id="billing", topics=[TOPIC], connector=ScriptedCluster()) as consumer:
+    with member(group_of(b"0")) as consumer:
         registry.register(ConsumerCollector(consumer))
-        consumer.poll(60)
+        poll(consumer, 1)
         consumer.commit_sync()
         text = generate_latest(registry).decode()
         labels = f'{{group="billing",member_id="{consumer.member_id}"}}'

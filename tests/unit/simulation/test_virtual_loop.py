@@ -141,3 +141,17 @@ def test_an_error_that_nobody_takes_is_a_problem(journal: Journal) -> None:
     journal.loop.start(fail())
     journal.run(1)
     assert [str(problem["exception"]) for problem in journal.loop.problems] == ["wrong"]
+
+
+def test_a_process_that_repeats_something_without_a_pause_is_a_problem() -> None:
+    journal = Journal()
+
+    async def hurry() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    journal.loop.start(hurry())
+    journal.run(1_000)
+    assert [problem["message"] for problem in journal.loop.problems] == [
+        "the process repeats something without a pause"
+    ]

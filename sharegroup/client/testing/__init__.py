@@ -1,0 +1,15 @@
+"""A share group in the same process, for tests of programs that use the share consumer: without a broker and a JVM.
+
+    group = InMemoryShareGroup("billing", share_delivery_count_limit=3)
+    group.produce("orders", b"1")
+    consumer = ShareConsumer("localhost:9092", group_id="billing", topics=["orders"], connector=group)
+
+The consumer sends its real requests. The group answers them with the rules that the project's job uses.
+"""
+
+from sharegroup.client.testing.in_memory_share_group import InMemoryShareGroup
+from sharegroup.client.testing.settable_clock import SettableClock
+from sharegroup.client.testing.stored_partition import StoredRecord
+from sharegroup.types import Cause, RecordState
+
+__all__ = ["Cause", "InMemoryShareGroup", "RecordState", "SettableClock", "StoredRecord"]

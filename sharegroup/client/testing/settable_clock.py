@@ -1,0 +1,79 @@
+"""A clock that a test advances. Between two advances, it runs as the clock of this machine does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sharegroup.kafka_clients.steady_time import steady_ms
+
+
+@dataclass(eq=False)
+class _Wait:
+    loop: asyncio.AbstractEventLoop
+    timeout: asyncio.Timeout
+    until_ms: int
+
+
+class SettableClock:
+    """A clock for consumers on any number of threads and event loops.
+
+    Attributes:
+        skips_delays: whether a handler loop without a call in progress advances the clock to the end of its delay.
+    """
+
+    def __init__(self) -> None:
+        self.skips_delays = False
+        self._advanced_ms = 0
+        self._lock = threading.Lock()
+        self._waits: set[_Wait] = set()
+
+    def now_ms(self) -> int:
+        """Implement Clock."""
+        return steady_ms() + self._advanced_ms
+
+    def advance(self, duration_ms: int) -> None:
+        """Move the time forward, and end the waits whose time has come. Any thread may call this."""
+        if duration_ms < 0:
+            raise ValueError(f"the clock cannot step back: {duration_ms} ms")
+        with self._lock:
+            self._advanced_ms += duration_ms
+            waits = list(self._waits)
+        for wait in waits:
+            call_soon(wait.loop, self._reschedule, wait)
+
+    async def wait(self, event: asyncio.Event, until_ms: int | None, is_idle: bool = False) -> None:
+        """Implement Clock."""
+        if until_ms is None:
+            await event.wait()
+            return
+        if is_idle and self.skips_delays:
+            await asyncio.sleep(0)
+            if not event.is_set():
+                self.advance(max(0, until_ms - self.now_ms()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as timeout:
+                wait = _Wait(asyncio.get_running_loop(), timeout, until_ms)
+                with self._lock:
+                    self._waits.add(wait)
+                try:
+                    self._reschedule(wait)
+                    await event.wait()
+                finally:
+                    with self._lock:
+                        self._waits.discard(wait)
+
+    def _reschedule(self, wait: _Wait) -> None:
+        """Set the timeout of a wait by the time that is left. Runs on the loop of the wait."""
+        if wait in self._waits and not wait.timeout.expired():
+            wait.timeout.reschedule(wait.loop.time() + max(0, wait.until_ms - self.now_ms()) / 1000)
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
+    """Call a function on a loop, from any thread. A loop that was closed is ignored."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback, *arguments)

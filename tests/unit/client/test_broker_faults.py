@@ -1,0 +1,137 @@
+"""Consumers and faults of brokers, which a test scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sharegroup.client import (
+    AsyncShareConsumer,
+    Record,
+    RequestError,
+)
+from sharegroup.errors import ErrorCode
+from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
+from sharegroup.protocol.messages import ShareFetchRequest, ShareGroupHeartbeatRequest
+from tests.unit.client.members import PATIENCE_S
+from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
+
+Story = Callable[[AsyncShareConsumer, ScriptedCluster], Coroutine[Any, Any, None]]
+
+
+def play(story: Story, connect_error: UpstreamUnavailableError | None = None, **settings: Any) -> ScriptedCluster:
+    """Run a story with a consumer."""
+    cluster = ScriptedCluster(connect_error)
+
+    async def run() -> None:
+        settings.setdefault("retry_backoff_ms", 1)
+        async with AsyncShareConsumer(
+            "broker-1:1,broker-2:2", group_id="billing", topics=[TOPIC], connector=cluster, **settings
+        ) as consumer:
+            await story(consumer, cluster)
+
+    asyncio.run(run())
+    return cluster
+
+
+async def one_record(consumer: AsyncShareConsumer) -> Record[Any]:
+    (record,) = await consumer.poll(PATIENCE_S)
+    return record
+
+
+def test_leader_that_a_response_names_is_used_at_once() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        assert (await one_record(consumer)).value == b"1"
+        cluster.real_leader = 2
+        assert (await one_record(consumer)).value == b"2"
+        cluster.leader = 2
+
+    play(story)
+
+
+@pytest.mark.parametrize("fails_from", [ShareGroupHeartbeatRequest, ShareFetchRequest])
+def test_unexpected_error_of_a_request_is_raised_by_the_poll(fails_from: type) -> None:
+    """It neither ends the heartbeats silently nor repeats the request without a pause."""
+
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        answer = cluster.answer
+        failed: list[int] = []
+
+        def fail(node_id: int, request: Any) -> Any:
+            if isinstance(request, fails_from) and not failed:
+                failed.append(node_id)
+                raise ZeroDivisionError
+            return answer(node_id, request)
+
+        cluster.answer = fail  # type: ignore[method-assign]
+        with pytest.raises(ZeroDivisionError):
+            await consumer.poll(PATIENCE_S)
+        assert (await one_record(consumer)).value == b"1"
+
+    play(story)
+
+
+def test_broker_that_stops_is_replaced_by_the_new_leader() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        assert (await one_record(consumer)).value == b"1"
+        cluster.leader = cluster.real_leader = cluster.coordinator = 2
+        cluster.stop(1)
+        assert (await one_record(consumer)).value == b"2"
+
+    play(story)
+
+
+def test_acknowledgement_at_a_broker_that_stopped_is_reported() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        await one_record(consumer)
+        cluster.leader = cluster.real_leader = 2
+        cluster.stop(1)
+        (error,) = (await consumer.commit_sync()).values()
+        assert error is not None
+        assert error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+def test_coordinator_that_moved_is_found() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        await one_record(consumer)
+        cluster.coordinator = 2
+        consumer.subscribe([TOPIC, "bills"])
+        while not any(node_id == 2 for node_id, _ in cluster.requests(ShareGroupHeartbeatRequest)):
+            await consumer.poll(0)
+
+    play(story)
+
+
+def test_rejected_login_is_raised() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        with pytest.raises(RequestError, match="SASL_AUTHENTICATION_FAILED: wrong password"):
+            await consumer.poll(PATIENCE_S)
+
+    play(story, connect_error=UpstreamLoginRejectedError("wrong password"))
+
+
+def test_brokers_that_do_not_answer_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        cluster.down = {1, 2}
+        while cluster.attempts < 10:
+            await consumer.poll(0.01)
+        cluster.down = set()
+        await one_record(consumer)
+
+    play(story)
+    assert caplog.text.count("no heartbeat possible, retrying: could not connect to broker") == 1
+
+
+def test_broker_with_too_many_sessions_is_asked_again() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        cluster.next_errors = [ErrorCode.SHARE_SESSION_LIMIT_REACHED] * 3
+        await one_record(consumer)
+
+    cluster = play(story)
+    epochs = [request.share_session_epoch for _, request in cluster.requests(ShareFetchRequest)]
+    assert epochs == [0, 0, 0, 0]
