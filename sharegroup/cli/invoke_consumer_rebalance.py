@@ -1,7 +1,5 @@
 """The command `sharegroup invoke-consumer-rebalance` (KIP-345)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

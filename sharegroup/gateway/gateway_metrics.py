@@ -3,8 +3,6 @@
 A scrape is served on its own thread. It reads the counters of the event loop and the current sizes of caches and maps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from sharegroup.gateway.composition import GatewayParts

@@ -1,7 +1,5 @@
 """Committed offsets of consumer groups that have no members."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

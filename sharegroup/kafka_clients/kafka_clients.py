@@ -1,7 +1,5 @@
 """Kafka clients configured by the job's `kafka` properties, which have Java's names."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence

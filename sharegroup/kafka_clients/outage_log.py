@@ -1,7 +1,5 @@
 """Log lines for work that fails and is retried."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

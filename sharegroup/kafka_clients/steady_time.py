@@ -2,8 +2,6 @@
 of the machine.
 """
 
-from __future__ import annotations
-
 import time
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -1,7 +1,5 @@
 """The topic metadata that a member sends to the job: topic ids and numbers of partitions."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ the others requests an even share that does not count, so that an empty share-pa
 At worst the member holds twice the target.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

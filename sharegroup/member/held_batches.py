@@ -13,8 +13,6 @@ member is then *stalled* until its handler has finished: it holds nothing else a
 if it acquires records that its handler still processes, because their earlier locks were lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Protocol

@@ -21,8 +21,6 @@ Invariants:
   the process.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -20,8 +20,6 @@
 The rights of requests that are forwarded to the brokers are in `sharegroup.gateway.passthrough`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

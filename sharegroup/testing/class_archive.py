@@ -7,8 +7,6 @@ it. The demo and the tests create theirs once for each virtual environment:
     .venv/.stamps/broker.jsa    for a Kafka broker
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

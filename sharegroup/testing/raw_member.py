@@ -10,8 +10,6 @@ There is no heartbeat thread and no retry, so a test controls each row. A row is
 that is down, or dies, reads it later. A response that arrives twice is reported once.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Changes that `--allow-changes` permits: reset offsets, remove a member, set a config. Each is the POST of a form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from urllib.parse import parse_qs
 

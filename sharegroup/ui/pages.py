@@ -1,7 +1,5 @@
 """The pages, which only read. Changes are in `changes`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """Pages of long lists. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 

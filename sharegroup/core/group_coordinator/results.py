@@ -1,7 +1,5 @@
 """The results of the handlers of the group coordinator."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from sharegroup.config import GroupConfig

@@ -4,8 +4,6 @@
 - `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. They share one key.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

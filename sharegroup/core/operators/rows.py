@@ -16,8 +16,6 @@ Requests that change the config precede the others. Requests of one Kafka partit
 several partitions are ordered by append time. The tick is the last row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

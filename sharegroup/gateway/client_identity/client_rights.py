@@ -1,7 +1,5 @@
 """The rights of one user at the brokers. They are queried with the user's login and cached for a few seconds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple

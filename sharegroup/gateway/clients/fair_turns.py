@@ -3,8 +3,6 @@
 A thousand items of one address delay an item of another address by one turn, not by a thousand.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar

@@ -15,8 +15,6 @@ them.
     |<------- huge or ordinary ------->|<-- ordinary only --->|
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ forwarded to the upstream broker may be pipelined. Bytes that are not a Kafka re
 not send, close the connection, because Kafka has no response for them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace

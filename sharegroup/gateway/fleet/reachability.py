@@ -1,7 +1,5 @@
 """A check whether another gateway accepts connections, because its process may have died without announcing it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

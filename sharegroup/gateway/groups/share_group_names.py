@@ -1,7 +1,5 @@
 """The names of share groups, for requests that would create a group of another type at the brokers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -1,7 +1,5 @@
 """The handlers of administrators' APIs."""
 
-from __future__ import annotations
-
 from kafka.protocol import admin as admin_messages
 
 from sharegroup.config import Config

@@ -3,8 +3,6 @@
 The upstream applies the gateway's rights, not the caller's. These handlers remove what the caller must not see.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Requests that are forwarded to the upstream broker: their authorization, and the links to the broker."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

@@ -1,7 +1,5 @@
 """The channel to the jobs of several cells: each request goes to the job of its group's cell."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Administrative requests to the group coordinator of the job, and their responses."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ An entry or filter whose pattern covers internal topics among others, such as ev
 name an internal topic, and sending it requires Alter on the cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules for the APIs of brokers and the cluster. Most of them allow or reject the request as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

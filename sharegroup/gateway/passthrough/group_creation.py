@@ -5,8 +5,6 @@ requests with the errors of Kafka 4.3. Requests of members that have joined crea
 brokers reject them because the group does not exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

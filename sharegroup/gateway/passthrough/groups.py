@@ -1,7 +1,5 @@
 """Rules for the APIs of consumer groups: classic groups, KIP-848 groups, and streams groups (KIP-1071)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules for the APIs of consumer group offsets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka.protocol.consumer import (

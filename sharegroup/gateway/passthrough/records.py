@@ -1,7 +1,5 @@
 """Rules for the APIs of records: Produce, Fetch, ListOffsets, DeleteRecords and similar ones."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from kafka.protocol.admin import (

@@ -1,7 +1,5 @@
 """The rule of a forwarded API: which rights a request needs, and how a rejection is returned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

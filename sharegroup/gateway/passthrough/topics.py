@@ -1,7 +1,5 @@
 """Rules for the APIs that create, delete, extend and describe topics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka.protocol.admin import (

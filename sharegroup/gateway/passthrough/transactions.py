@@ -1,7 +1,5 @@
 """Rules for the APIs of idempotent and transactional producers, and of transaction administration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka.protocol.admin import (

@@ -13,8 +13,6 @@ acknowledges it as a GAP::
 The walk stops at the limits, so its cost depends on the number of ranges and batches that it passes, never on records.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The upstream cluster as the gateway knows it, and the maximum age of its metadata."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

@@ -1,7 +1,5 @@
 """The topics of the upstream cluster in the newest metadata: ids, leaders, and changes."""
 
-from __future__ import annotations
-
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping

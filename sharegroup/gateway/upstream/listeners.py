@@ -1,7 +1,5 @@
 """The addresses that clients are sent for upstream brokers: one port of the gateway per broker."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable, Mapping
 

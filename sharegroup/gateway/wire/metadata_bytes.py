@@ -8,8 +8,6 @@ neither the client nor the brokers' addresses. For 10,000 partitions, building a
 quarter of a second, joining the pieces less than a millisecond.
 """
 
-from __future__ import annotations
-
 import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping

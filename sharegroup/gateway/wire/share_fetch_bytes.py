@@ -3,8 +3,6 @@
 kafka-python's classes would copy them three times, and one member may read hundreds of megabytes per second.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ The commits belong to a query of their own. The checkpoints of both jobs are the
 (`stale_checkpoint`), because their operator state of the group is out of date. The delivery log stays in the source.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

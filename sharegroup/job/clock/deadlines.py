@@ -1,7 +1,5 @@
 """Deadlines of many keys, with the earliest one and the expired ones found without a scan of all keys."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 

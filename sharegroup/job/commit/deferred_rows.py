@@ -4,8 +4,6 @@ Until they are in their table, the outbox of every commit of the query's first t
 next start writes them, because the newest outbox and the table together contain every row.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """The share-partitions that the operator's shards manage, according to what the source has sent."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from sharegroup.job.knowledge.shard_keys import ShardKey

@@ -1,7 +1,5 @@
 """Log offsets and topic descriptions from the brokers, for the threads of the job."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

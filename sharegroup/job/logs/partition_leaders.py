@@ -4,8 +4,6 @@ Leaders are looked up first, so that no request waits for a partition without a 
 is looked up again, after increasing pauses.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@ response of one broker, whose metadata may be outdated:
 The grace time starts again for each topic that is polled, because earlier responses concern another topic.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of one batch of the `kafka_log_offsets` source, collected while it is planned."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 

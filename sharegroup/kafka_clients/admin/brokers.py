@@ -1,7 +1,5 @@
 """Requests to brokers and group coordinators. This module and `connecting` use private parts of kafka-python."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar

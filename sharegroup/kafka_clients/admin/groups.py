@@ -1,7 +1,5 @@
 """Groups: ListGroups, ShareGroupDescribe, DeleteGroups."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any

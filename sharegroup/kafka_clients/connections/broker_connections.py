@@ -1,7 +1,5 @@
 """Connections to the brokers of a cluster: one to each, and one for metadata to any broker that responds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial

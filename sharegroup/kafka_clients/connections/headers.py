@@ -3,8 +3,6 @@
 Clients' requests are decoded in `request_decoding`.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple, Protocol, Self, TypeVar
 

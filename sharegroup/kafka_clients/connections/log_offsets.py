@@ -10,8 +10,6 @@ So each request has the leader epoch (KIP-320), and metadata with an older epoch
 another broker is queried.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple

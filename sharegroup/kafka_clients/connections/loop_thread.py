@@ -1,7 +1,5 @@
 """An event loop on its own thread, for asyncio clients in synchronous code."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine

@@ -5,8 +5,6 @@ broker is *silent*: requests to it fail immediately, and a task queries its feat
 log line when it starts and one when it ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Administration of a group's offsets and configs by rows, for callers with the job's configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sharegroup.config import Config

@@ -1,7 +1,5 @@
 """One request to a group's job as a row, and its response, for callers with the job's configuration."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable

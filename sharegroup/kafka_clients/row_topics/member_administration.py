@@ -3,8 +3,6 @@
 The coordinator's side is `core.group_coordinator.administration.member_administration`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sharegroup.config import Config

@@ -5,8 +5,6 @@
 /readyz    200 while the process serves requests; 503 and the reasons otherwise
 """
 
-from __future__ import annotations
-
 import logging
 import socketserver
 import threading

@@ -1,7 +1,5 @@
 """Counts of client connections and requests of a gateway."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue

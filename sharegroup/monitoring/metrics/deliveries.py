@@ -1,7 +1,5 @@
 """Counts of the rows of `delivery_log`, by group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

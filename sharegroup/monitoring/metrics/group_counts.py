@@ -1,7 +1,5 @@
 """Counts of groups, members and share-partitions, from row changes of the group coordinator's tables."""
 
-from __future__ import annotations
-
 from collections import Counter as Bag
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 A scrape only reads sums, with `families`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

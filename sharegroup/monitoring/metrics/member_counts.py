@@ -4,8 +4,6 @@ Averages and maxima are over the lifetime of the member. Rates can be computed f
 metrics about bytes are missing, because Spark's readers read the records, not the member.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 CONSUMER = "consumer-share-metrics"

@@ -5,8 +5,6 @@ oldest record of a group is at the top of a heap. Outdated entries of the heap a
 when they are the majority.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 They are JSON objects with the key `BROADCAST_KEY`, and each is written to every partition.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@ They are JSON objects with the key `GATEWAY_KEY`, and each is written to every p
 because of their key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A record may have several rows (`response_records`). A response may be sent twic
 and committing its batch. Both have the same `id`, and a reader drops the second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of fields that only rows of `__share_group_requests` have. Each raises InvalidFieldError."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ A row is a heartbeat, an administrator's request, or a notice of the share_parti
 class, and `decode_share_group_request` returns an instance of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar

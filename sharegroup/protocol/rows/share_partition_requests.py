@@ -4,8 +4,6 @@ A row is keyed by its share-partition, so that one Kafka partition keeps the ord
 a class, and `decode_share_partition_request` returns an instance of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """One streaming query of the job: its start, its batches and its upkeep requests."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Waiting while the job cannot start because the disk is full or the brokers or the store are unavailable."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

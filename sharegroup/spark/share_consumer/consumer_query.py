@@ -1,7 +1,5 @@
 """`ShareConsumerQuery`: a running `ShareConsumer` and its orderly end."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import tempfile

@@ -1,7 +1,5 @@
 """Reads the group_coordinator query's tables at pinned versions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads the share_partition query's tables at pinned versions."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -9,8 +9,6 @@ rows of files that one of them lacks. Reading the second version costs these fil
     change = rows.go_to(DeltaFiles(table, SHARE_PARTITIONS))  # reads the files that were added
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """The history of one record, read from `delivery_log` without Spark."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import NamedTuple
 

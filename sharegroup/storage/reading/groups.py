@@ -1,7 +1,5 @@
 """Groups, as ListGroups and ShareGroupDescribe report them (KIP-932)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 

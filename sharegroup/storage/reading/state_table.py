@@ -1,7 +1,5 @@
 """Folds rows of `share_group_state` to the state of each share-partition."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any

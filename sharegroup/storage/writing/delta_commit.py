@@ -5,8 +5,6 @@ writers: delta-rs commits the appends of two writers with different ids, and doe
 upkeep are retried after the appends of others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -8,8 +8,6 @@ A commit builds on all commits before it, so a writer also syncs the log entries
 last commit and this one, for example those of upkeep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

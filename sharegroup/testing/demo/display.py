@@ -1,7 +1,5 @@
 """The demo's screen: progress lines, and a table that is updated in place."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

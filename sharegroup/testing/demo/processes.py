@@ -1,7 +1,5 @@
 """The processes of the demo, each with its log in var/demo, and the demo's records."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

@@ -11,8 +11,6 @@ Some records are released at their first delivery, some are rejected, a few are 
 limit, and one member hangs for some minutes while it holds locks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

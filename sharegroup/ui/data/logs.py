@@ -1,7 +1,5 @@
 """Requests of the page to the brokers: offsets of logs, timestamps of records, and the payload of a record."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol

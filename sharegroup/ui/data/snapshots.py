@@ -4,8 +4,6 @@ A snapshot reads the changes since the previous one. Then the thread waits for `
 the duration of the snapshot if that is longer. So it uses at most a tenth of a core, and pages do not wait for it.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

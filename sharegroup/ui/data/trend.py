@@ -1,7 +1,5 @@
 """History of lags in memory, for the trend. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The response then contains the assignment. Responding earlier would cost the mem
 heartbeat and the response to that one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ Sessions expire only at ticks. All heartbeats that were appended before a tick's
 job expires no session.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

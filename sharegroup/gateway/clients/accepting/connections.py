@@ -1,7 +1,5 @@
 """The connected clients, and the end of those that are idle."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """AlterShareGroupOffsets (KIP-932): a request row with the topics that the caller may read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from kafka.protocol.data_container import DataContainer

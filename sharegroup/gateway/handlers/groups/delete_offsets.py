@@ -1,7 +1,5 @@
 """DeleteShareGroupOffsets (KIP-932): a request row with the topics that the caller may read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kafka.protocol.data_container import DataContainer

@@ -1,7 +1,5 @@
 """DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lag from the log end offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 from kafka import TopicPartition

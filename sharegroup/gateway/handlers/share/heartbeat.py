@@ -1,7 +1,5 @@
 """ShareGroupHeartbeat: a request row with topic metadata to the group coordinator query, and its response."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Sending of acknowledgements of a ShareFetch or ShareAcknowledge to the job."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Mapping
 

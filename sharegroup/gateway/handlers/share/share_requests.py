@@ -1,7 +1,5 @@
 """The topic partitions and acknowledgements of ShareFetch and ShareAcknowledge requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sharegroup.gateway.sessions.share_session import TopicIdPartition

@@ -3,8 +3,6 @@
 Each acknowledged partition has an entry, and missing records are empty bytes, not null. Clients stall otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, TypeVar
 from uuid import UUID
