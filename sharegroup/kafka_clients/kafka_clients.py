@@ -231,7 +231,6 @@ class KafkaRowProducer:
 
 
 def _single_responses(row: _Row) -> list[_Row]:
-    """Return a record for each of the responses."""
     return [_Row(*to_record(response)) for response in decode_rows(row.value)]
 
 

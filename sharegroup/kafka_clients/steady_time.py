@@ -8,5 +8,4 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def steady_ms() -> int:
-    """Return the time in milliseconds."""
     return int(time.clock_gettime(_CLOCK) * 1000)

@@ -53,7 +53,6 @@ class TopicLookup:
         return derive_topic_id(self._cluster_id, name)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._admin is not None:
             self._admin.close()
 

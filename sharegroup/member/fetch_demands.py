@@ -125,7 +125,6 @@ class FetchDemands:
 
 
 def ranges_from_response(response: FetchResponse) -> tuple[HeldRange, ...]:
-    """Return the acquired ranges of a fetch response."""
     where = response.topic, response.topic_id, response.partition
     return tuple(
         HeldRange(*where, *acquired, response.lock_deadline_ms, response.read_committed)

@@ -214,7 +214,6 @@ class HeldBatches:
         self.running = RunningBatch(seq, tuple(ranges), now_ms, self.brokers_ms(now_ms))
 
     def finish(self, seq: int) -> None:
-        """End the running batch."""
         if self.running is not None and self.running.seq == seq:
             self.running = None
             self.is_stalled = False

@@ -64,7 +64,6 @@ class Member:
 
     @property
     def member_id(self) -> str:
-        """The member id in the group."""
         return self._settings.member_id
 
     @property

@@ -133,7 +133,6 @@ class MemberLogic:
 
     @property
     def member_id(self) -> str:
-        """The member id in the group."""
         return self.settings.member_id
 
     @property

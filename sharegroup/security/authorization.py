@@ -86,7 +86,6 @@ class Authorization:
         self._acl, self._hidden = acl, frozenset(hidden_topics)
 
     def replace_list(self, acl: Acl) -> None:
-        """Replace the list."""
         self._acl = acl
 
     @property
@@ -155,7 +154,6 @@ class Authorization:
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def authorize_delete_group(self, caller: Caller, group_id: str) -> None:
-        """Authorize DeleteGroups for one group."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def authorize_leave_group(self, caller: Caller, group_id: str) -> None:

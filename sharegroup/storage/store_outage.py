@@ -33,7 +33,6 @@ _AWAY = re.compile(
 
 
 def one_line(error: object) -> str:
-    """Return an error's text in one line."""
     return _MARKS.sub(" ", str(error)).strip()
 
 

@@ -20,7 +20,6 @@ class ClassArchive:
 
     @property
     def exists(self) -> bool:
-        """Whether the archive exists."""
         return self.path.exists()
 
     def options(self) -> tuple[str, ...]:

@@ -135,7 +135,6 @@ class LoggedProcess:
         psutil.wait_procs(below, timeout=30)
 
     def log_tail(self) -> str:
-        """Return the last lines of the log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
 
     def _line_with(self, text: str, since: int) -> str | None:

@@ -33,7 +33,6 @@ class Changes:
         self._parts = parts
 
     async def remove_member(self, request: Request) -> Response:
-        """Remove a member now."""
         return await self._change(request, self._remove_member, "removed")
 
     async def reset(self, request: Request) -> Response:

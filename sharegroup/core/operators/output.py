@@ -45,7 +45,6 @@ class Output:
     windows: list[list[Any]] = field(default_factory=list)
 
     def append_row(self, table: str, row: dict[str, Any]) -> None:
-        """Append a row of `table`."""
         self.tables.setdefault(table, []).append(row)
 
     def respond(self, *responses: Response) -> None:
@@ -75,7 +74,6 @@ class Output:
 
     @classmethod
     def decode(cls, body: str) -> Output:
-        """Return the output that `encode` wrote."""
         row = from_json(body)
         row["positions"] = {int(partition): offset for partition, offset in row["positions"].items()}
         return cls(**row)

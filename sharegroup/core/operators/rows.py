@@ -54,7 +54,6 @@ class InputRow(NamedTuple):
 
 
 def encode_row(kind: str, body: str) -> str:
-    """Return the text of a source row."""
     return f"{kind}\t{body}"
 
 

@@ -70,7 +70,6 @@ class ClientBrokers:
         return await self._connections.get(node_id).features()
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
 
@@ -110,7 +109,6 @@ class ClientRights:
         return BrokerRights(self._operations, listed, self._has_group_configs)
 
     def close(self) -> None:
-        """Close the connections."""
         self._brokers.close()
 
     # -- the cache ---------------------------------------------------------------------------------------------------

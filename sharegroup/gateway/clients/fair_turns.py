@@ -20,11 +20,9 @@ class FairTurns(Generic[T]):
         return sum(map(len, self._waiting.values()))
 
     def add(self, address: str, item: T) -> None:
-        """Append an item to the queue of its address."""
         self._waiting.setdefault(address, deque()).append(item)
 
     def discard(self, address: str, item: T) -> None:
-        """Remove an item if it is queued."""
         items = self._waiting.get(address)
         if items is None or item not in items:
             return

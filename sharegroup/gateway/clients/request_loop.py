@@ -121,7 +121,6 @@ class RequestLoop:
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:
-        """Queue a request that has arrived."""
         self._frames.put(frame)
 
     def drain(self, may_close: Callable[[], bool]) -> None:

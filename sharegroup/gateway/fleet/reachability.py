@@ -29,7 +29,6 @@ class Reachability:
         return await asyncio.shield(self._checks[address][1])
 
     def close(self) -> None:
-        """Cancel all checks."""
         for _, check in self._checks.values():
             check.cancel()
 

@@ -436,7 +436,6 @@ class _Leaders:
         await self._cluster.try_refresh()
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
 

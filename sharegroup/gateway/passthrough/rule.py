@@ -31,7 +31,6 @@ class RequestUnderCheck:
             self.is_changed = True
 
     def add_response_change(self, change: Callable[[Any], None]) -> None:
-        """Add a change to the response."""
         self.changes.append(change)
 
     def reject(self, answer: Callable[[Any], None]) -> None:

@@ -124,7 +124,6 @@ class _Walk:
             yield piece
 
     def rest(self) -> list[AcquiredRange]:
-        """Return the remaining ranges."""
         if self.is_done:
             return []
         return [AcquiredRange(self.first, self._last, self._count), *self._ranges[self._next :]]

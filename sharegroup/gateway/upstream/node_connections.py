@@ -24,6 +24,5 @@ class NodeConnections:
         return kept[1]
 
     def close(self) -> None:
-        """Close all connections."""
         for _, connection in self._connections.values():
             connection.close()

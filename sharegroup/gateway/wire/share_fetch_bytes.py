@@ -35,7 +35,6 @@ class ShareFetchBytes(EncodedResponse):
     records: Mapping[tuple[UUID, int], Sequence[memoryview]]
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """Set the throttle time."""
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:

@@ -26,7 +26,6 @@ class HandoverFileWriter:
         self._room = 0
 
     def write(self, change: HandoverChange) -> None:
-        """Append what has changed."""
         changed = self._whole.changes_in(change)
         self._whole.apply(changed)
         line = _encode(changed)

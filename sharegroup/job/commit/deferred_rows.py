@@ -59,7 +59,6 @@ class DeferredRows:
 
     @property
     def row_count(self) -> int:
-        """The number of deferred rows."""
         return sum(len(batch.rows) for batch in self.pending_batches())
 
     def write(self, query_id: str, leader_epoch: int) -> None:

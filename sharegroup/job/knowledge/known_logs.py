@@ -15,7 +15,6 @@ class KnownLogs:
 
     @property
     def offsets(self) -> Mapping[TopicIdPartition, PartitionLog]:
-        """The offsets of the logs that are known."""
         return self._offsets
 
     @property

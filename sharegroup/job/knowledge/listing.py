@@ -46,7 +46,6 @@ class Listing:
         self._keys_of_group: dict[str, set[SharePartitionKey]] = {}
 
     def get(self, key: SharePartitionKey) -> SharePartitionRow | None:
-        """Return a share-partition's row; None if it is not listed."""
         return self._rows.get(key)
 
     def has_name(self, name: str) -> bool:
@@ -90,7 +89,6 @@ class Listing:
 
     @property
     def logs(self) -> Collection[TopicIdPartition]:
-        """All logs."""
         return self._keys.keys()
 
     @property
@@ -103,7 +101,6 @@ class Listing:
         return self._keys.get(log, ())
 
     def logs_of(self, topic_id: str) -> Collection[TopicIdPartition]:
-        """Return the logs of a topic."""
         return self._logs_of_topic.get(topic_id, ())
 
     def ids_of(self, name: str) -> Collection[str]:

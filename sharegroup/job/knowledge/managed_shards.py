@@ -44,7 +44,6 @@ class ManagedShards:
         return True
 
     def keys(self) -> Collection[SharePartitionKey]:
-        """Return all managed share-partitions."""
         return self._epochs.keys()
 
     def shard_keys(self) -> Collection[str]:
@@ -52,7 +51,6 @@ class ManagedShards:
         return self._of_shard.keys()
 
     def shard_keys_of(self, group_id: str) -> Collection[str]:
-        """Return the operator keys of one group."""
         return self._of_group.get(group_id, ())
 
     def shard_key(self, key: SharePartitionKey) -> str:

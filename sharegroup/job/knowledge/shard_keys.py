@@ -25,6 +25,5 @@ class ShardKey(NamedTuple):
 
     @classmethod
     def decode(cls, key: str) -> ShardKey:
-        """Decode an encoded key."""
         group_id, topic_id, shard = key.rsplit("\t", 2)
         return cls(group_id, topic_id, int(shard))

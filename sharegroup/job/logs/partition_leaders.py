@@ -76,7 +76,6 @@ class PartitionLeaders:
         self._leave_alone(topic, partitions, "", now_ms)
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics."""
         if not topics:
             return
         self._leaders = {p: led_by for p, led_by in self._leaders.items() if p.topic not in topics}

@@ -132,7 +132,6 @@ class TopicIdentities:
         return learned
 
     def discard_names(self, names: Collection[str]) -> None:
-        """Discard what is stored for these names."""
         for remembered in (self._responses, self._seen, self._replaced, self._doubts):
             for name in names:
                 remembered.pop(name, None)

@@ -35,7 +35,6 @@ class Brokers:
         self._backoff_s = self.admin.config["retry_backoff_ms"] / 1000
 
     def close(self) -> None:
-        """Close all connections."""
         self.admin.close()
 
     def node_ids(self) -> list[int]:

@@ -114,7 +114,6 @@ class BrokerConnections:
         raise problem
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in (*self._by_node.values(), *self._for_metadata.values()):
             connection.close()
 

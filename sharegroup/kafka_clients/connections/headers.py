@@ -119,7 +119,6 @@ def _framed(message: ApiMessage) -> bytearray:
 
 
 def correlation_id(frame: memoryview) -> int:
-    """Return the correlation id of a response frame."""
     return int(_INT32.unpack_from(frame)[0])
 
 

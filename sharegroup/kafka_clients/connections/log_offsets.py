@@ -96,7 +96,6 @@ class LogOffsetsClient:
         self._epochs = {p: epoch for p, epoch in self._epochs.items() if p.topic not in topics}
 
     def close(self) -> None:
-        """Close all connections."""
         self._silent.close()
         self._brokers.close()
 

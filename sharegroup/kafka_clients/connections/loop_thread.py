@@ -17,7 +17,6 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Start a coroutine, and return the future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:

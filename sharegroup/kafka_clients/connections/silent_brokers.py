@@ -38,7 +38,6 @@ class SilentBrokers:
             self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))
 
     def close(self) -> None:
-        """Stop querying."""
         for task in self._attempts.values():
             task.cancel()
 

@@ -64,7 +64,6 @@ class Deliveries:
             series.remove_series(group)
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         for counter in self._counters:
             yield counter.family()
         yield self._delivery_counts.family()

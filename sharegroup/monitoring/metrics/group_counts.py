@@ -59,7 +59,6 @@ class GroupCounts:
         _move(self._statuses, before and before["status"], after and after["status"])
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         states = {"Empty": 0, "Stable": 0, "Dead": 0} | self._states
         yield gauge(catalogue.GROUPS, [((state,), count) for state, count in states.items()])
         yield gauge(catalogue.MEMBERS, [((group,), count) for group, count in self._members.items()])

@@ -117,7 +117,6 @@ class JobCounts:
                 self._groups.count_rebalances(before, after)
 
     def families(self, now_ms: int) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         yield from self._share_partitions.families(now_ms)
         yield from self._deliveries.families()
         yield from self._groups.families()

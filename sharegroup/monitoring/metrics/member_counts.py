@@ -20,7 +20,6 @@ class _Times:
         self.count, self._sum, self.max = 0, 0, 0
 
     def add(self, value: int) -> None:
-        """Add a value."""
         self.count += 1
         self._sum += value
         self.max = max(self.max, value)
@@ -44,18 +43,15 @@ class MemberCounts:
         self._sent_ms: OrderedDict[str, int] = OrderedDict()
 
     def count_heartbeat(self, request_id: str, now_ms: int) -> None:
-        """Count a heartbeat that is sent."""
         self._heartbeats += 1
         self._heartbeat_ms = now_ms
         self._await(request_id, now_ms)
 
     def count_fetch(self, request_id: str, now_ms: int) -> None:
-        """Count a fetch request that is sent."""
         self._fetches += 1
         self._await(request_id, now_ms)
 
     def count_heartbeat_response(self, request_id: str, now_ms: int) -> None:
-        """Count the response to a heartbeat."""
         self._add_latency(self._heartbeat_times, request_id, now_ms)
 
     def count_fetch_response(self, request_id: str, now_ms: int) -> None:
@@ -75,7 +71,6 @@ class MemberCounts:
         self._records_of_polls.add(records)
 
     def count_acknowledgements(self, records: int) -> None:
-        """Count records that are acknowledged."""
         self._acknowledged += records
 
     def count_failures(self, records: int) -> None:

@@ -83,7 +83,6 @@ _NESTED = {
 
 
 def encode_response(response: Response) -> dict[str, Any]:
-    """Return the JSON object of a response row."""
     return {name: value for name, value in row_values(response).items() if value or name not in _OMITTED_IF_EMPTY}
 
 

@@ -63,7 +63,6 @@ CONFIGURE = "configure"
 
 
 def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
-    """Split ranges into rows of at most `most` ranges."""
     for first in range(0, len(ranges), most):
         yield tuple(ranges[first : first + most])
 

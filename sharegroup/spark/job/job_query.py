@@ -81,7 +81,6 @@ class JobQuery:
 
     @property
     def batches(self) -> int:
-        """The number of batches that have run."""
         return self._run.batches
 
     @property

@@ -43,7 +43,6 @@ class StopSignal:
         self._requested = True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the signal; return whether it was received."""
         return self._event.wait(timeout_s)
 
 

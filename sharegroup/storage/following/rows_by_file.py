@@ -105,7 +105,6 @@ class DeltaFiles:
         return rows
 
     def table(self, path: str) -> pa.Table:
-        """Return the rows of one file as an Arrow table."""
         if self._filesystem is None:
             self._filesystem = pa_fs.PyFileSystem(DeltaStorageHandler(self._table.table_uri, self._options))
         fragment = ds.ParquetFileFormat().make_fragment(path, self._filesystem)

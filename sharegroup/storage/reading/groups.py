@@ -58,7 +58,6 @@ class ShareGroupDescription(NamedTuple):
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """The topic ids by topic name."""
         return {row.topic: row.topic_id for row in self.share_partitions}
 
 

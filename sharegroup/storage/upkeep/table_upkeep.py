@@ -27,7 +27,6 @@ class TableUpkeep:
             )
 
     def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
-        """Run `begin` and `finish`."""
         self.begin(leader_epoch)
         self.finish(upkeep)
 

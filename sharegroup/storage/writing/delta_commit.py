@@ -37,7 +37,6 @@ def commit_properties(stamp: Stamp) -> CommitProperties:
 
 
 def info_metadata(info: Info | None) -> dict[str, str]:
-    """Return the custom metadata for a commit with this info."""
     return {_INFO_KEY: json.dumps(info, separators=(",", ":"))} if info else {}
 
 

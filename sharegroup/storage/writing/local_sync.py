@@ -55,7 +55,6 @@ class LocalSync:
 
 
 def entry_path(log: Path, version: int) -> Path:
-    """Return the path of a log entry."""
     return log / f"{version:020}.json"
 
 

@@ -92,18 +92,15 @@ class Snapshots:
         self.newest = Snapshot(0, {}, ("the tables are being read",))
 
     def start(self) -> None:
-        """Start taking snapshots."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop taking snapshots."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         self._logs.close()
 
     def tables_of(self, group_id: str) -> CachedTables:
-        """Return the tables that have the group."""
         return self._cells[self._config.cells.cell_of(group_id)].tables
 
     def all_tables(self) -> list[CachedTables]:

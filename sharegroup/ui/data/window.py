@@ -62,7 +62,6 @@ class Span(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of offsets."""
         return self.last - self.first + 1
 
 

@@ -29,7 +29,6 @@ class PendingHeartbeats:
         return self._parked
 
     def add(self, member_id: str, value: str, append_ms: int) -> None:
-        """Add the member's heartbeat; `value` is its row."""
         self._parked[member_id] = _ParkedHeartbeat(value, append_ms + PENDING_MS)
 
     def discard(self, member_id: str) -> None:

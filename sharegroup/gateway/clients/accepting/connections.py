@@ -50,7 +50,6 @@ class Connections:
         return iter(self._connections)
 
     def next_id(self) -> int:
-        """Return the id for a new connection."""
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:

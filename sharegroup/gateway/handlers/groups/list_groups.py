@@ -51,7 +51,6 @@ class GroupFilter(NamedTuple):
         return self.allows_type(kind) and (not self.states or state.lower() in self.states)
 
     def allows_type(self, kind: str) -> bool:
-        """Return whether groups of this type are requested."""
         return not self.types or kind.lower() in self.types
 
     @property

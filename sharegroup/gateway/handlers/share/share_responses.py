@@ -128,7 +128,6 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self._requested += partitions
 
     def add_records(self, key: TopicIdPartition, found: PartitionRecords) -> None:
-        """Add records of a partition."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count
