@@ -78,7 +78,7 @@ def reject_group_creation(
 
 
 def _reject_join(case: RequestUnderCheck) -> None:
-    case.reject(lambda response: set_error(response, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    case.reject_whole(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def _reject_heartbeat(kind: str, case: RequestUnderCheck) -> None:
