@@ -23,12 +23,12 @@ from sharegroup.protocol.json_text import from_json, to_json
 from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast
 from sharegroup.protocol.rows.probe import PROBE
 from sharegroup.protocol.rows.response_rows import reject_share_group_request
+from sharegroup.protocol.rows.row_fields import InvalidFieldError
 from sharegroup.protocol.rows.share_group_requests import (
     AlterConfigsRequest,
     DeletedNotice,
     HeartbeatRequest,
     InitializedNotice,
-    InvalidFieldError,
     ShareGroupRequest,
     TopicDeletedNotice,
     decode_share_group_request,
