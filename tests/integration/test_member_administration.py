@@ -25,13 +25,13 @@ from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse, Me
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.storage import read_group
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.raw_member import RequestClient
+    from tests.harness.raw_member import RequestClient
 
 
 class StaticMember:

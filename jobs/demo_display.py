@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sharegroup.testing.tables.delivery_audit import Progress, TopicPartition
+from sharegroup.testing.delivery_audit import Progress, TopicPartition
 
 #: The maximum time between two lines.
 LINE_INTERVAL_S = 3.0
