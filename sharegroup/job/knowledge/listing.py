@@ -1,9 +1,7 @@
 """The source's copy of `share_partitions`, with indexes for what a poll looks up."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from kafka import TopicPartition
 
@@ -22,7 +20,7 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
     @classmethod
-    def for_key(cls, key: SharePartitionKey) -> TopicIdPartition:
+    def for_key(cls, key: SharePartitionKey) -> Self:
         """Return the log that a share-partition reads."""
         return cls(*key[1:])
 

@@ -10,12 +10,10 @@ An offset therefore contains changes, not the whole state:
 The position has no log offsets or configs; a restarted process sends them again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_json
@@ -77,7 +75,7 @@ class SourceOffset:
         }
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> SourceOffset:
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
         """Decode an offset. Raises OlderFormatError."""
         values = dict(row)
         if values.pop("format", None) != FORMAT:

@@ -3,8 +3,6 @@
 Names and units follow Prometheus: seconds and bytes; names of counters end in `_total`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
