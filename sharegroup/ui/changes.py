@@ -9,8 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.kafka_clients.row_topics.group_administration import alter_configs, alter_offsets
-from sharegroup.kafka_clients.row_topics.member_administration import remove_members
+from sharegroup.kafka_clients.row_topics.group_administration import alter_configs, alter_offsets, remove_members
 from sharegroup.protocol.rows.share_group_requests import MemberIdentity
 from sharegroup.security import audit
 from sharegroup.security.acl import Resource

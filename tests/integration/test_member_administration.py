@@ -15,11 +15,8 @@ from sharegroup.cli.app import app
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.admin import MemberIdentity as Named
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from sharegroup.kafka_clients.row_topics.member_administration import (
-    JobNotRespondingError,
-    invoke_consumer_rebalance,
-    remove_members,
-)
+from sharegroup.kafka_clients.row_topics.group_administration import invoke_consumer_rebalance, remove_members
+from sharegroup.kafka_clients.row_topics.job_request import JobNotRespondingError
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, MemberIdentity, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse, MemberError
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
