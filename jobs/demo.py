@@ -31,8 +31,8 @@ import psutil
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
-from jobs.demo_display import Display
-from jobs.demo_processes import (
+from jobs.demo_tools.display import Display
+from jobs.demo_tools.processes import (
     GROUP_ID,
     HOME,
     PARTITIONS,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from jobs import demo_display as module
-from jobs.demo_display import LINE_INTERVAL_S, Display
-from jobs.demo_processes import job_stage
+from jobs.demo_tools import display as module
+from jobs.demo_tools.display import LINE_INTERVAL_S, Display
+from jobs.demo_tools.processes import job_stage
 from sharegroup.testing.delivery_audit import Progress
 
 
