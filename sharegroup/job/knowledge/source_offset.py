@@ -58,7 +58,7 @@ class SourceOffset:
     @cached_property
     def is_large(self) -> bool:
         """Whether the rows are too large to be written again with each following batch."""
-        return len(_text(self.rows)) > _LARGE
+        return len(to_json(self.rows)) > _LARGE
 
     def to_json(self) -> dict[str, Any]:
         """Return the dict that Spark writes to its offset log."""
@@ -90,14 +90,10 @@ class SourceOffset:
 
 def pack(values: Any) -> Any:
     """Return a list or tuple in the form of an offset: unchanged, or as one compressed text if it is long."""
-    text = _text(values)
+    text = to_json(values)
     return from_json(text) if len(text) <= _LARGE else pack_text(text)
 
 
 def unpack(packed: Any) -> Any:
     """Decode a packed list."""
     return unpack_json(packed) if isinstance(packed, str) else packed
-
-
-def _text(values: Any) -> str:
-    return to_json(values)
