@@ -51,11 +51,6 @@ class ShareConsumerQuery:
         self._error: BaseException | None = None
         threading.Thread(target=self._watch, name="share-consumer-query", daemon=True).start()
 
-    @staticmethod
-    def new_stop_event() -> threading.Event:
-        """Return the event that ends the query when it is set."""
-        return threading.Event()
-
     @property
     def id(self) -> str:
         """The Spark query's id, a UUID stored in the checkpoint."""
