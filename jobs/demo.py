@@ -31,13 +31,8 @@ import psutil
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
-from sharegroup.cli.sql import to_table
-from sharegroup.job.command_parser import CommandParser
-from sharegroup.spark.jars import JarsError
-from sharegroup.storage.reading.sql import run_query
-from sharegroup.testing.class_archive import BROKER, SPARK
-from sharegroup.testing.demo.display import Display
-from sharegroup.testing.demo.processes import (
+from jobs.demo_tools.display import Display
+from jobs.demo_tools.processes import (
     GROUP_ID,
     HOME,
     PARTITIONS,
@@ -52,10 +47,15 @@ from sharegroup.testing.demo.processes import (
     spark_member,
     write_config,
 )
+from sharegroup.cli.sql import to_table
+from sharegroup.job.command_parser import CommandParser
+from sharegroup.spark.jars import JarsError
+from sharegroup.storage.reading.sql import run_query
+from sharegroup.testing.class_archive import BROKER, SPARK
+from sharegroup.testing.delivery_audit import Progress, audit, progress
 from sharegroup.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
-from sharegroup.testing.tables.delivery_audit import Progress, audit, progress
 
 CLIENTS = 3
 REFRESH_S = 1.0

@@ -4,8 +4,6 @@ The docstring of an exception says whose fault it is. Errors of a driver (Kafka 
 once, where they occur, and stay attached as the cause.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -4,8 +4,6 @@ Offsets are Kafka log offsets. Ranges are inclusive at both ends, as on the wire
 milliseconds since the epoch. Names are those of KIP-932.
 """
 
-from __future__ import annotations
-
 import re
 from enum import Enum, IntEnum
 from typing import NamedTuple

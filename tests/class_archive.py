@@ -26,7 +26,7 @@ def spark_options() -> str:
 def make() -> None:
     """Run a broker and the job for one member, whose JVMs write the archives when they end."""
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
 
     os.environ["KAFKA_OPTS"] = " ".join([*QUICK_START, *BROKER.recording_options()])
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*QUICK_START, *NO_CODEGEN, *SPARK.recording_options()])

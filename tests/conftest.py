@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
 TIERS = ("unit", "processes", "packaging", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
@@ -86,7 +86,7 @@ def kafka() -> "Iterator[EmbeddedKafka]":
 def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ShareGroupJobRun]":
     """The main job, running, for all tests that leave it running; they keep apart by their groups (`new_group`)."""
     from sharegroup.testing.embedded_kafka import free_port
-    from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
+    from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
 
     directory, shown = (
         tmp_path_factory.mktemp("share-group-job"),

@@ -1,7 +1,5 @@
 """The command `sharegroup` and its subcommands. Imports are deferred until a command runs, to keep `--help` fast."""
 
-from __future__ import annotations
-
 import logging
 from typing import Annotated
 

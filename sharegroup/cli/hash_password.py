@@ -1,7 +1,5 @@
 """The command `sharegroup hash-password`."""
 
-from __future__ import annotations
-
 import getpass
 import sys
 from typing import Annotated

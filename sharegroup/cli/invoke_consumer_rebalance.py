@@ -1,7 +1,5 @@
 """The command `sharegroup invoke-consumer-rebalance` (KIP-345)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -21,10 +19,10 @@ def invoke_consumer_rebalance(
     """Rebalance a group now. Static members that are away are removed, and their records are delivered to others."""
     if config is not None:
         from sharegroup.kafka_clients.row_topics import (
-            member_administration,  # deferred, because the import of kafka-python is slow
+            group_administration,  # deferred, because the import of kafka-python is slow
         )
 
-        left = run_or_exit(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
+        left = run_or_exit(config, lambda found: group_administration.invoke_consumer_rebalance(found, group, timeout))
     else:
         with (
             reporting_errors("the rebalance"),

@@ -1,7 +1,5 @@
 """The command `sharegroup move-group`. It runs a module of the job, which the command line must not import."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -57,9 +57,9 @@ def _by_rows(
     config: Path, group: str, named: list[MemberIdentity], timeout_s: float
 ) -> dict[MemberIdentity, str | None]:
     from sharegroup.kafka_clients.admin import MemberIdentity
-    from sharegroup.kafka_clients.row_topics import member_administration
+    from sharegroup.kafka_clients.row_topics import group_administration
 
-    errors = run_or_exit(config, lambda found: member_administration.remove_members(found, group, named, timeout_s))
+    errors = run_or_exit(config, lambda found: group_administration.remove_members(found, group, named, timeout_s))
     return {
         MemberIdentity(member_id, name): message or error_name(code) if code else None
         for member_id, name, code, message in errors

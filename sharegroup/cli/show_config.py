@@ -1,7 +1,5 @@
 """The command `sharegroup config`."""
 
-from __future__ import annotations
-
 import typer
 
 

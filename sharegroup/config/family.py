@@ -4,8 +4,6 @@ A key is declared once, as a field with name (alias), default, bounds and descri
 reference and the test of conf/share_group.yaml read these fields.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass

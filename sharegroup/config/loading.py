@@ -1,7 +1,5 @@
 """Load a Config from a YAML file. One InvalidConfigError lists all problems of the file."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any

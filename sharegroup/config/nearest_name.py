@@ -1,7 +1,5 @@
 """A hint for errors about unknown names: the known name that was probably intended."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection
 

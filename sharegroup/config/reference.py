@@ -1,7 +1,5 @@
 """The reference of all keys, generated from the families. `sharegroup config` prints it, docs/reference has it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from sharegroup.config.family import ConfigFamily, ConfigKey, text_of

@@ -3,8 +3,6 @@
 A rule is skipped if one of its keys is invalid by itself, because the message would be about a default value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The parts of a gateway and the references between them. Each part depends only on parts of lower layers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 

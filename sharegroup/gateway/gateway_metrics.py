@@ -3,8 +3,6 @@
 A scrape is served on its own thread. It reads the counters of the event loop and the current sizes of caches and maps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from sharegroup.gateway.composition import GatewayParts
@@ -44,7 +42,6 @@ class GatewayMetrics:
         self._is_draining = True
 
     def close(self) -> None:
-        """Stop the server."""
         self._is_listening = False
         self._server.close()
 
@@ -68,7 +65,6 @@ class GatewayMetrics:
                 yield f"cell {cell}: {problem}" if cell else problem
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the current value of each metric."""
         parts, sessions = self._parts, self._parts.share.sessions
         yield from parts.counts.families()
         nodes = {(str(node_id),): cache for node_id, cache in sessions.sessions_by_node.items()}

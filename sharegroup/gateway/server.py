@@ -1,7 +1,5 @@
 """The gateway process: start, periodic work, drain and stop. `composition` creates its parts."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The argument parser of the programs outside the command `sharegroup`."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -8,8 +8,6 @@ with the duration of the request as its uncertainty. The uncertainty grows over 
 time outside the uncertainty shows that one of the clocks has jumped.
 """
 
-from __future__ import annotations
-
 from math import ceil
 
 #: Growth of the uncertainty, in ms per ms: twice the rate at which synchronised clocks are slewed.

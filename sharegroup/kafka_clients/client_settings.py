@@ -1,7 +1,5 @@
 """kafka-python's settings from the configuration's `kafka` properties, which have Java's names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The id and the brokers of a cluster, for brokers of any release."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka import KafkaAdminClient

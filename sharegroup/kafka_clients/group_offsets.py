@@ -1,7 +1,5 @@
 """Committed offsets of consumer groups that have no members."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +24,5 @@ class GroupOffsets:
         return {(at.topic, at.partition): error.__name__ for at, error in answers.items() if error is not NoError}
 
     def close(self) -> None:
-        """Close the connection."""
         if self._admin is not None:
             self._admin.close()

@@ -12,8 +12,6 @@ The clocks of brokers may differ, and the job does not decide which of them is r
 So no lock ends early by any broker's clock, and a lock lasts longer by the difference between the brokers' clocks.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Filters for the log lines of kafka-python."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

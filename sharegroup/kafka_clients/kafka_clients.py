@@ -1,7 +1,5 @@
 """Kafka clients configured by the job's `kafka` properties, which have Java's names."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -233,7 +231,6 @@ class KafkaRowProducer:
 
 
 def _single_responses(row: _Row) -> list[_Row]:
-    """Return a record for each of the responses."""
     return [_Row(*to_record(response)) for response in decode_rows(row.value)]
 
 

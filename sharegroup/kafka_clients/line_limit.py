@@ -1,7 +1,5 @@
 """A limit for log lines, so that clients can neither fill the log nor forge lines."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Records of a log, read without acquiring them."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Log lines for work that fails and is retried."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable
@@ -20,13 +18,11 @@ class OutageLog:
         self._began_s: float | None = None
 
     def report_failure(self, problem: object) -> None:
-        """Report a failed attempt."""
         if self._began_s is None:
             self._began_s = self._now()
             self._logger.warning("%s; retrying: %s", self._failure, problem)
 
     def report_success(self) -> None:
-        """Report a successful attempt."""
         if self._began_s is not None:
             self._logger.warning("%s after %.1f s", self._recovery, self._now() - self._began_s)
             self._began_s = None

@@ -6,8 +6,6 @@ reads the new partition of its key, from the time of the change on. It continues
 writers that have not noticed the change still use it. A row that is in both is read twice, as any response may be.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any

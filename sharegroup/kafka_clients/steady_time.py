@@ -2,13 +2,10 @@
 of the machine.
 """
 
-from __future__ import annotations
-
 import time
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def steady_ms() -> int:
-    """Return the time in milliseconds."""
     return int(time.clock_gettime(_CLOCK) * 1000)

@@ -1,7 +1,5 @@
 """The topic metadata that a member sends to the job: topic ids and numbers of partitions."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -55,7 +53,6 @@ class TopicLookup:
         return derive_topic_id(self._cluster_id, name)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._admin is not None:
             self._admin.close()
 

@@ -9,8 +9,6 @@ that the member, or an earlier process of it, has acquired again meanwhile. If k
 of these locks; a later acknowledgement is then rejected even if others have finished the records since.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Both belong to a member, which receives the responses. `poll` raises ResponseTim
 or the member has failed.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Protocol
 

@@ -7,8 +7,6 @@ partition, and so at most four reads. Ranges elsewhere wait for the next batch. 
 with another isolation level than the oldest range, or from another topic of the same name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

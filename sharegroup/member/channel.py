@@ -1,7 +1,5 @@
 """The interface between a member's threads and Kafka."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -6,8 +6,6 @@ the others requests an even share that does not count, so that an empty share-pa
 At worst the member holds twice the target.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -127,7 +125,6 @@ class FetchDemands:
 
 
 def ranges_from_response(response: FetchResponse) -> tuple[HeldRange, ...]:
-    """Return the acquired ranges of a fetch response."""
     where = response.topic, response.topic_id, response.partition
     return tuple(
         HeldRange(*where, *acquired, response.lock_deadline_ms, response.read_committed)

@@ -13,8 +13,6 @@ member is then *stalled* until its handler has finished: it holds nothing else a
 if it acquires records that its handler still processes, because their earlier locks were lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Protocol
@@ -216,7 +214,6 @@ class HeldBatches:
         self.running = RunningBatch(seq, tuple(ranges), now_ms, self.brokers_ms(now_ms))
 
     def finish(self, seq: int) -> None:
-        """End the running batch."""
         if self.running is not None and self.running.seq == seq:
             self.running = None
             self.is_stalled = False

@@ -21,8 +21,6 @@ Invariants:
   the process.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -66,7 +64,6 @@ class Member:
 
     @property
     def member_id(self) -> str:
-        """The member id in the group."""
         return self._settings.member_id
 
     @property

@@ -14,8 +14,6 @@ For each batch that the source has claimed the caller also calls `begin`, `ackno
 for responses, so they return an object to poll (`batch_calls`).
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import OrderedDict
@@ -142,7 +140,6 @@ class MemberLogic:
 
     @property
     def member_id(self) -> str:
-        """The member id in the group."""
         return self.settings.member_id
 
     @property

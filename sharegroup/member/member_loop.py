@@ -5,8 +5,6 @@ rejection is reported with `on_failure`, and the loop continues until the member
 in the same way and ends the loop.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

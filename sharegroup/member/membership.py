@@ -8,8 +8,6 @@ A heartbeat is sent at the interval set by the coordinator, earlier while nothin
 arrives in time. Responses to earlier heartbeats count too; otherwise a slow coordinator's responses would never count.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """The file that passes the next batch from the member to the source, another process; a rename decides its owner."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -34,7 +34,6 @@ class HeldRange(NamedTuple):
 
     @property
     def share_partition(self) -> AssignedPartition:
-        """The share-partition of the range."""
         return AssignedPartition(self.topic, self.topic_id, self.partition)
 
     @property
@@ -44,7 +43,6 @@ class HeldRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of offsets."""
         return self.last_offset - self.first_offset + 1
 
     def split(self, size: int) -> tuple[HeldRange, HeldRange]:
@@ -101,7 +99,6 @@ class OfferedBatch(NamedTuple):
 
 
 def count_records(ranges: Iterable[HeldRange]) -> int:
-    """Return the number of offsets in the ranges."""
     return sum(held.size for held in ranges)
 
 

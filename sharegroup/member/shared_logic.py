@@ -4,8 +4,6 @@ The logic is only accessible in a turn. The time is read within the turn, so the
 machine's clock does.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,10 +1,8 @@
 """A member's subscription: topics by name, or all topics whose names match a pattern at each metadata refresh."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 #: The prefix of Kafka's and the job's own topics; no pattern matches them, as with Kafka's exclude.internal.topics.
 _INTERNAL = "__"
@@ -17,7 +15,7 @@ class Subscription(NamedTuple):
     pattern: str | None = None
 
     @classmethod
-    def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None) -> Subscription:
+    def from_arguments(cls, topics: Sequence[str] | None, pattern: str | None) -> Self:
         """Return the subscription of a user's arguments, exactly one of which must be given. Raises ValueError."""
         if (topics is None) == (pattern is None):
             raise ValueError("either topics or a pattern must be given")

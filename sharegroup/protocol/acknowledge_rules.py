@@ -4,8 +4,6 @@ Both the gateway and the job run these checks. So requests that the job would re
 response of the gateway is the one that the job would send.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sharegroup.errors import ErrorCode, RequestError

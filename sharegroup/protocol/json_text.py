@@ -4,8 +4,6 @@ A micro-batch spends much of its time on JSON. msgspec writes it ten times as fa
 twice as fast. Compressed JSON is for long texts in logs: rows repeat their keys, so it has a tenth of the size.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

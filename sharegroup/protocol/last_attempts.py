@@ -4,8 +4,6 @@ A record that crashes its consumer then uses no delivery attempt of its neighbou
 record may be delivered more than twice. It is the same for members of a gateway and members that are Spark jobs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -114,7 +114,6 @@ class RangeMap(Generic[V]):
         self._replace(low, high, rest)
 
     def trim_below(self, offset: int) -> None:
-        """Remove all values below `offset`."""
         high = bisect_left(self._lasts, offset)
         if high:
             del self._firsts[:high], self._lasts[:high], self._values[:high]
@@ -122,7 +121,6 @@ class RangeMap(Generic[V]):
             self._firsts[0] = offset
 
     def clear(self) -> None:
-        """Remove all values."""
         del self._firsts[:], self._lasts[:], self._values[:]
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, V]]:
@@ -173,7 +171,6 @@ class RangeMap(Generic[V]):
         return f"RangeMap({list(self.items())!r})"
 
     def _replace(self, low: int, high: int, ranges: list[tuple[int, int, V]]) -> None:
-        """Replace the ranges low..high-1 by `ranges`."""
         if len(ranges) == 1 and high - low == 1:  # in place, without moving the slices behind it
             self._firsts[low], self._lasts[low], self._values[low] = ranges[0]
             return

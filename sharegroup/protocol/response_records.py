@@ -4,8 +4,6 @@ A micro-batch may have a thousand responses to one gateway, and a record costs p
 a row. A requester whose `reply_to` ends with `LIST_SUFFIX` accepts records that are a JSON array of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

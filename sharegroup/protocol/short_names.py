@@ -1,7 +1,5 @@
 """Bounded keys for names that clients choose."""
 
-from __future__ import annotations
-
 import hashlib
 
 #: Longest name that is used as it is. A name may have 32 KB; 100,000 members with such names would take gigabytes.

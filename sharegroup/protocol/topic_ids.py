@@ -1,7 +1,5 @@
 """Topic ids: those of Kafka, or ids derived from topic names for brokers without topic ids (before 2.8)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import uuid

@@ -15,8 +15,6 @@ Values from clients are quoted as JSON unless they are plain, so that a client c
 passwords, tokens or config values.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

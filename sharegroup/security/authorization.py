@@ -20,8 +20,6 @@
 The rights of requests that are forwarded to the brokers are in `sharegroup.gateway.passthrough`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 
@@ -88,7 +86,6 @@ class Authorization:
         self._acl, self._hidden = acl, frozenset(hidden_topics)
 
     def replace_list(self, acl: Acl) -> None:
-        """Replace the list."""
         self._acl = acl
 
     @property
@@ -157,7 +154,6 @@ class Authorization:
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def authorize_delete_group(self, caller: Caller, group_id: str) -> None:
-        """Authorize DeleteGroups for one group."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def authorize_leave_group(self, caller: Caller, group_id: str) -> None:

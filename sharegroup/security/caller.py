@@ -1,7 +1,5 @@
 """The sender of a request, and its rights at the brokers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """YAML files that are lists of entries: access rights, quotas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar

@@ -3,8 +3,6 @@
 An address that other machines can reach requires authentication and an access control list.
 """
 
-from __future__ import annotations
-
 import ipaddress
 
 from sharegroup.config.keys.gateway import GatewayConfig, UpstreamIdentity

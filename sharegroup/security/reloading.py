@@ -3,8 +3,6 @@
 An invalid new value has no effect: the previous value stays in use, and one line is logged.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,10 +1,9 @@
 """The gateway's security as configured: TLS, login mechanisms and authorization."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterable
 from functools import partial
+from typing import Self
 
 from sharegroup.config.keys.gateway import GatewayConfig
 from sharegroup.security.acl import Acl, load_acl
@@ -29,7 +28,7 @@ class Security(Authorization):
         self._tls, self.logins, self._acl_file = tls, logins, acl
 
     @classmethod
-    def from_config(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Security:
+    def from_config(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Self:
         """Read the files that the configuration names.
 
         `hidden_topics` are the job's internal topics. Raises InvalidConfigError, also for an unprotected listener.

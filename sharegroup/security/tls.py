@@ -1,7 +1,5 @@
 """TLS of the listener: certificate, key, and client certificates."""
 
-from __future__ import annotations
-
 import ssl
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Spark on this machine with the JARs that set-up has fetched: settings for a driver in a process of its own."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ This module configures Python's log. `log4j2.properties` beside it configures th
 names that file (conf/log4j2.properties is the same file).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """The SparkSession, with the settings that the job, downstream jobs, tests and notebooks share."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Object-store access of a Spark session: `tables.storage.options` as Hadoop properties."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -11,8 +11,6 @@
 The views are plain SQL (the files in `sql/`). `in_flight_sql` returns the text for another source or time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path

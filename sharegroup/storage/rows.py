@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,15 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
     return table
 
 
+@contextmanager
+def reading(spec: TableSpec) -> Iterator[None]:
+    """Raise TableUnavailableError for an error of delta-rs or of the file system."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {spec.name} cannot be read: {one_line(error)}") from error
+
+
 class DeltaTables:
     """The tables of a `tables.path`; each is opened when it is read. Methods raise TableUnavailableError."""
 
@@ -78,11 +88,15 @@ class DeltaTables:
 
     def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
         """Return the rows of some groups, or of all, in the order of the table's key."""
-        try:
+        with reading(spec):
             rows: list[Row] = self._read(spec, group_ids).to_pylist()
-        except (DeltaError, OSError) as error:
-            raise TableUnavailableError(f"table {spec.name} cannot be read: {one_line(error)}") from error
         return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
+
+    def select(self, spec: TableSpec, filters: Any, columns: Sequence[str]) -> pa.Table:
+        """Return these columns of the rows that match delta-rs's filters."""
+        table = self.open(spec)
+        with reading(spec):
+            return table.to_pyarrow_table(filters=filters, columns=list(columns))
 
     def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:
         filters = None if group_ids is None else [("group_id", "in", sorted(group_ids))]

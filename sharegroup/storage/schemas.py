@@ -5,8 +5,6 @@ tables, so that pruning removes whole files. `chunk` partitions those of current
 the files of the rows that it changes. Column comments are in the Delta schema, where DESCRIBE TABLE shows them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pyarrow as pa

@@ -6,8 +6,6 @@ text is matched. A store that rejects a request (no such bucket, access denied) 
 not help.
 """
 
-from __future__ import annotations
-
 import re
 
 #: The formatting of delta-rs' longer errors: colours, arrows, and line breaks with their indentation.
@@ -35,7 +33,6 @@ _AWAY = re.compile(
 
 
 def one_line(error: object) -> str:
-    """Return an error's text in one line."""
     return _MARKS.sub(" ", str(error)).strip()
 
 

@@ -1,2 +1,2 @@
-"""Tools for tests of programs that use share groups: a broker, a job and a gateway as child processes, tables in
-memory, the audit of deliveries, sample data."""
+"""Tools for tests of programs that use share groups: a broker and a gateway as child processes, the audit of
+deliveries, sample data."""

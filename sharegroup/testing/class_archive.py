@@ -7,8 +7,6 @@ it. The demo and the tests create theirs once for each virtual environment:
     .venv/.stamps/broker.jsa    for a Kafka broker
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -22,7 +20,6 @@ class ClassArchive:
 
     @property
     def exists(self) -> bool:
-        """Whether the archive exists."""
         return self.path.exists()
 
     def options(self) -> tuple[str, ...]:

@@ -6,21 +6,16 @@
 `terminate` sends SIGTERM and returns the exit code; `kill` is SIGKILL.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 
 from sharegroup.testing.embedded_kafka import HOST
 from sharegroup.testing.logged_process import LoggedProcess
-
-if TYPE_CHECKING:
-    from typing import Self
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")

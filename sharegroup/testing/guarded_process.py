@@ -5,8 +5,6 @@ process dies, even by SIGKILL; the watchdog then stops the child and removes its
 simpler, but it fires when the *thread* that started the child ends, and exists only on Linux.)
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

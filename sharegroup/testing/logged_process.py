@@ -1,7 +1,5 @@
 """A child process whose log is a file, with methods that wait for texts in the log."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -10,12 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Self
 
 import psutil
-
-if TYPE_CHECKING:
-    from typing import Self
 
 _POLL_S = 0.1
 _TAIL_LINES = 40
@@ -135,7 +130,6 @@ class LoggedProcess:
         psutil.wait_procs(below, timeout=30)
 
     def log_tail(self) -> str:
-        """Return the last lines of the log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
 
     def _line_with(self, text: str, since: int) -> str | None:

@@ -61,11 +61,9 @@ class Tokens:
         self._secret = secrets.token_bytes(32)
 
     def token(self, principal: str) -> str:
-        """Return the token of a user."""
         return hmac.digest(self._secret, principal.encode(errors="replace"), "sha256").hex()
 
     def is_token(self, principal: str, token: str) -> bool:
-        """Return whether this is the token of the user."""
         return hmac.compare_digest(self.token(principal).encode(), token.encode(errors="replace"))
 
 

@@ -1,7 +1,5 @@
 """The pages as one ASGI application."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from starlette.applications import Starlette

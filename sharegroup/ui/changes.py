@@ -1,7 +1,5 @@
 """Changes that `--allow-changes` permits: reset offsets, remove a member, set a config. Each is the POST of a form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
@@ -11,8 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.kafka_clients.row_topics.group_administration import alter_configs, alter_offsets
-from sharegroup.kafka_clients.row_topics.member_administration import remove_members
+from sharegroup.kafka_clients.row_topics.group_administration import alter_configs, alter_offsets, remove_members
 from sharegroup.protocol.rows.share_group_requests import MemberIdentity
 from sharegroup.security import audit
 from sharegroup.security.acl import Resource
@@ -35,7 +32,6 @@ class Changes:
         self._parts = parts
 
     async def remove_member(self, request: Request) -> Response:
-        """Remove a member now."""
         return await self._change(request, self._remove_member, "removed")
 
     async def reset(self, request: Request) -> Response:

@@ -60,7 +60,6 @@ class PageConnection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """See asyncio.Protocol."""
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
         if not self._connections.admit(address, self.loop.time()):

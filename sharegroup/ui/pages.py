@@ -1,7 +1,5 @@
 """The pages, which only read. Changes are in `changes`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -254,7 +252,6 @@ class Pages:
             raise HTTPException(403, "specify a group, because you may not see all groups")
 
     def _dead_ends(self, group_id: str, cause: str, since: datetime) -> DeadEnds:
-        """Return the dead ends of one group, or of all groups."""
         snapshots = self._parts.snapshots
         tables = [snapshots.tables_of(group_id)] if group_id else snapshots.all_tables()
         causes = _CAUSES.get(cause, (*REJECTED_CAUSES, *LIMIT_CAUSES))
@@ -280,7 +277,6 @@ class Pages:
         return group
 
     def show_error(self, request: Request, status: int, message: str) -> Response:
-        """Show an error."""
         return self._show(request, "error.html", status=status, message=message)
 
     def _show(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:

@@ -1,7 +1,5 @@
 """Pages of long lists. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -28,7 +26,6 @@ def page_of(rows: Sequence[T], number: int, size: int = ROWS) -> Page[T]:
 
 
 def whole_number(text: str | None, otherwise: int) -> int:
-    """Parse a number of a query; return `otherwise` if it is not a number."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
         return otherwise
     return int(text)

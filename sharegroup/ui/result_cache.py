@@ -1,7 +1,5 @@
 """A cache of results that require reading the tables."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

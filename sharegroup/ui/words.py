@@ -1,7 +1,5 @@
 """Text formats of numbers and times, and addresses of pages. Pure."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.kafka_groups import begin_at_earliest
 from tests.benchmarks.process_tree import ProcessTree
+from tests.harness.submitted_job import ROOT
 
 NAME = "B10"
 _TOPIC, _PARTITIONS, _SIZE = "work", 4, 100

@@ -16,13 +16,13 @@ import yaml
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.kafka_groups import begin_at_earliest
 from tests.benchmarks.process_tree import ProcessTree
 from tests.benchmarks.share_consume import consume_apart
+from tests.harness.submitted_job import ROOT
 
 NAME = "B11"
 _TOPIC = "measured"

@@ -20,10 +20,10 @@ import psutil
 from sharegroup.security.authentication.credentials import hash_password
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, percentile
+from tests.harness.submitted_job import ROOT
 
 NAME = "B16"
 _REACH, _MEMORY_REACH_MB = 3.0, 400.0

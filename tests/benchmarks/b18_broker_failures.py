@@ -18,11 +18,11 @@ from confluent_kafka import ElectionType, KafkaException, Producer, ShareConsume
 from confluent_kafka.admin import AdminClient
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.kafka_groups import begin_at_earliest
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 
 NAME = "B18"
 _TOPIC, _GROUP, _PARTITIONS, _MEMBERS, _RATE = "steady", "steady", 6, 5, 300

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import yaml
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, submitted, write_config
 from tests.benchmarks.figures import Figure, median
+from tests.harness.submitted_job import ROOT
 
 NAME = "B2"
 _PARTITIONS = 4

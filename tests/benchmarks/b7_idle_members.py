@@ -11,10 +11,10 @@ import psutil
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.process_tree import ProcessTree
+from tests.harness.submitted_job import ROOT
 
 NAME = "B7"
 _PARTITIONS = 4

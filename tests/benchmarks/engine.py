@@ -9,9 +9,9 @@ from types import TracebackType
 import yaml
 
 from sharegroup.spark.queries.share_partition_query import NAME
-from sharegroup.testing.submitted_job import ROOT, SubmittedJob
 from tests.benchmarks.process_tree import ProcessTree
 from tests.benchmarks.spark_progress import MicroBatch, micro_batches
+from tests.harness.submitted_job import ROOT, SubmittedJob
 
 RUNNING = "the share-group job is running"
 _START_S = 300

@@ -13,7 +13,7 @@ import time
 import warnings
 from typing import Any
 
-from sharegroup.testing.submitted_job import ROOT
+from tests.harness.submitted_job import ROOT
 
 
 def consume(bootstrap_servers: str, group: str, topic: str, records: int, timeout_s: float) -> dict[str, float]:

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.submitted_job import ROOT
 from tests.benchmarks.engine import Engine, row_topics, write_config
 from tests.benchmarks.figures import median, percentile
 from tests.benchmarks.machine import machine
 from tests.benchmarks.member_load import MemberLoad
 from tests.benchmarks.spark_progress import MicroBatch
 from tests.benchmarks.steady_producer import produced
+from tests.harness.submitted_job import ROOT
 
 _PARTITIONS, _RATE = 500, 1_000
 _SAMPLE_S = 10.0

@@ -17,9 +17,9 @@ from statistics import median
 from kafka import KafkaProducer
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 
 _TURNS, _ROUNDS = 6, 25
 _RECORDS = (_TURNS + 1) * _ROUNDS

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.client_groups import NewGroup
     from tests.integration.served import Served
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.workload import PARTITIONS, RECORDS, Workload
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsu
 from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.storage import read_group
-from sharegroup.testing.share_group_job import ShareGroupJobRun
-from sharegroup.testing.tables.delivery_audit import Progress, audit, progress
+from sharegroup.testing.delivery_audit import Progress, audit, progress
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 PATIENCE_S = 120

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from sharegroup.testing.submitted_job import ROOT
+from tests.harness.submitted_job import ROOT
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:

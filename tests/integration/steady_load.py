@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Share
 from pyspark.sql import DataFrame, SparkSession
 
 from sharegroup.spark import ShareConsumer as SparkShareConsumer
+from sharegroup.testing.delivery_audit import audit
 from sharegroup.testing.logged_process import LoggedProcess
-from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
-from sharegroup.testing.tables.delivery_audit import audit
+from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Key
 from tests.integration.waiting import wait_until

@@ -13,15 +13,15 @@ from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from sharegroup.errors import ErrorCode
-from sharegroup.testing.raw_member import RawMember, RequestClient
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember, RequestClient
 from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 BURST = 200_000

@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.steady_load import PATIENCE_S, SteadyLoad
 from tests.integration.waiting import wait_until
 

@@ -18,9 +18,9 @@ from sharegroup.storage import read_groups
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from sharegroup.storage.writing.delta_table import DeltaTableWriter
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.share_members import Member, keys
 from tests.integration.waiting import wait_until
 

@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 
 from sharegroup.client import ShareConsumer
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 
 PARTITIONS, RECORDS, PATIENCE_S = 6, 300, 240
 

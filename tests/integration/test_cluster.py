@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.testing.raw_member import RESPONSE_DEADLINE_S, RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RESPONSE_DEADLINE_S, RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka

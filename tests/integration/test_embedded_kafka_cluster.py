@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.thorough

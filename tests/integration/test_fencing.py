@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.testing.raw_member import RawMember, RequestClient
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember, RequestClient
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
 

@@ -11,9 +11,9 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.storage.schemas import ALL_TABLES
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:

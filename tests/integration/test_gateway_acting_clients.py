@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from kafka import KafkaProducer
 
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.command_line import run
 from tests.integration.java_tool import run_tool
 from tests.integration.secured_broker import SecuredBroker, login_of_gateway, secured_broker

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
 
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"

@@ -17,9 +17,9 @@ from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.spark.jars import QUICK_START, jars, java
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.client_programs import CLIENTS, NEWEST, Program, Python
 from tests.integration.java_tool import run_tool
 from tests.integration.waiting import wait_until

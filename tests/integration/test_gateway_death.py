@@ -12,7 +12,7 @@ from tests.integration.whole_log import whole_delivery_log
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ROUND = 100

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.spark.jars import jars, java
+from sharegroup.testing.delivery_audit import progress
 from sharegroup.testing.logged_process import LoggedProcess
-from sharegroup.testing.submitted_job import ROOT
-from sharegroup.testing.tables.delivery_audit import progress
+from tests.harness.submitted_job import ROOT
 from tests.integration.share_members import Group
 from tests.integration.waiting import wait_until
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
 
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 EXAMPLES = ROOT / "examples"

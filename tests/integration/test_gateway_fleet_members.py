@@ -22,7 +22,7 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

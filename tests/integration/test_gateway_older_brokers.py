@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer, TopicPartition
 
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.share_members import Group, Member, keys, once, poll_in_turns
 from tests.integration.test_gateway_share_consumer import (  # noqa: F401 - collected here

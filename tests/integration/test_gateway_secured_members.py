@@ -22,7 +22,7 @@ from tests.integration.share_members import Group, Member, keys, once
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ALICE, MALLORY = "alice", "mallory"

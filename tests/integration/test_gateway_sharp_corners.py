@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ROUNDS, GROUPS_OF_A_ROUND = 5, 10

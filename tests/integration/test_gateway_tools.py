@@ -15,7 +15,7 @@ from tests.integration.share_members import Group
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

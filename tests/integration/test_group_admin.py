@@ -28,14 +28,14 @@ from sharegroup.protocol.rows.share_group_responses import (
 )
 from sharegroup.storage import read_group_configs, read_groups, read_share_group_offsets, table_path
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.raw_member import RequestClient
+    from tests.harness.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -21,7 +21,7 @@ from sharegroup.protocol.messages import (
 
 if TYPE_CHECKING:
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 MEMBERS, STEPS = 10, 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sharegroup.testing.submitted_job import SubmittedJob
+from tests.harness.submitted_job import SubmittedJob
 
 WRONG = """
 job:

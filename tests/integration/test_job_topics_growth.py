@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.steady_load import SteadyLoad
 from tests.integration.waiting import wait_until
 

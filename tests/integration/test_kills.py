@@ -12,7 +12,7 @@ from tests.integration.kills import FORGOTTEN, KEPT, SOME, Kill, check_kills
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 pytestmark = pytest.mark.thorough

@@ -15,23 +15,20 @@ from sharegroup.cli.app import app
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.admin import MemberIdentity as Named
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from sharegroup.kafka_clients.row_topics.member_administration import (
-    JobNotRespondingError,
-    invoke_consumer_rebalance,
-    remove_members,
-)
+from sharegroup.kafka_clients.row_topics.group_administration import invoke_consumer_rebalance, remove_members
+from sharegroup.kafka_clients.row_topics.job_request import JobNotRespondingError
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, MemberIdentity, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse, MemberError
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.storage import read_group
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.raw_member import RequestClient
+    from tests.harness.raw_member import RequestClient
 
 
 class StaticMember:

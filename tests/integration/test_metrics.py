@@ -23,7 +23,7 @@ from tests.monitoring import MONITORING, alert_expressions, dashboard_expression
 
 if TYPE_CHECKING:
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 RECORDS = 100

@@ -13,10 +13,10 @@ from sharegroup.config.keys.storage_options import hadoop_properties
 from sharegroup.errors import ErrorCode
 from sharegroup.spark.local_spark import local_settings
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import QUERY_FAILED, ShareGroupJobRun
-from sharegroup.testing.submitted_job import SubmittedJob
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import QUERY_FAILED, ShareGroupJobRun
+from tests.harness.submitted_job import SubmittedJob
 from tests.integration.s3_server import S3Server
 from tests.integration.waiting import wait_until
 

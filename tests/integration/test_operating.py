@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sharegroup.storage import read_group_configs
-from sharegroup.testing.submitted_job import ROOT
-from sharegroup.testing.tables.delivery_audit import progress
+from sharegroup.testing.delivery_audit import progress
+from tests.harness.submitted_job import ROOT
 from tests.integration.ports import named_ports
 from tests.integration.shell import PATIENCE_S, Shell, link_checkout, shell_blocks
 from tests.integration.waiting import wait_until

@@ -10,9 +10,9 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.job.lead.checkpoint_mark import MARK
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.tables.torn_tables import entries, tear
 
 if TYPE_CHECKING:

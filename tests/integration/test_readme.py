@@ -16,10 +16,10 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.spark.jars import IVY_XML
+from sharegroup.testing.delivery_audit import audit, progress
 from sharegroup.testing.embedded_kafka import HOST
 from sharegroup.testing.logged_process import LoggedProcess
-from sharegroup.testing.submitted_job import ROOT
-from sharegroup.testing.tables.delivery_audit import audit, progress
+from tests.harness.submitted_job import ROOT
 from tests.integration.ports import named_ports
 from tests.integration.waiting import wait_until
 
@@ -56,7 +56,7 @@ def test_the_page_is_short() -> None:
 TOPIC, GROUP, TABLES = "orders", "billing", "data/tables"
 #: What a reader does between the lines: waits until all is billed, and looks at it; writes one more record.
 SESSION = """
-from sharegroup.testing.tables.delivery_audit import progress
+from sharegroup.testing.delivery_audit import progress
 
 exec(compile({member!r}, "README.md", "exec"))
 while progress({tables!r}, {group!r}).finished < 1_000:

@@ -17,7 +17,7 @@ from sharegroup.kafka_clients.response_partitions import choose_partition
 from sharegroup.kafka_clients.row_topics.row_channel import RowChannel, RowTopics
 from sharegroup.protocol.rows.response_rows import encode_response
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
-from sharegroup.testing.raw_member import RequestClient
+from tests.harness.raw_member import RequestClient
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:

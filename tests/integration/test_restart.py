@@ -16,9 +16,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from sharegroup.testing.gateway_process import GatewayProcess
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.share_members import Group, keys
 from tests.integration.waiting import wait_until
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.raw_member import RequestClient
+    from tests.harness.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
 #: Records, and the requests for one of them each.

@@ -29,10 +29,10 @@ from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.lock_guard import LocksLostError
 from sharegroup.storage import read_group
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
-from sharegroup.testing.submitted_job import SubmittedJob
 from sharegroup.types import Cause
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
+from tests.harness.submitted_job import SubmittedJob
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
 

@@ -20,7 +20,7 @@ from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testing.gateway_process import GatewayProcess
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 LOCK = "share.record.lock.duration.ms"

@@ -12,8 +12,8 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from sharegroup.errors import ErrorCode
 from sharegroup.storage.reading.state_table import read_states
-from sharegroup.testing.raw_member import RawMember, RequestClient
 from sharegroup.types import AcquiredRange, SharePartitionKey
+from tests.harness.raw_member import RawMember, RequestClient
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
-    from sharegroup.testing.share_group_job import ShareGroupJobRun
+    from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 HOUR_MS = 3_600_000

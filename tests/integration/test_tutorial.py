@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.testing.submitted_job import ROOT
-from sharegroup.testing.tables.delivery_audit import progress
+from sharegroup.testing.delivery_audit import progress
+from tests.harness.submitted_job import ROOT
 from tests.integration.ports import named_ports
 from tests.integration.shell import Shell, link_checkout, shell_blocks
 from tests.integration.waiting import wait_until

@@ -14,7 +14,7 @@ import pytest
 
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
-from sharegroup.testing.share_group_job import ShareGroupJobRun
+from tests.harness.share_group_job import ShareGroupJobRun
 
 if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic

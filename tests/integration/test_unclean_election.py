@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from sharegroup.storage.reading.delivery_log import read_record_history
-from sharegroup.testing.embedded_kafka_cluster import EmbeddedKafkaCluster
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange, Cause
+from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.thorough

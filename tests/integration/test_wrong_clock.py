@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.testing.raw_member import RawMember
-from sharegroup.testing.share_group_job import ShareGroupJobRun
-from sharegroup.testing.submitted_job import SubmittedJob
-from sharegroup.testing.tables.delivery_audit import audit
+from sharegroup.testing.delivery_audit import audit
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.harness.raw_member import RawMember
+from tests.harness.share_group_job import ShareGroupJobRun
+from tests.harness.submitted_job import SubmittedJob
 from tests.integration.shifted_clock import ShiftedClock, find_compiler
 from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from sharegroup.protocol.rows.response_rows import encode_response
 from sharegroup.storage.reading.state_table import read_states
-from sharegroup.testing.raw_member import RawMember, Request, RequestClient
 from sharegroup.types import AcknowledgeType
+from tests.harness.raw_member import RawMember, Request, RequestClient
 from tests.integration.whole_log import whole_delivery_log
 
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT

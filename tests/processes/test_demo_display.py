@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sharegroup.testing.demo import display as module
-from sharegroup.testing.demo.display import LINE_INTERVAL_S, Display
-from sharegroup.testing.demo.processes import job_stage
-from sharegroup.testing.tables.delivery_audit import Progress
+from jobs.demo_tools import display as module
+from jobs.demo_tools.display import LINE_INTERVAL_S, Display
+from jobs.demo_tools.processes import job_stage
+from sharegroup.testing.delivery_audit import Progress
 
 
 class Clock:

@@ -283,7 +283,7 @@ def test_an_outage_is_a_line_when_it_begins_and_one_when_it_ends(caplog: pytest.
 
     with caplog.at_level(logging.WARNING, row_appender.__name__):
         run(test)
-    began = f"{TOPIC}-0: failed to append rows: the broker responded with NotLeaderForPartitionError; retrying"
+    began = f"{TOPIC}-0: failed to append rows; retrying: the broker responded with NotLeaderForPartitionError"
     lines = [line.partition(" after ")[0] for line in caplog.messages]
     assert lines == 2 * [began, f"{TOPIC}-0: rows are appended again"]
 

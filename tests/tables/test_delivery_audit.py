@@ -11,8 +11,8 @@ import pytest
 
 from sharegroup.core.operators import rows
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.testing.delivery_audit import audit, progress
 from sharegroup.testing.samples.sample_history import GROUP_ID, MEMBERS, TOPIC, SampleTables, write_sample_history
-from sharegroup.testing.tables.delivery_audit import audit, progress
 from sharegroup.types import AcknowledgementBatch
 
 LOG_END_OFFSET = 10

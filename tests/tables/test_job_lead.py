@@ -31,7 +31,7 @@ from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
 from sharegroup.storage.writing.leaders import record_leader
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import NotCommittedError, Upkeep, Write
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 from tests.tables.job_tables import RecordingProducer, batch
 from tests.tables.table_kinds import DeltaTableKind, TableKind
 

@@ -16,7 +16,7 @@ from sharegroup.monitoring.metrics import job_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Labels, Metric, Observations
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0
 

@@ -25,7 +25,7 @@ from sharegroup.protocol.rows.share_group_requests import (
     TopicMetadata,
 )
 from sharegroup.storage.schemas import GROUP_COORDINATOR_TABLES
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0
 

@@ -14,7 +14,7 @@ from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError
 from sharegroup.kafka_clients.job_clock import PROBE_MS, BrokersTime, ClockReading
 from sharegroup.storage.schemas import SHARE_PARTITION_TABLES
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 from tests.tables.job_clocks import Machine, job_clock
 from tests.tables.job_tables import T0, RecordingProducer
 

@@ -15,7 +15,7 @@ from sharegroup.job.commit.commit_steps import Batch, CommitSteps
 from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.commit.repeated_batch import RepeatedBatchError
 from sharegroup.storage.schemas import SHARE_PARTITION_TABLES
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0, RecordingProducer, batch, start
 

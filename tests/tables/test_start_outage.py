@@ -52,7 +52,7 @@ def test_a_full_disk_is_waited_out_with_two_lines(caplog: pytest.LogCaptureFixtu
     assert start.tries == [0, 1, 3, 7, 15, 31, 31 + MAX_DELAY_S, 31 + 2 * MAX_DELAY_S, 31 + 3 * MAX_DELAY_S]
     begins, ends = caplog.messages
     assert "No space left on device" in begins
-    assert ends == "the start of the job continues after an outage of 121 s"
+    assert ends == "the start of the job continues after 121.0 s"
 
 
 def test_a_job_that_waits_for_its_start_can_be_stopped() -> None:

@@ -14,7 +14,7 @@ from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
 from sharegroup.storage.writing.delta_table import DeltaVersions
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import NotCommittedError, Stamp, TableStoreError, Upkeep, Write
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 from tests.tables.table_kinds import DeltaTableKind, TableKind
 
 BOTH_FORMS = pytest.mark.parametrize("spec", [DELIVERY_LOG, SHARE_GROUPS], ids=["grows", "current"])

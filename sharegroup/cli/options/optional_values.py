@@ -1,7 +1,5 @@
 """Options with an optional value, as in Kafka's tools: `--state`, or `--state Empty,Stable`."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from typer.core import TyperCommand

@@ -1,7 +1,5 @@
 """Output of commands: tables in the format of Kafka's tools, or the same rows as JSON or YAML."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The option --version of each command, as in Kafka's tools."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, get_type_hints

@@ -1,7 +1,5 @@
 """The option `--watch`: repeat a command that only reads, until Ctrl-C."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The command `sharegroup broker`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

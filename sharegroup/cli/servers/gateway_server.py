@@ -1,7 +1,5 @@
 """Running the gateway until a signal stops it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

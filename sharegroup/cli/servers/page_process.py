@@ -1,7 +1,5 @@
 """The web page of a gateway: `sharegroup ui` in its own process, so that it does not block the event loop."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ pyarrow imports pandas, if it is installed, with its first array. This would cos
 second. pyarrow also works without pandas.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.abc import MetaPathFinder
 

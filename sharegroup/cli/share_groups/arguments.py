@@ -4,8 +4,6 @@ The checks have the order of Kafka (ShareGroupCommandOptions.checkArgs), so the 
 Options that Kafka does not have are checked in the same way.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

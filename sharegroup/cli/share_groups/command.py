@@ -1,7 +1,5 @@
 """The options of `sharegroup share-groups`, and the action that they select."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

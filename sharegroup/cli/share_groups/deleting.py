@@ -1,7 +1,5 @@
 """`share-groups --delete` and `--delete-offsets`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kafka.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError

@@ -1,7 +1,5 @@
 """`share-groups --describe`: offsets and lags, members and states, from Kafka's protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """`share-groups --describe --in-flight` and `--history`, from the Delta tables, without a broker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kafka import TopicPartition

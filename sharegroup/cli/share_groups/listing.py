@@ -1,7 +1,5 @@
 """`share-groups --list`: group ids, or a table with `--state`."""
 
-from __future__ import annotations
-
 from sharegroup.cli.options.output import Column, Output, OutputFormat
 from sharegroup.cli.share_groups.arguments import Arguments, parse_states
 from sharegroup.kafka_clients.admin import ShareGroupAdmin

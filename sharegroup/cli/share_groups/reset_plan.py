@@ -1,7 +1,5 @@
 """The plan of a reset: {partition: new start offset}, for a scenario of `--reset-offsets`."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping

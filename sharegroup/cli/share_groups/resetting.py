@@ -1,7 +1,5 @@
 """`share-groups --reset-offsets`."""
 
-from __future__ import annotations
-
 import typer
 from kafka import TopicPartition
 from kafka.errors import KafkaError

@@ -5,14 +5,9 @@
 standby=10.0.0.7:9191, broker-{broker}.example.com:{port}           one listener by name, a template for the others
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Self
 
 #: The name of the port for clients of other gateways, written like a broker id.
 STANDBY = "standby"

@@ -1,7 +1,5 @@
 """Section `cells`: several jobs side by side, each with its own groups, topics and tables (not in Kafka)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

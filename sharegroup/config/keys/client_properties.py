@@ -5,8 +5,6 @@ and offset polls of the job, the gateway, a ShareConsumer) use kafka-python, whi
 names and types. Only properties about connecting are translated. Properties that only Java has are allowed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """`gateway.max.connections.per.ip.overrides`: connection limits of single addresses, as in Kafka."""
 
-from __future__ import annotations
-
 import ipaddress
 
 ALLOWED = "address:number, ..."

@@ -1,7 +1,5 @@
 """Section `gateway`: the server that speaks Kafka's wire protocol (Kafka has no counterpart for most of these keys)."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Annotated
 

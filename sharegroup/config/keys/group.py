@@ -4,11 +4,9 @@
 job-level value for each absent key. It is stored in the offset of the source, so it can be converted to JSON and back.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from sharegroup.config.family import ConfigFamily, Flag, Whole, key
 from sharegroup.config.keys.offset_reset import ALLOWED, AutoOffsetReset
@@ -117,7 +115,7 @@ class GroupConfig:
     client_id_as_instance_id: bool = False
 
     @classmethod
-    def from_overrides(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:
+    def from_overrides(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> Self:
         """Return the group's own values, completed with those of the job."""
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
@@ -135,7 +133,7 @@ class GroupConfig:
         return values | texts
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> GroupConfig:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the config that `to_json` wrote, possibly in another version of this project.
 
         An unknown name is ignored. A missing name gets its default.

@@ -1,7 +1,5 @@
 """Section `job`: addresses, paths and settings of the job (Kafka has no counterpart for these keys)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

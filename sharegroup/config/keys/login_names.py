@@ -1,7 +1,5 @@
 """The SASL mechanisms and signature algorithms that keys of the gateway may list."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

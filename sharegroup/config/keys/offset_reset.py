@@ -1,10 +1,8 @@
 """share.auto.offset.reset: the initial start offset of a share-partition (KIP-932)."""
 
-from __future__ import annotations
-
 import re
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 _TIME = r"T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:[.,](?P<fraction>\d{1,9}))?S)?"
 _DURATION = re.compile(rf"P(?:(?P<days>\d+)D)?(?:{_TIME})?", re.IGNORECASE | re.ASCII)
@@ -35,7 +33,7 @@ class AutoOffsetReset(NamedTuple):
         return f"{_BY_DURATION_PREFIX}PT{seconds}{fraction}S"
 
     @classmethod
-    def parse(cls, text: str) -> AutoOffsetReset:
+    def parse(cls, text: str) -> Self:
         """Parse a config value. Raise ValueError with a sentence about the problem."""
         if text.lower().startswith(_BY_DURATION_PREFIX):
             return cls(OffsetResetStrategy.BY_DURATION, duration_to_ms(text[len(_BY_DURATION_PREFIX) :]))

@@ -1,7 +1,5 @@
 """The supported ones of Kafka's broker keys share.coordinator.*, for writing the state of share-partitions."""
 
-from __future__ import annotations
-
 from sharegroup.config.family import ConfigFamily, Whole, key
 
 

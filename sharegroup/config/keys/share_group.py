@@ -1,7 +1,5 @@
 """The supported ones of Kafka's broker keys group.share.*: job-level values of all groups, and limits of their own."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Annotated
 

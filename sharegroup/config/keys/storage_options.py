@@ -7,8 +7,6 @@ Hadoop's; only Spark gets them, and they take precedence. For a missing option t
 such as the environment or the role of the machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sharegroup.config.family import text_of

@@ -5,8 +5,6 @@ ones, but the group itself must not change. The steps therefore work on a copy. 
 because most heartbeats have none.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata

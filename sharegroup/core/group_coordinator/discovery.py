@@ -5,8 +5,6 @@ may also name a deleted topic, which is recognised by its id once the coordinato
 then, two ids under one name cannot be ordered, so a topic whose name has another id in the group is ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata

@@ -3,8 +3,6 @@
 Partitions are stored as ranges, share-partitions as runs of equal ones, and each distinct assignment once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -89,7 +89,6 @@ class GroupMetadata:
         return known
 
     def is_deleted_topic(self, topic_id: str, now_ms: int) -> bool:
-        """Return whether the topic is known to be deleted."""
         return topic_id in self.deleted_topics and now_ms < self.deleted_topics[topic_id] + DELETED_TOPIC_MS
 
     def current_partitions(self, topic_id: str) -> dict[int, SharePartitionRecord]:

@@ -1,7 +1,5 @@
 """Checks of ShareGroupHeartbeat (KIP-932, "ShareGroupHeartbeat API"). Administrators' requests: `admin_rules`."""
 
-from __future__ import annotations
-
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.core.group_coordinator.records import ShareGroupMemberRecord
 from sharegroup.errors import ErrorCode, RequestError

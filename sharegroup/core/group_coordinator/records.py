@@ -8,8 +8,6 @@ heartbeat; target assignments, which the assignor can compute again from the ass
 time of the assignor's last run; and deleted topics.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

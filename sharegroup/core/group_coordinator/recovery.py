@@ -1,7 +1,5 @@
 """Recovery of a group from the tables, for a start without a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sharegroup.config import GroupConfig

@@ -1,32 +1,14 @@
 """The results of the handlers of the group coordinator."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from sharegroup.config import GroupConfig
 from sharegroup.core.group_coordinator.records import SoftRecord, TableRecord, TopicPartitions
 from sharegroup.errors import RequestError
-from sharegroup.protocol.rows.share_group_requests import (
-    AdministratorRequest,
-    AlterConfigsRequest,
-    AlterOffsetsRequest,
-    DeleteGroupRequest,
-    DeleteOffsetsRequest,
-    HeartbeatRequest,
-    InvokeConsumerRebalanceRequest,
-    RemoveMembersRequest,
-)
-from sharegroup.protocol.rows.share_group_responses import (
-    AlterConfigsResponse,
-    AlterOffsetsResponse,
-    DeleteGroupResponse,
-    DeleteOffsetsResponse,
-    HeartbeatResponse,
-    InvokeConsumerRebalanceResponse,
-    RemoveMembersResponse,
-    ShareGroupResponse,
-)
+from sharegroup.protocol.rows.response_rows import reject_share_group_request
+from sharegroup.protocol.rows.row_fields import row_values
+from sharegroup.protocol.rows.share_group_requests import AdministratorRequest, HeartbeatRequest
+from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
 
 
 class ReleaseMember(NamedTuple):
@@ -84,24 +66,4 @@ def response_header(request: HeartbeatRequest | AdministratorRequest) -> tuple[s
 
 def rejection(request: HeartbeatRequest | AdministratorRequest, error: RequestError) -> CoordinatorResult:
     """Return a result that has only an error response."""
-    return CoordinatorResult(response=_refusal(request, (*response_header(request), int(error.code), error.message)))
-
-
-def _refusal(
-    request: HeartbeatRequest | AdministratorRequest, refusal: tuple[str, str, str, int, str]
-) -> ShareGroupResponse:
-    match request:
-        case HeartbeatRequest():
-            return HeartbeatResponse(*refusal, member_id=request.member_id)
-        case AlterOffsetsRequest():
-            return AlterOffsetsResponse(*refusal)
-        case DeleteOffsetsRequest():
-            return DeleteOffsetsResponse(*refusal)
-        case DeleteGroupRequest():
-            return DeleteGroupResponse(*refusal)
-        case AlterConfigsRequest():
-            return AlterConfigsResponse(*refusal)
-        case InvokeConsumerRebalanceRequest():
-            return InvokeConsumerRebalanceResponse(*refusal)
-        case RemoveMembersRequest():
-            return RemoveMembersResponse(*refusal)
+    return CoordinatorResult(response=reject_share_group_request(row_values(request), error.code, error.message))

@@ -35,11 +35,9 @@ locks.
 Topics. Members subscribe to names. Everything else uses topic ids (`discovery`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from sharegroup.config import Config, GroupConfig
 from sharegroup.core.group_coordinator import dump as dumps
@@ -121,12 +119,12 @@ class ShareGroup:
         self.metadata = metadata
 
     @classmethod
-    def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> ShareGroup:
+    def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> Self:
         """Return the group of these table rows, with a new session per member; no rows mean an empty group."""
         return cls(recovery.load_group(group_id, rows, now_ms, config))
 
     @classmethod
-    def restore(cls, group_id: str, content: dict[str, Any]) -> ShareGroup:
+    def restore(cls, group_id: str, content: dict[str, Any]) -> Self:
         """Return the group that `dump` wrote. Raise ValueError for another format version."""
         return cls(dumps.restore_group(group_id, content))
 

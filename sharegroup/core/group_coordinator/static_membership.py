@@ -15,8 +15,6 @@ FENCED_INSTANCE_ID with that name in the message. So is DUPLICATE_STATIC_MEMBER,
 another member, because members generate their own ids today (KIP-1082).
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from sharegroup.config import GroupConfig

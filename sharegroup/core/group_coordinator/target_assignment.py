@@ -13,8 +13,6 @@ A run is also immediate if a member is back that has left since the last run. It
 because requests with its old epoch are rejected (`core.operators.share_partition.departed_members`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from sharegroup.config import GroupConfig

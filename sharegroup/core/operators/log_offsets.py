@@ -1,7 +1,5 @@
 """The offsets of a topic-partition's log, as the source read them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

@@ -1,7 +1,5 @@
 """The interface of both stateful operators."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -3,10 +3,8 @@
 The driver merges the outputs of all keys and applies them in the commit steps (docs/commit_steps.md).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from sharegroup.core.operators.rows import RequestRow
 from sharegroup.protocol.json_text import from_json, to_json
@@ -45,7 +43,6 @@ class Output:
     windows: list[list[Any]] = field(default_factory=list)
 
     def append_row(self, table: str, row: dict[str, Any]) -> None:
-        """Append a row of `table`."""
         self.tables.setdefault(table, []).append(row)
 
     def respond(self, *responses: Response) -> None:
@@ -74,8 +71,7 @@ class Output:
         return to_json({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
-    def decode(cls, body: str) -> Output:
-        """Return the output that `encode` wrote."""
+    def decode(cls, body: str) -> Self:
         row = from_json(body)
         row["positions"] = {int(partition): offset for partition, offset in row["positions"].items()}
         return cls(**row)

@@ -4,8 +4,6 @@
 - `UnkeyedRequests`: rows of `__share_partition_requests` that name no share-partition. They share one key.
 """
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +14,10 @@ from sharegroup.core.operators.output import Output
 from sharegroup.errors import ErrorCode, InvalidRequestRow
 from sharegroup.protocol.rows.probe import PROBE
 from sharegroup.protocol.rows.response_rows import Response, reject_share_partition_request
-from sharegroup.protocol.rows.share_partition_requests import InvalidFieldError, decode_share_partition_request
+from sharegroup.protocol.rows.row_fields import InvalidFieldError
+from sharegroup.protocol.rows.share_partition_requests import (
+    decode_share_partition_request,
+)
 
 #: `share_group_refusal` or `share_partition_refusal`.
 Rejection = Callable[[Mapping[str, Any], int, str], Response]

@@ -16,8 +16,6 @@ Requests that change the config precede the others. Requests of one Kafka partit
 several partitions are ordered by append time. The tick is the last row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -56,7 +54,6 @@ class InputRow(NamedTuple):
 
 
 def encode_row(kind: str, body: str) -> str:
-    """Return the text of a source row."""
     return f"{kind}\t{body}"
 
 

@@ -1,7 +1,5 @@
 """Rows of `share_group_state` and `delivery_log`, without the columns that the writer adds. Times in microseconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

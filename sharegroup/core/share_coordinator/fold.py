@@ -5,8 +5,6 @@ collected first and combined once at the end, which gives the same result with o
 trimming is equivalent, because the start offset never decreases between two snapshots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 

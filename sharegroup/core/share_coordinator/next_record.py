@@ -19,8 +19,6 @@ Higher epochs in a write are accepted but not recorded. Only an initialization s
 table records the leader epoch and uses it for fencing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

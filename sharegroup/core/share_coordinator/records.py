@@ -4,8 +4,6 @@ The fields are those of ShareSnapshotValue and ShareUpdateValue (KIP-932, "Share
 all three kinds, because they share a table, a key and an order, and the order of the rows matters.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

@@ -53,8 +53,6 @@ O(n log n) and never splits a batch into offsets. Neighbours fuse if everything 
 holder and lock deadline. The result therefore depends only on the state of each offset, not on how the input was split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from heapq import heappop, heappush

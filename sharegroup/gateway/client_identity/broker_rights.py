@@ -1,7 +1,5 @@
 """The rights of a client at the brokers, as the brokers return them (AuthorizedOperations, KIP-430). PURE."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

@@ -1,9 +1,8 @@
 """The rights of one user at the brokers. They are queried with the user's login and cached for a few seconds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from kafka.errors import for_code
@@ -72,7 +71,6 @@ class ClientBrokers:
         return await self._connections.get(node_id).features()
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
 
@@ -112,7 +110,6 @@ class ClientRights:
         return BrokerRights(self._operations, listed, self._has_group_configs)
 
     def close(self) -> None:
-        """Close the connections."""
         self._brokers.close()
 
     # -- the cache ---------------------------------------------------------------------------------------------------
@@ -195,10 +192,7 @@ class ClientRights:
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=True,
         )
-
-        async def ask(node_id: int) -> MetadataResponse:
-            return await self._brokers.ask(node_id, request, MetadataResponse)
-
+        ask = partial(self._brokers.ask, request=request, response=MetadataResponse)
         response = await request_any_broker(self._brokers, node_id, ask)
         found: dict[Key, Collection[int]] = {}
         for topic in response.topics:
@@ -236,17 +230,12 @@ class ClientRights:
         }
 
     async def _coordinators(self, node_id: int, names: Collection[str], key_type: int) -> dict[str, Coordinator]:
-        async def ask(node_id: int) -> dict[str, Coordinator]:
-            return await find_coordinators(self._brokers, node_id, names, key_type)
-
+        ask = partial(find_coordinators, self._brokers, keys=names, key_type=key_type)
         return await request_any_broker(self._brokers, node_id, ask)
 
     async def _cluster(self, node_id: int) -> Collection[int]:
         request = DescribeClusterRequest(include_cluster_authorized_operations=True)
-
-        async def ask(node_id: int) -> DescribeClusterResponse:
-            return await self._brokers.ask(node_id, request, DescribeClusterResponse)
-
+        ask = partial(self._brokers.ask, request=request, response=DescribeClusterResponse)
         response = await request_any_broker(self._brokers, node_id, ask)
         return response.authorized_operations if _is_allowed(response.error_code) else ()
 

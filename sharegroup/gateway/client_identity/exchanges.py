@@ -1,7 +1,5 @@
 """Logins that the brokers verify: the client's only message is forwarded to them. PURE except for `log_in`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import jwt

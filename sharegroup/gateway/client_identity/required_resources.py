@@ -1,7 +1,5 @@
 """The resources whose rights the handler of a request needs. PURE."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@
 after `UNREAD_TIMEOUT_S`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

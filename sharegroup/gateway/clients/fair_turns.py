@@ -3,8 +3,6 @@
 A thousand items of one address delay an item of another address by one turn, not by a thousand.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -22,11 +20,9 @@ class FairTurns(Generic[T]):
         return sum(map(len, self._waiting.values()))
 
     def add(self, address: str, item: T) -> None:
-        """Append an item to the queue of its address."""
         self._waiting.setdefault(address, deque()).append(item)
 
     def discard(self, address: str, item: T) -> None:
-        """Remove an item if it is queued."""
         items = self._waiting.get(address)
         if items is None or item not in items:
             return

@@ -15,8 +15,6 @@ them.
     |<------- huge or ordinary ------->|<-- ordinary only --->|
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import NamedTuple
 
@@ -72,7 +70,6 @@ class FrameBudget:
             raise
 
     def release(self, size: int) -> None:
-        """Release a share of `size` bytes."""
         if size > ORDINARY_BYTES:
             self._huge_used -= size
         else:

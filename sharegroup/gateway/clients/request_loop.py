@@ -5,8 +5,6 @@ forwarded to the upstream broker may be pipelined. Bytes that are not a Kafka re
 not send, close the connection, because Kafka has no response for them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
@@ -123,7 +121,6 @@ class RequestLoop:
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:
-        """Queue a request that has arrived."""
         self._frames.put(frame)
 
     def drain(self, may_close: Callable[[], bool]) -> None:

@@ -4,8 +4,6 @@ Kafka has one limit for all APIs (`socket.request.max.bytes`), which suits Produ
 itself are never nearly as long, and they are decoded on the event loop.
 """
 
-from __future__ import annotations
-
 import struct
 
 from sharegroup.security.authentication.oauth_bearer import MAX_MESSAGE_BYTES

@@ -4,8 +4,6 @@ This differs from asyncio's own TLS server in two ways: a client counts as a con
 before its handshake, and read buffers are small.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from asyncio.sslproto import SSLProtocol

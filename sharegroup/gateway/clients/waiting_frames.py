@@ -5,8 +5,6 @@ read, and its body only when all earlier requests are handled and the request ha
 released when the next request is fetched, which is after the large one has been handled.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 

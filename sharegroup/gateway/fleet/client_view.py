@@ -1,7 +1,5 @@
 """The broker addresses that a client is sent. PURE."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from typing import NamedTuple

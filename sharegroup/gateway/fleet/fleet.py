@@ -7,8 +7,6 @@ addresses, because a client may send a request to any broker that it knows. Othe
 coordinator of its group at one gateway and its partitions at another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence

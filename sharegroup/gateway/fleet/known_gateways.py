@@ -4,8 +4,6 @@ The gateways form a ring in the order of their standby addresses, so that all of
 names its successor to its clients, and takes over the clients of its predecessor.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass

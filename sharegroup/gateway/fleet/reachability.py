@@ -1,7 +1,5 @@
 """A check whether another gateway accepts connections, because its process may have died without announcing it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 
@@ -31,7 +29,6 @@ class Reachability:
         return await asyncio.shield(self._checks[address][1])
 
     def close(self) -> None:
-        """Cancel all checks."""
         for _, check in self._checks.values():
             check.cancel()
 

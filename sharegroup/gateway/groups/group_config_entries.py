@@ -1,7 +1,5 @@
 """`share.*` of groups and `group.share.*` of brokers, as in DescribeConfigs: values, sources, types and docs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple

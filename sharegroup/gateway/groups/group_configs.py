@@ -1,7 +1,5 @@
 """The configs in force for each group, including those set by requests, for the data path."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

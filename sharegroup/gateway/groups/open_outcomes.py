@@ -1,7 +1,5 @@
 """Open requests that others wait for, although their clients may have a response; for example leaves, by group."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar

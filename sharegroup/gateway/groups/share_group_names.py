@@ -1,7 +1,5 @@
 """The names of share groups, for requests that would create a group of another type at the brokers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 
@@ -29,7 +27,6 @@ class ShareGroupNames:
         self._reading: asyncio.Task[None] | None = None
 
     async def has(self, group_id: str) -> bool:
-        """Return whether a share group of this name exists."""
         if asyncio.get_running_loop().time() >= self._until:
             if self._reading is None:
                 self._reading = asyncio.ensure_future(self._read())

@@ -1,7 +1,5 @@
 """Groups as stored in the tables, read outside the event loop. They are available even while the job is down."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

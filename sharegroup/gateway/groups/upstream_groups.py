@@ -11,7 +11,7 @@ import asyncio
 import logging
 import struct
 from collections import OrderedDict
-from collections.abc import Awaitable
+from functools import partial
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.api_message import ApiMessage
@@ -20,7 +20,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.share_group_names import ShareGroupNames
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
+from sharegroup.gateway.upstream.coordinators import find_coordinators
 from sharegroup.gateway.upstream.first_available_broker import request_any_broker
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import read_varint
@@ -113,9 +113,7 @@ class UpstreamGroups:
         return kind
 
     async def _lookup(self, node_id: int, group_id: str) -> str | None:
-        def find(asked_node_id: int) -> Awaitable[dict[str, Coordinator]]:
-            return find_coordinators(self._cluster, asked_node_id, [group_id], GROUP)
-
+        find = partial(find_coordinators, self._cluster, keys=[group_id], key_type=GROUP)
         coordinator = (await request_any_broker(self._cluster, node_id, find))[group_id]
         if coordinator.error_code:
             return None

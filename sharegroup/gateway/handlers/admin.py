@@ -1,7 +1,5 @@
 """The handlers of administrators' APIs."""
 
-from __future__ import annotations
-
 from kafka.protocol import admin as admin_messages
 
 from sharegroup.config import Config
@@ -12,9 +10,8 @@ from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterCo
 from sharegroup.gateway.handlers.configs.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.configs.legacy_alter_configs import AlterConfigs
 from sharegroup.gateway.handlers.configs.list_config_resources import ListConfigResources
-from sharegroup.gateway.handlers.groups.alter_offsets import AlterShareGroupOffsets
+from sharegroup.gateway.handlers.groups.change_offsets import AlterShareGroupOffsets, DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
-from sharegroup.gateway.handlers.groups.delete_offsets import DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.groups.describe_groups import ShareGroupDescribe
 from sharegroup.gateway.handlers.groups.describe_offsets import DescribeShareGroupOffsets
 from sharegroup.gateway.handlers.groups.list_groups import ListGroups

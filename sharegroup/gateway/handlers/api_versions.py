@@ -1,7 +1,5 @@
 """ApiVersions: the versions that the upstream broker offers, with the share APIs added."""
 
-from __future__ import annotations
-
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode

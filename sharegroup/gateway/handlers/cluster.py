@@ -3,8 +3,6 @@
 The upstream applies the gateway's rights, not the caller's. These handlers remove what the caller must not see.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -181,10 +179,7 @@ class ClusterApis:
             return found | dict.fromkeys(allowed, Coordinator(request.caller.node_id))
         if not allowed:
             return found
-
-        def send(node_id: int) -> Awaitable[dict[str, Coordinator]]:
-            return find_coordinators(self._cluster, node_id, allowed, key_type)
-
+        send = partial(find_coordinators, self._cluster, keys=allowed, key_type=key_type)
         found |= await request_any_broker(self._cluster, request.caller.node_id, send)
         if self._listeners.without_port(each.node_id for each in found.values() if not each.error_code):
             await self._open_ports()
@@ -232,11 +227,11 @@ class ClusterApis:
             endpoint_type=body.endpoint_type if request.version >= ENDPOINT_TYPES_VERSION else 1,
             include_fenced_brokers=request.version >= FENCED_BROKERS_VERSION and body.include_fenced_brokers,
         )
-
-        def send(node_id: int) -> Awaitable[DescribeClusterResponse]:
-            return self._cluster.ask(node_id, upstream_body, DescribeClusterResponse, request.version)
-
-        return await request_any_broker(self._cluster, request.caller.node_id, send)
+        return await request_any_broker(
+            self._cluster,
+            request.caller.node_id,
+            lambda node_id: self._cluster.ask(node_id, upstream_body, DescribeClusterResponse, request.version),
+        )
 
 
 def _set_address(broker: _Broker, view: ClientView) -> bool:

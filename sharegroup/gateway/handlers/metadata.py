@@ -9,8 +9,6 @@
 Each response has its own brokers part (`ClusterApis.build_metadata`).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace

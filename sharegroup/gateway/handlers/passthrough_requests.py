@@ -1,7 +1,5 @@
 """Requests that are forwarded to the upstream broker: their authorization, and the links to the broker."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid
@@ -92,7 +90,6 @@ class PassthroughRequests:
     async def _apply_acl(
         self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview
     ) -> PassthroughDecision:
-        """Apply access control to a request."""
         rights = RequestRights(self._security, caller, self._names)
         decision = self._authorize(rule, header, frame, rights)
         if rights.misses_ids and await self._cluster.try_refresh():

@@ -132,7 +132,6 @@ class CellChannel:
         return next(self._ids)
 
     def append(self, request: Request) -> asyncio.Future[int]:
-        """As `JobChannel.append`."""
         if not self._ready.is_set():
             raise JobUnavailableError("the job's topics do not exist: is the job running?")
         is_group = isinstance(request, ShareGroupRequest)
@@ -140,8 +139,6 @@ class CellChannel:
         return self._appender.append(topic, request.kafka_key, request.encode())
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
-        """As `JobChannel.append_soon`."""
-
         def done(sent: asyncio.Future[int]) -> None:
             problem = sent.exception() if not sent.cancelled() else None
             if problem is not None:
@@ -157,11 +154,9 @@ class CellChannel:
                 failed()
 
     def now_ms(self) -> int:
-        """As `JobChannel.now_ms`."""
         return self._appender.now_ms()
 
     def ask(self, request: Request) -> Awaitable[Response]:
-        """As `JobChannel.ask`."""
         sent: asyncio.Future[int] | None = None
         if self._ready.is_set():
             try:
@@ -210,19 +205,15 @@ class CellChannel:
         return ""
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
-        """As `JobChannel.subscribe`."""
         self._subscribers[request_id] = receive
 
     def unsubscribe(self, request_id: str) -> None:
-        """As `JobChannel.unsubscribe`."""
         self._subscribers.pop(request_id, None)
 
     def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
-        """As `JobChannel.on_broadcast`."""
         self._on_broadcast.append(callback)
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
-        """As `JobChannel.on_wanted`."""
         self._on_wanted.append(callback)
 
     def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:

@@ -1,7 +1,5 @@
 """The channel to the jobs of several cells: each request goes to the job of its group's cell."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -29,7 +27,6 @@ class CellChannels:
 
     @property
     def cells(self) -> Mapping[str, CellChannel]:
-        """The channels by cell."""
         return self._channels
 
     def start(self) -> None:
@@ -47,24 +44,18 @@ class CellChannels:
         return self._first.new_id()
 
     def append(self, request: Request) -> asyncio.Future[int]:
-        """As `JobChannel.append`."""
         return self._channel(request).append(request)
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
-        """As `JobChannel.append_soon`."""
         self._channel(request).append_soon(request, failed)
 
     def now_ms(self) -> int:
-        """As `JobChannel.now_ms`."""
         return self._first.now_ms()
 
     def ask(self, request: Request) -> Awaitable[Response]:
-        """As `JobChannel.ask`."""
         return self._channel(request).ask(request)
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
-        """As `JobChannel.subscribe`."""
-
         def once(response: Response) -> None:
             self.unsubscribe(request_id)
             receive(response)
@@ -73,17 +64,14 @@ class CellChannels:
             channel.subscribe(request_id, once)
 
     def unsubscribe(self, request_id: str) -> None:
-        """As `JobChannel.unsubscribe`."""
         for channel in self._channels.values():
             channel.unsubscribe(request_id)
 
     def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
-        """As `JobChannel.on_broadcast`."""
         for channel in self._channels.values():
             channel.on_broadcast(callback)
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
-        """As `JobChannel.on_wanted`."""
         for channel in self._channels.values():
             channel.on_wanted(callback)
 

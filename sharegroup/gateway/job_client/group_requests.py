@@ -1,7 +1,5 @@
 """Administrative requests to the group coordinator of the job, and their responses."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 
@@ -55,7 +53,6 @@ class GroupRequests:
         return response.partition_errors
 
     async def delete_offsets(self, group_id: str, topic_names: tuple[str, ...]) -> tuple[TopicError, ...]:
-        """Delete the offsets of topics and return an error per topic."""
         response = await self._request(DeleteOffsetsRequest(*self._row_header(group_id), topic_names=topic_names))
         assert isinstance(response, DeleteOffsetsResponse)
         return response.topic_errors
@@ -77,7 +74,6 @@ class GroupRequests:
         return response.removed
 
     async def remove_members(self, group_id: str, members: tuple[MemberIdentity, ...]) -> tuple[MemberError, ...]:
-        """Remove members and return an error per member."""
         response = await self._request(RemoveMembersRequest(*self._row_header(group_id), members=members))
         assert isinstance(response, RemoveMembersResponse)
         return response.member_errors

@@ -1,7 +1,5 @@
 """The channel to the jobs as handlers and sessions use it: it sends request rows and receives response rows."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol

@@ -3,8 +3,6 @@
 It polls the partition of the gateway's key, and after the topic has grown also the previous partition of the key.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence

@@ -56,6 +56,7 @@ from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.response_partitions import choose_partition
 from sharegroup.kafka_clients.steady_time import steady_ms
 
@@ -250,8 +251,8 @@ class _PartitionQueue:
         self._producer: tuple[int, int] | None = None  # id and epoch
         self._sequence = 0
         self._problem = NO_RESPONSE
-        #: When attempts began to fail, in seconds of the loop; None if the last one succeeded.
-        self._failing_since: float | None = None
+        name = f"{topic}-{partition}"
+        self._outage = OutageLog(logger, f"{name}: failed to append rows", f"{name}: rows are appended again")
         self._is_dropped = False
         self.task: asyncio.Task[None] | None = None
 
@@ -348,7 +349,7 @@ class _PartitionQueue:
                 may_be_appended = True
             else:
                 if error in _APPENDED:
-                    self._log_recovery()
+                    self._outage.report_success()
                     return int(response.log_append_time_ms)
                 self._problem = f"the broker responded with {error.__name__}"
                 if error in _PRODUCER_STATE_LOST and not may_be_appended:
@@ -357,21 +358,11 @@ class _PartitionQueue:
                     may_be_appended = True  # a leader that resigns may return this after the append
                 else:
                     raise JobUnavailableError(f"the request cannot be produced: {self._problem}")
-            if self._failing_since is None:
-                self._failing_since = self._loop.time()
-                logger.warning(
-                    "%s-%d: failed to append rows: %s; retrying", self._topic, self._partition, self._problem
-                )
+            self._outage.report_failure(self._problem)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
             await self._leaders.refresh()
         raise JobUnavailableError(self._timeout_message())
-
-    def _log_recovery(self) -> None:
-        if self._failing_since is not None:
-            duration_s = self._loop.time() - self._failing_since
-            logger.warning("%s-%d: rows are appended again after %.1f s", self._topic, self._partition, duration_s)
-            self._failing_since = None
 
     async def _produce(self, batch: _Batch) -> _Produced:
         """Make one attempt and return the broker's response for the partition. Raises UpstreamUnavailableError."""
@@ -436,7 +427,6 @@ class _Leaders:
         await self._cluster.try_refresh()
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
 

@@ -4,8 +4,6 @@ An entry or filter whose pattern covers internal topics among others, such as ev
 name an internal topic, and sending it requires Alter on the cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passthrough import needs
 from sharegroup.gateway.passthrough.entries import append_entries
 from sharegroup.gateway.passthrough.rights import RequestRights
-from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, set_error
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
 #: Resource types of a filter that match topics.
 ANY, TOPIC = 1, 2
@@ -26,7 +24,7 @@ def _describe(case: RequestUnderCheck) -> None:
         case.rights, case.body.resource_type_filter, case.body.resource_name_filter
     )
     if code is not None:
-        case.reject(lambda response: set_error(response, code))
+        case.reject_whole(code)
     else:
         case.add_response_change(
             lambda response: setattr(response, "resources", _visible(response.resources, case.rights))
@@ -75,28 +73,7 @@ def _visible(found: list[Any], rights: RequestRights) -> list[Any]:
 
 
 RULES: list[Rule] = [
-    make_rule(
-        admin.DescribeAclsRequest,
-        admin.DescribeAclsResponse,
-        (needs.DESCRIBE_CLUSTER,),
-        "the response",
-        _describe,
-        names_topics=True,
-    ),
-    make_rule(
-        admin.CreateAclsRequest,
-        admin.CreateAclsResponse,
-        (needs.ALTER_CLUSTER,),
-        "each entry",
-        _create,
-        names_topics=True,
-    ),
-    make_rule(
-        admin.DeleteAclsRequest,
-        admin.DeleteAclsResponse,
-        (needs.ALTER_CLUSTER,),
-        "each filter",
-        _delete,
-        names_topics=True,
-    ),
+    make_rule(admin.DescribeAclsRequest, (needs.DESCRIBE_CLUSTER,), "the response", _describe, names_topics=True),
+    make_rule(admin.CreateAclsRequest, (needs.ALTER_CLUSTER,), "each entry", _create, names_topics=True),
+    make_rule(admin.DeleteAclsRequest, (needs.ALTER_CLUSTER,), "each filter", _delete, names_topics=True),
 ]

@@ -1,7 +1,5 @@
 """Rules for the APIs of brokers and the cluster. Most of them allow or reject the request as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -87,7 +85,7 @@ def _alter_log_dirs(case: RequestUnderCheck) -> None:
 def _describe_log_dirs(case: RequestUnderCheck) -> None:
     code = case.rights.authorize(needs.DESCRIBE_CLUSTER)
     if code is not None:
-        case.reject(lambda response: set_error(response, code))
+        case.reject_whole(code)
     else:
         case.add_response_change(lambda response: _show_topics(response.results, case.rights))
 
@@ -95,7 +93,7 @@ def _describe_log_dirs(case: RequestUnderCheck) -> None:
 def _list_reassignments(case: RequestUnderCheck) -> None:
     code = case.rights.authorize(needs.DESCRIBE_CLUSTER)
     if code is not None:
-        case.reject(lambda response: set_error(response, code))
+        case.reject_whole(code)
     else:
         case.add_response_change(lambda response: _show_topics([response], case.rights))
 
@@ -123,29 +121,23 @@ def _altered_quota(entry: Any) -> Any:
     return altered(entity=entity, error_message=None)
 
 
-def _cluster(need: Need, request: type[ApiMessage] | None, response: type[ApiMessage]) -> Rule:
-    return make_whole_request_rule(request, response, {need: ""})
+def _cluster(need: Need, message: type[ApiMessage]) -> Rule:
+    return make_whole_request_rule(message, {need: ""})
 
 
 RULES: list[Rule] = [
     make_rule(
-        admin.AlterReplicaLogDirsRequest,
-        admin.AlterReplicaLogDirsResponse,
-        (needs.ALTER_CLUSTER,),
-        "each partition",
-        _alter_log_dirs,
-        names_topics=True,
+        admin.AlterReplicaLogDirsRequest, (needs.ALTER_CLUSTER,), "each partition", _alter_log_dirs, names_topics=True
     ),
     make_rule(
         admin.DescribeLogDirsRequest,
-        admin.DescribeLogDirsResponse,
         (needs.DESCRIBE_CLUSTER,),
         "the response, which is empty before version 3",
         _describe_log_dirs,
         names_topics=True,
     ),
     *(
-        _cluster(needs.ALL_ON_CLUSTER, None, response)
+        _cluster(needs.ALL_ON_CLUSTER, response)
         for response in (
             messages.CreateDelegationTokenResponse,
             messages.RenewDelegationTokenResponse,
@@ -154,16 +146,10 @@ RULES: list[Rule] = [
         )
     ),
     make_rule(
-        admin.ElectLeadersRequest,
-        admin.ElectLeadersResponse,
-        (needs.ALTER_CLUSTER,),
-        "the response and each partition",
-        _elect,
-        names_topics=True,
+        admin.ElectLeadersRequest, (needs.ALTER_CLUSTER,), "the response and each partition", _elect, names_topics=True
     ),
     make_rule(
         admin.AlterPartitionReassignmentsRequest,
-        admin.AlterPartitionReassignmentsResponse,
         (needs.ALTER_CLUSTER,),
         "the response and each partition",
         partial(_with_topics, needs.ALTER_CLUSTER, _MOVED),
@@ -171,37 +157,25 @@ RULES: list[Rule] = [
     ),
     make_rule(
         admin.ListPartitionReassignmentsRequest,
-        admin.ListPartitionReassignmentsResponse,
         (needs.DESCRIBE_CLUSTER,),
         "the response",
         _list_reassignments,
         names_topics=True,
     ),
-    _cluster(needs.DESCRIBE_CLUSTER_CONFIGS, admin.DescribeClientQuotasRequest, admin.DescribeClientQuotasResponse),
+    _cluster(needs.DESCRIBE_CLUSTER_CONFIGS, admin.DescribeClientQuotasRequest),
     make_rule(
         admin.AlterClientQuotasRequest,
-        admin.AlterClientQuotasResponse,
         (needs.ALTER_CLUSTER_CONFIGS,),
         "each entity",
         partial(_each, needs.ALTER_CLUSTER_CONFIGS, "entries", "entries", _altered_quota),
     ),
-    _cluster(
-        needs.DESCRIBE_CLUSTER,
-        admin.DescribeUserScramCredentialsRequest,
-        admin.DescribeUserScramCredentialsResponse,
-    ),
-    make_rule(
-        admin.AlterUserScramCredentialsRequest,
-        admin.AlterUserScramCredentialsResponse,
-        (needs.ALTER_CLUSTER,),
-        "each user",
-        _alter_scram,
-    ),
-    _cluster(needs.DESCRIBE_CLUSTER, admin.DescribeQuorumRequest, admin.DescribeQuorumResponse),
-    _cluster(needs.ALTER_CLUSTER, admin.UpdateFeaturesRequest, admin.UpdateFeaturesResponse),
-    _cluster(needs.ALTER_CLUSTER, None, messages.UnregisterBrokerResponse),
-    _cluster(needs.ALTER_CLUSTER, None, messages.AddRaftVoterResponse),
-    _cluster(needs.ALTER_CLUSTER, None, messages.RemoveRaftVoterResponse),
+    _cluster(needs.DESCRIBE_CLUSTER, admin.DescribeUserScramCredentialsRequest),
+    make_rule(admin.AlterUserScramCredentialsRequest, (needs.ALTER_CLUSTER,), "each user", _alter_scram),
+    _cluster(needs.DESCRIBE_CLUSTER, admin.DescribeQuorumRequest),
+    _cluster(needs.ALTER_CLUSTER, admin.UpdateFeaturesRequest),
+    _cluster(needs.ALTER_CLUSTER, messages.UnregisterBrokerResponse),
+    _cluster(needs.ALTER_CLUSTER, messages.AddRaftVoterResponse),
+    _cluster(needs.ALTER_CLUSTER, messages.RemoveRaftVoterResponse),
     Rule("GetTelemetrySubscriptions", 71, (), "none is needed"),
     Rule("PushTelemetry", 72, (), "none is needed"),
 ]

@@ -1,7 +1,5 @@
 """The result of authorizing a request: forwarded as received, forwarded without rejected entries, or rejected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

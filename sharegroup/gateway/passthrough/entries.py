@@ -1,7 +1,5 @@
 """Entries of requests that are rejected one by one: topics with their partitions, and other lists."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

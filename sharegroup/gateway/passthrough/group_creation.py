@@ -5,8 +5,6 @@ requests with the errors of Kafka 4.3. Requests of members that have joined crea
 brokers reject them because the group does not exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,7 +78,7 @@ def reject_group_creation(
 
 
 def _reject_join(case: RequestUnderCheck) -> None:
-    case.reject(lambda response: set_error(response, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    case.reject_whole(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def _reject_heartbeat(kind: str, case: RequestUnderCheck) -> None:

@@ -1,39 +1,18 @@
 """Rules for the APIs of consumer groups: classic groups, KIP-848 groups, and streams groups (KIP-1071)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol import admin, consumer
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.consumer import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passthrough import needs
 from sharegroup.gateway.passthrough.entries import reject_entries
 from sharegroup.gateway.passthrough.rights import RequestRights
-from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, make_whole_request_rule, set_error
-from sharegroup.protocol.messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    StreamsGroupDescribeRequest,
-    StreamsGroupDescribeResponse,
-    StreamsGroupHeartbeatRequest,
-    StreamsGroupHeartbeatResponse,
-)
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, make_whole_request_rule
+from sharegroup.protocol import messages
 from sharegroup.security.acl import Resource
 from sharegroup.security.authorization import encode_operations
 
@@ -41,7 +20,7 @@ NOT_ASKED_FOR = -2147483648
 
 
 def _describe_groups(case: RequestUnderCheck) -> None:
-    found = DescribeGroupsResponse.DescribedGroup
+    found = admin.DescribeGroupsResponse.DescribedGroup
     reject_entries(
         case,
         "groups",
@@ -76,7 +55,7 @@ def _consumer_heartbeat(case: RequestUnderCheck) -> None:
     rejected = case.rights.authorize(needs.READ_GROUP, case.body.group_id)
     rejected = rejected or _first_error(case.rights, case.body.subscribed_topic_names or ())
     if rejected is not None:
-        case.reject(partial(set_error, code=rejected))
+        case.reject_whole(rejected)
     else:
         case.add_response_change(lambda response: _assign_visible_topics(response, case.rights))
 
@@ -110,7 +89,7 @@ def _streams_heartbeat(case: RequestUnderCheck) -> None:
             case.rights, case.body.topology
         )
     if rejected is not None:
-        case.reject(partial(set_error, code=rejected))
+        case.reject_whole(rejected)
 
 
 def _first_uncreatable(rights: RequestRights, topology: Any) -> ErrorCode | None:
@@ -179,42 +158,38 @@ def _topics_of_streams(group: Any) -> list[str]:
     return [] if group.topology is None else _topics_of_topology(group.topology)
 
 
-def _member(request: type[ApiMessage], response: type[ApiMessage]) -> Rule:
-    return make_whole_request_rule(request, response, {needs.READ_GROUP: "group_id"})
+def _member(request: type[ApiMessage]) -> Rule:
+    return make_whole_request_rule(request, {needs.READ_GROUP: "group_id"})
 
 
 RULES: list[Rule] = [
-    _member(JoinGroupRequest, JoinGroupResponse),
-    _member(HeartbeatRequest, HeartbeatResponse),
-    _member(LeaveGroupRequest, LeaveGroupResponse),
-    _member(SyncGroupRequest, SyncGroupResponse),
-    make_rule(DescribeGroupsRequest, DescribeGroupsResponse, (needs.DESCRIBE_GROUP,), "each group", _describe_groups),
+    _member(consumer.JoinGroupRequest),
+    _member(consumer.HeartbeatRequest),
+    _member(consumer.LeaveGroupRequest),
+    _member(consumer.SyncGroupRequest),
+    make_rule(admin.DescribeGroupsRequest, (needs.DESCRIBE_GROUP,), "each group", _describe_groups),
     make_rule(
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
+        messages.ConsumerGroupHeartbeatRequest,
         (needs.READ_GROUP, needs.DESCRIBE_TOPIC),
         "the response; topics of a regular expression are not assigned",
         _consumer_heartbeat,
     ),
     make_rule(
-        ConsumerGroupDescribeRequest,
-        ConsumerGroupDescribeResponse,
+        messages.ConsumerGroupDescribeRequest,
         (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
         "each group",
-        partial(_describe_members, (ConsumerGroupDescribeResponse, _topics_of_consumers)),
+        partial(_describe_members, (messages.ConsumerGroupDescribeResponse, _topics_of_consumers)),
     ),
     make_rule(
-        StreamsGroupHeartbeatRequest,
-        StreamsGroupHeartbeatResponse,
+        messages.StreamsGroupHeartbeatRequest,
         (needs.READ_GROUP, needs.DESCRIBE_TOPIC, needs.CREATE_TOPIC),
         "the response; Create, for internal topics that do not exist",
         _streams_heartbeat,
     ),
     make_rule(
-        StreamsGroupDescribeRequest,
-        StreamsGroupDescribeResponse,
+        messages.StreamsGroupDescribeRequest,
         (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
         "each group",
-        partial(_describe_members, (StreamsGroupDescribeResponse, _topics_of_streams)),
+        partial(_describe_members, (messages.StreamsGroupDescribeResponse, _topics_of_streams)),
     ),
 ]

@@ -1,7 +1,5 @@
 """The rights that Kafka's brokers require (KafkaApis, ControllerApis), named by operation and resource."""
 
-from __future__ import annotations
-
 from sharegroup.gateway.passthrough.rights import Need
 from sharegroup.security.acl import Operation, Resource
 

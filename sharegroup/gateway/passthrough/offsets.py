@@ -1,30 +1,21 @@
 """Rules for the APIs of consumer group offsets."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from kafka.protocol.consumer import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from kafka.protocol import consumer
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.gateway.passthrough import needs
 from sharegroup.gateway.passthrough.entries import TopicFields, append_entries, split_rejected, topic_name
 from sharegroup.gateway.passthrough.rights import RequestRights
-from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, set_error
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
 #: The first versions of OffsetFetch whose response has a top-level error, and that support several groups.
 ERROR_VERSION, GROUPS_VERSION = 2, 8
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
-_COMMITTED = TopicFields(OffsetCommitResponse)
-_DELETED = TopicFields(OffsetDeleteResponse)
+_COMMITTED = TopicFields(consumer.OffsetCommitResponse)
+_DELETED = TopicFields(consumer.OffsetDeleteResponse)
 
 
 def _commit(case: RequestUnderCheck) -> None:
@@ -39,7 +30,7 @@ def _commit(case: RequestUnderCheck) -> None:
 def _delete(case: RequestUnderCheck) -> None:
     code = case.rights.authorize(needs.DELETE_GROUP, case.body.group_id)
     if code is not None:
-        case.reject(lambda response: set_error(response, code))
+        case.reject_whole(code)
     else:
         _DELETED.reject_topics(case, _DELETED.topic_check(case, needs.READ_TOPIC))
 
@@ -48,10 +39,10 @@ def _fetch(case: RequestUnderCheck) -> None:
     if case.version >= GROUPS_VERSION:
         _fetch_groups(case)
         return
-    lists = _fetched(OffsetFetchResponse)
+    lists = _fetched(consumer.OffsetFetchResponse)
     code = case.rights.authorize(needs.DESCRIBE_GROUP, case.body.group_id)
     if code is not None and case.version >= ERROR_VERSION:
-        case.reject(lambda response: set_error(response, code))
+        case.reject_whole(code)
     elif code is not None:
         errors = lists.topic_errors(case.body.topics or (), code)
         case.reject(lambda response: append_entries(response, "topics", errors))
@@ -66,7 +57,7 @@ def _fetch_groups(case: RequestUnderCheck) -> None:
 
     A group whose topics are all rejected is not forwarded: without topics, the broker would return all of them.
     """
-    found = OffsetFetchResponse.OffsetFetchResponseGroup
+    found = consumer.OffsetFetchResponse.OffsetFetchResponseGroup
     lists = _fetched(found)
     passed, errors, merged = [], [], {}
     for group in case.body.groups:
@@ -119,21 +110,14 @@ def _fetched(container: type[DataContainer]) -> TopicFields:
 
 
 RULES: list[Rule] = [
+    make_rule(consumer.OffsetCommitRequest, (needs.READ_GROUP, needs.READ_TOPIC), "each partition", _commit),
     make_rule(
-        OffsetCommitRequest, OffsetCommitResponse, (needs.READ_GROUP, needs.READ_TOPIC), "each partition", _commit
-    ),
-    make_rule(
-        OffsetFetchRequest,
-        OffsetFetchResponse,
+        consumer.OffsetFetchRequest,
         (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
         "the group, or each partition; left out of a response for all topics",
         _fetch,
     ),
     make_rule(
-        OffsetDeleteRequest,
-        OffsetDeleteResponse,
-        (needs.DELETE_GROUP, needs.READ_TOPIC),
-        "the response, or each partition",
-        _delete,
+        consumer.OffsetDeleteRequest, (needs.DELETE_GROUP, needs.READ_TOPIC), "the response, or each partition", _delete
     ),
 ]

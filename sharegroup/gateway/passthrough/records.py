@@ -1,31 +1,15 @@
 """Rules for the APIs of records: Produce, Fetch, ListOffsets, DeleteRecords and similar ones."""
 
-from __future__ import annotations
-
 from functools import partial
 
-from kafka.protocol.admin import (
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-)
+from kafka.protocol import admin, consumer, producer
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.passthrough import needs
 from sharegroup.gateway.passthrough.entries import TopicFields, append_entries
 from sharegroup.gateway.passthrough.rights import Need
-from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule, set_error
+from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, make_rule
 
 NO_OFFSET = -1
 #: The replica id of a consumer. Followers receive records that consumers must not see.
@@ -35,7 +19,7 @@ FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1
 SESSIONS_VERSION = 7
 
 _PRODUCED = TopicFields(
-    ProduceResponse,
+    producer.ProduceResponse,
     request_topics="topic_data",
     partitions="partition_data",
     index="index",
@@ -45,7 +29,7 @@ _PRODUCED = TopicFields(
     blank={"base_offset": NO_OFFSET, "log_append_time_ms": NO_OFFSET, "log_start_offset": NO_OFFSET},
 )
 _FETCHED = TopicFields(
-    FetchResponse,
+    consumer.FetchResponse,
     name="topic",
     index="partition",
     response_topics="responses",
@@ -83,7 +67,7 @@ def _fetch(case: RequestUnderCheck) -> None:
     """
     if case.rights.has_list and case.version >= SESSIONS_VERSION:
         if case.body.session_epoch > FIRST_EPOCH:
-            case.reject(lambda response: set_error(response, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            case.reject_whole(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
         if case.body.session_epoch == FIRST_EPOCH:
             case.body.session_epoch = NO_SESSION_EPOCH
@@ -109,35 +93,32 @@ def _topics(lists: TopicFields, need: Need, case: RequestUnderCheck) -> None:
     lists.reject_topics(case, lists.topic_check(case, need))
 
 
-def _by_topic(
-    request: type[ApiMessage], response: type[ApiMessage], need: Need, lists: TopicFields, from_consumer: bool = False
-) -> Rule:
+def _by_topic(request: type[ApiMessage], need: Need, lists: TopicFields, from_consumer: bool = False) -> Rule:
     judge = partial(_check_consumer_topics if from_consumer else _topics, lists, need)
-    return make_rule(request, response, (need,), "each partition", judge)
+    return make_rule(request, (need,), "each partition", judge)
 
 
 RULES: list[Rule] = [
     make_rule(
-        ProduceRequest,
-        ProduceResponse,
+        producer.ProduceRequest,
         (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC),
         "each partition; with acks=0 the connection is closed",
         _produce,
     ),
-    make_rule(FetchRequest, FetchResponse, (needs.READ_TOPIC,), "each partition", _fetch),
+    make_rule(consumer.FetchRequest, (needs.READ_TOPIC,), "each partition", _fetch),
     _by_topic(
-        ListOffsetsRequest,
-        ListOffsetsResponse,
+        consumer.ListOffsetsRequest,
         needs.DESCRIBE_TOPIC,
-        TopicFields(ListOffsetsResponse, blank={"timestamp": NO_OFFSET, "offset": NO_OFFSET, "leader_epoch": -1}),
+        TopicFields(
+            consumer.ListOffsetsResponse, blank={"timestamp": NO_OFFSET, "offset": NO_OFFSET, "leader_epoch": -1}
+        ),
         from_consumer=True,
     ),
     _by_topic(
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderEpochResponse,
+        consumer.OffsetForLeaderEpochRequest,
         needs.DESCRIBE_TOPIC,
         TopicFields(
-            OffsetForLeaderEpochResponse,
+            consumer.OffsetForLeaderEpochResponse,
             name="topic",
             index="partition",
             response_name="topic",
@@ -147,17 +128,15 @@ RULES: list[Rule] = [
         from_consumer=True,
     ),
     _by_topic(
-        DeleteRecordsRequest,
-        DeleteRecordsResponse,
+        admin.DeleteRecordsRequest,
         needs.DELETE_TOPIC,
-        TopicFields(DeleteRecordsResponse, blank={"low_watermark": NO_OFFSET}),
+        TopicFields(admin.DeleteRecordsResponse, blank={"low_watermark": NO_OFFSET}),
     ),
     _by_topic(
-        DescribeProducersRequest,
-        DescribeProducersResponse,
+        admin.DescribeProducersRequest,
         needs.READ_TOPIC,
         TopicFields(
-            DescribeProducersResponse, partitions="partition_indexes", index="", blank={"active_producers": []}
+            admin.DescribeProducersResponse, partitions="partition_indexes", index="", blank={"active_producers": []}
         ),
     ),
 ]

@@ -1,7 +1,5 @@
 """The rights of one request's caller, and the rights that rules require."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,6 @@
 """The rule of a forwarded API: which rights a request needs, and how a rejection is returned."""
 
-from __future__ import annotations
-
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,13 +32,16 @@ class RequestUnderCheck:
             self.is_changed = True
 
     def add_response_change(self, change: Callable[[Any], None]) -> None:
-        """Add a change to the response."""
         self.changes.append(change)
 
     def reject(self, answer: Callable[[Any], None]) -> None:
         """Reject the whole request: `answer` fills the response, and nothing is sent to the broker."""
         self.is_forwarded = False
         self.changes = [answer]
+
+    def reject_whole(self, code: ErrorCode) -> None:
+        """Reject the whole request with the top-level error of the response."""
+        self.reject(lambda response: set_error(response, code))
 
 
 RequestCheck = Callable[[RequestUnderCheck], None]
@@ -76,32 +78,40 @@ class Rule:
 
 
 def make_rule(
-    request: type[ApiMessage] | None,
-    response: type[ApiMessage],
+    message: type[ApiMessage],
     needs: tuple[Need, ...],
     answer: str,
     judge: RequestCheck,
     names_topics: bool | None = None,
     newest_version: int | None = None,
 ) -> Rule:
-    """Return the rule of an API. By default, `names_topics` is set if a right on a topic is needed."""
+    """Return the rule of an API. `message` is its request, or its response if the rule need not decode the request.
+
+    By default, `names_topics` is set if a right on a topic is needed.
+    """
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)
+    request, response = (message, _response_of(message)) if message.is_request() else (None, message)
     name = response.__name__.removesuffix("Response")
-    return Rule(name, int(response.API_KEY), needs, answer, judge, request, response, names_topics, newest_version)
+    return Rule(name, int(message.API_KEY), needs, answer, judge, request, response, names_topics, newest_version)
 
 
-def make_whole_request_rule(
-    request: type[ApiMessage] | None, response: type[ApiMessage], wanted: dict[Need, str]
-) -> Rule:
+def _response_of(request: type[ApiMessage]) -> type[ApiMessage]:
+    """Return the class of the response, which is in the same module under Kafka's name."""
+    name = request.__name__.removesuffix("Request") + "Response"
+    response: type[ApiMessage] = getattr(sys.modules[request.__module__], name)
+    return response
+
+
+def make_whole_request_rule(message: type[ApiMessage], wanted: dict[Need, str]) -> Rule:
     """Return a rule that allows or rejects the request as a whole; see `first_error` for `wanted`."""
 
     def judge(case: RequestUnderCheck) -> None:
         code = first_error(case, wanted)
         if code is not None:
-            case.reject(lambda response: set_error(response, code))
+            case.reject_whole(code)
 
-    return make_rule(request, response, tuple(wanted), "the response", judge, names_topics=False)
+    return make_rule(message, tuple(wanted), "the response", judge, names_topics=False)
 
 
 def first_error(case: RequestUnderCheck, wanted: dict[Need, str]) -> ErrorCode | None:

@@ -1,7 +1,5 @@
 """Every API that the gateway may forward to the brokers, with its rule. docs/security.md has the same table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

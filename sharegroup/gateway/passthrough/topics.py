@@ -1,19 +1,8 @@
 """Rules for the APIs that create, delete, extend and describe topics."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from kafka.protocol.admin import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-)
+from kafka.protocol import admin
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passthrough import needs
@@ -30,7 +19,7 @@ NOT_ASKED_FOR = -2147483648
 
 
 def _create_topics(case: RequestUnderCheck) -> None:
-    created = CreateTopicsResponse.CreatableTopicResult
+    created = admin.CreateTopicsResponse.CreatableTopicResult
 
     def answer(topic: Any, code: ErrorCode) -> Any:
         return created(
@@ -60,7 +49,7 @@ def _without_configs(response: Any, rights: RequestRights) -> None:
 
 
 def _delete_topics(case: RequestUnderCheck) -> None:
-    deleted = DeleteTopicsResponse.DeletableTopicResult
+    deleted = admin.DeleteTopicsResponse.DeletableTopicResult
 
     def refusal(topic: Any) -> ErrorCode | None:
         name = topic_name(topic, case.version, "name", case.rights)
@@ -87,7 +76,7 @@ def _delete_topics(case: RequestUnderCheck) -> None:
 
 
 def _create_partitions(case: RequestUnderCheck) -> None:
-    result = CreatePartitionsResponse.CreatePartitionsTopicResult
+    result = admin.CreatePartitionsResponse.CreatePartitionsTopicResult
     reject_entries(
         case,
         "topics",
@@ -102,11 +91,11 @@ def _describe_topic_partitions(case: RequestUnderCheck) -> None:
 
     The broker's cursor then refers to one of these topics, and to no other.
     """
-    found = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    found = admin.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     is_of_all = not case.body.topics
     if is_of_all:
         seen = [name for name in case.rights.all_topics() if case.rights.would_allow(needs.DESCRIBE_TOPIC, name)]
-        case.body.topics = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in sorted(seen)]
+        case.body.topics = [admin.DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in sorted(seen)]
         case.is_changed = True
     _begin_at_cursor(case, is_of_all)
     case.is_forwarded = bool(case.body.topics)
@@ -154,25 +143,20 @@ def _with_operations(response: Any, rights: RequestRights) -> None:
 
 RULES: list[Rule] = [
     make_rule(
-        CreateTopicsRequest,
-        CreateTopicsResponse,
+        admin.CreateTopicsRequest,
         (needs.CREATE_TOPIC, needs.DESCRIBE_TOPIC_CONFIGS),
         "each topic; without DescribeConfigs, the response has no configurations",
         _create_topics,
     ),
     make_rule(
-        DeleteTopicsRequest,
-        DeleteTopicsResponse,
+        admin.DeleteTopicsRequest,
         (needs.DELETE_TOPIC, needs.DESCRIBE_TOPIC),
         "each topic; without Describe, a topic given by its id has no name",
         _delete_topics,
     ),
+    make_rule(admin.CreatePartitionsRequest, (needs.ALTER_TOPIC,), "each topic", _create_partitions),
     make_rule(
-        CreatePartitionsRequest, CreatePartitionsResponse, (needs.ALTER_TOPIC,), "each topic", _create_partitions
-    ),
-    make_rule(
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsResponse,
+        admin.DescribeTopicPartitionsRequest,
         (needs.DESCRIBE_TOPIC,),
         "each topic; left out of a response for all topics",
         _describe_topic_partitions,

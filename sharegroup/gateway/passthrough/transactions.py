@@ -1,29 +1,8 @@
 """Rules for the APIs of idempotent and transactional producers, and of transaction administration."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from kafka.protocol.admin import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
-from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from kafka.protocol import admin, producer
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passthrough import needs
@@ -40,9 +19,9 @@ from sharegroup.gateway.passthrough.rule import RequestUnderCheck, Rule, first_e
 #: The newest version of AddPartitionsToTxn that clients use; newer versions are for brokers.
 CLIENTS_VERSION = 3
 
-_COMMITTED = TopicFields(TxnOffsetCommitResponse)
+_COMMITTED = TopicFields(producer.TxnOffsetCommitResponse)
 _ADDED = TopicFields(
-    AddPartitionsToTxnResponse,
+    producer.AddPartitionsToTxnResponse,
     index="",
     response_topics="results_by_topic_v3_and_below",
     response_partitions="results_by_partition",
@@ -93,7 +72,7 @@ def _commit_offsets(case: RequestUnderCheck) -> None:
 
 def _write_markers(case: RequestUnderCheck) -> None:
     """Authorize an administrator who ends a hanging transaction (KIP-664). Kafka accepts either of two rights."""
-    marker_class = entry_class(WriteTxnMarkersResponse, "markers")
+    marker_class = entry_class(producer.WriteTxnMarkersResponse, "markers")
     markers = TopicFields(marker_class, partitions="partition_indexes", index="")
     code = None if case.rights.would_allow(needs.CLUSTER_ACTION) else case.rights.authorize(needs.ALTER_CLUSTER)
 
@@ -112,7 +91,7 @@ def _write_markers(case: RequestUnderCheck) -> None:
 
 
 def _describe(case: RequestUnderCheck) -> None:
-    state = DescribeTransactionsResponse.TransactionState
+    state = admin.DescribeTransactionsResponse.TransactionState
     reject_entries(
         case,
         "transactional_ids",
@@ -142,53 +121,43 @@ def _leave_out_transactions(response: Any, rights: RequestRights) -> None:
 
 RULES: list[Rule] = [
     make_rule(
-        InitProducerIdRequest,
-        InitProducerIdResponse,
+        producer.InitProducerIdRequest,
         (needs.WRITE_TRANSACTIONAL_ID, needs.IDEMPOTENT_WRITE),
         "the response; without a transactional id, Write on any topic is enough",
         _init_producer_id,
     ),
     make_rule(
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnResponse,
+        producer.AddPartitionsToTxnRequest,
         (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC),
         "each partition; the others get OPERATION_NOT_ATTEMPTED",
         _add_partitions,
         newest_version=CLIENTS_VERSION,
     ),
     make_whole_request_rule(
-        AddOffsetsToTxnRequest,
-        AddOffsetsToTxnResponse,
+        producer.AddOffsetsToTxnRequest,
         {needs.WRITE_TRANSACTIONAL_ID: "transactional_id", needs.READ_GROUP: "group_id"},
     ),
-    make_whole_request_rule(EndTxnRequest, EndTxnResponse, {needs.WRITE_TRANSACTIONAL_ID: "transactional_id"}),
+    make_whole_request_rule(producer.EndTxnRequest, {needs.WRITE_TRANSACTIONAL_ID: "transactional_id"}),
     make_rule(
-        WriteTxnMarkersRequest,
-        WriteTxnMarkersResponse,
+        producer.WriteTxnMarkersRequest,
         (needs.CLUSTER_ACTION, needs.ALTER_CLUSTER),
         "each partition; either right is enough",
         _write_markers,
         names_topics=True,
     ),
     make_rule(
-        TxnOffsetCommitRequest,
-        TxnOffsetCommitResponse,
+        producer.TxnOffsetCommitRequest,
         (needs.WRITE_TRANSACTIONAL_ID, needs.READ_GROUP, needs.READ_TOPIC),
         "each partition",
         _commit_offsets,
     ),
     make_rule(
-        DescribeTransactionsRequest,
-        DescribeTransactionsResponse,
+        admin.DescribeTransactionsRequest,
         (needs.DESCRIBE_TRANSACTIONAL_ID, needs.DESCRIBE_TOPIC),
         "each transaction; denied topics are left out",
         _describe,
     ),
     make_rule(
-        ListTransactionsRequest,
-        ListTransactionsResponse,
-        (needs.DESCRIBE_TRANSACTIONAL_ID,),
-        "denied transactions are left out",
-        _list,
+        admin.ListTransactionsRequest, (needs.DESCRIBE_TRANSACTIONAL_ID,), "denied transactions are left out", _list
     ),
 ]

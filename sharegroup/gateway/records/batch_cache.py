@@ -5,8 +5,6 @@ result of one Fetch response for a topic partition. It keeps the bytes of that r
 as a whole. If the cache is full, the least recently used chunk of any partition is evicted.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence

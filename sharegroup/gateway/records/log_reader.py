@@ -10,8 +10,6 @@ compaction removed them, or that reading remote storage took too long. Such a pa
 pause. It is a hole as soon as a later batch is seen.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ acknowledges it as a GAP::
 The walk stops at the limits, so its cost depends on the number of ranges and batches that it passes, never on records.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -126,7 +124,6 @@ class _Walk:
             yield piece
 
     def rest(self) -> list[AcquiredRange]:
-        """Return the remaining ranges."""
         if self.is_done:
             return []
         return [AcquiredRange(self.first, self._last, self._count), *self._ranges[self._next :]]

@@ -98,7 +98,6 @@ class Credit:
         self._ran_empty = self._ran_empty or is_asked_ahead
 
     def record_delivery(self, records: int, now_ms: int) -> None:
-        """Record that `records` were sent to the member."""
         self._is_idle = self._is_new = False
         self._consumption.record_delivery(records, now_ms)
 
@@ -129,11 +128,9 @@ class Credit:
         return max(0, min(self._linger_ms, int(buffered / rate - _MARGIN_TRIPS * self._round_trip_ms)))
 
     def record_demand(self) -> None:
-        """Record that a demand was sent."""
         self._ran_empty = False
 
     def record_response(self, demand: FetchDemand, records: int, now_ms: int) -> None:
-        """Record the response to a demand, with its number of records."""
         self._last_was_full = records >= demand.records
         if self._last_was_full:
             # Only full responses measure the round trip; the others waited for records to arrive.

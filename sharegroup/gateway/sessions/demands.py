@@ -49,7 +49,6 @@ class FetchDemands:
 
     @property
     def is_standing(self) -> bool:
-        """Whether a demand stands at the job."""
         return self._standing is not None
 
     @property

@@ -135,7 +135,6 @@ class Holdings:
             self._ranges.discard(first, last)
 
     def clear(self) -> None:
-        """Remove all ranges."""
         self._ranges.clear()
         self._highest = -1
 

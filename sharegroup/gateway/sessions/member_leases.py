@@ -61,7 +61,6 @@ class MemberLeases:
         return lease
 
     def end(self, group_id: str, member_id: str) -> None:
-        """End the lease of a member that leaves or has left."""
         lease = self._leases.pop(_key(group_id, member_id), None)
         if lease is not None:
             lease.end()

@@ -150,7 +150,6 @@ class MemberSessions:
         self.on_end(session.key)
 
     def on_disconnect(self, connection_id: int) -> None:
-        """End the sessions of a closed connection."""
         for sessions in self._nodes.values():
             for session in sessions.evict_connection(connection_id):
                 self.end_session(session)

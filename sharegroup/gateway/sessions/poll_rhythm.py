@@ -21,7 +21,6 @@ class PollRhythm:
         self._ms_a_record = 0.0
 
     def begin_fetch(self, now_ms: int) -> None:
-        """Record the start of a fetch."""
         self._here += 1
         if self._left_ms is None:
             return
@@ -32,7 +31,6 @@ class PollRhythm:
         self._left_ms = None
 
     def end_fetch(self, records: int, now_ms: int) -> None:
-        """Record the end of a fetch, with its number of records."""
         self._here -= 1
         if not self._here:
             self._left_ms, self._handed_out = now_ms, records

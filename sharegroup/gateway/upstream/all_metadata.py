@@ -1,7 +1,5 @@
 """Metadata of all topics: as bytes for clients, and decoded for the gateway itself."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The upstream cluster as the gateway knows it, and the maximum age of its metadata."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid
@@ -69,19 +67,15 @@ class UpstreamCluster:
         return self._connections.address(node_id)
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic by its name, or None if it is unknown."""
         return self._known.by_name.get(name)
 
     def topic_names(self) -> list[str]:
-        """Return the names of all known topics."""
         return list(self._known.by_name)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """Return a topic by its id, or None if it is unknown."""
         return self._known.by_id(topic_id)
 
     def leader(self, topic_id: uuid.UUID, partition: int) -> Leader | None:
-        """Return the leader of a topic partition, or None if it is unknown."""
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.leaders.get(partition)
 
@@ -199,7 +193,6 @@ class UpstreamCluster:
         self._known.apply_metadata(metadata)
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
     async def _check(self, name: str) -> None:

@@ -1,7 +1,5 @@
 """Config requests to the upstream: resources other than groups, and the configs of groups that the upstream owns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

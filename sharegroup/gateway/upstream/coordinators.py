@@ -1,7 +1,5 @@
 """The upstream coordinators of groups and transactions, looked up for many keys at once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from typing import NamedTuple

@@ -4,8 +4,6 @@ They go to the port's own broker, or to another one if it is unavailable. A clie
 port and learn all others through it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence

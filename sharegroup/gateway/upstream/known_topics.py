@@ -1,7 +1,5 @@
 """The topics of the upstream cluster in the newest metadata: ids, leaders, and changes."""
 
-from __future__ import annotations
-
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -44,11 +42,9 @@ class KnownTopics:
 
     @property
     def by_name(self) -> Mapping[str, Topic]:
-        """All known topics."""
         return self._by_name
 
     def by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """Return a topic by its id, or None if it is unknown."""
         name = self._names.get(topic_id)
         return None if name is None else self._by_name.get(name)
 

@@ -1,7 +1,5 @@
 """The addresses that clients are sent for upstream brokers: one port of the gateway per broker."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable, Mapping
 
@@ -30,7 +28,6 @@ class Listeners:
         return sorted(node_id for node_id in node_ids if node_id not in self._addresses)
 
     def add(self, node_id: int, port: int) -> None:
-        """Add the open port of a broker."""
         self._addresses[node_id] = self._advertised_address(node_id, port)
 
     def add_standby(self, port: int) -> None:
@@ -45,7 +42,6 @@ class Listeners:
             raise UpstreamUnavailableError(f"no port is open for the upstream broker {node_id}") from None
 
     def has_port(self, node_id: int) -> bool:
-        """Return whether a broker has a port."""
         return node_id in self._addresses
 
     def _advertised_address(self, listener: int | str, port: int) -> Address:

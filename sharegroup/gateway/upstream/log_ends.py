@@ -1,7 +1,5 @@
 """Log end offsets from the partition leaders (ListOffsets), from which lags are computed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Collection, Iterable

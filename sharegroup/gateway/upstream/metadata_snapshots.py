@@ -4,8 +4,6 @@ However many clients send requests, brokers get at most five requests a second f
 to three). If the bytes have not changed, the previous snapshot is used again, which is already cut into topics.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple

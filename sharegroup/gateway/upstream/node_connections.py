@@ -1,7 +1,5 @@
 """Separate connections to the brokers of a cluster, one per broker."""
 
-from __future__ import annotations
-
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.broker_connections import Address
@@ -26,6 +24,5 @@ class NodeConnections:
         return kept[1]
 
     def close(self) -> None:
-        """Close all connections."""
         for _, connection in self._connections.values():
             connection.close()

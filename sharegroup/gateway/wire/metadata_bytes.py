@@ -8,8 +8,6 @@ neither the client nor the brokers' addresses. For 10,000 partitions, building a
 quarter of a second, joining the pieces less than a millisecond.
 """
 
-from __future__ import annotations
-
 import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -97,7 +95,6 @@ class MetadataBytes:
 
     @cached_property
     def topics(self) -> Mapping[str, TopicPiece]:
-        """The topics by name."""
         try:
             return {piece.name: piece for piece in self._cut()}
         except (struct.error, UnicodeDecodeError, IndexError) as error:
@@ -125,14 +122,12 @@ class MetadataBytes:
 
 
 def encode_topics(topics: Iterable[MetadataResponse.MetadataResponseTopic], version: int) -> list[TopicPiece]:
-    """Return the encoded pieces of decoded topics."""
     response = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=list(topics))
     encoded = encode_response(response, version, 0)
     return list(MetadataBytes(version, bytes(encoded[8 + (version >= _FLEXIBLE) :]))._cut())
 
 
 def decode_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataResponse.MetadataResponseTopic]:
-    """Return the decoded topics of encoded pieces."""
     head = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=[])
     joined = JoinedMetadata(head, version, [piece.data for piece in pieces]).encode(0)
     return list(decode_response(MetadataResponse, version, memoryview(joined)[4:]).topics)
@@ -147,7 +142,6 @@ class JoinedMetadata(EncodedResponse):
     topic_pieces: list[bytes | memoryview]
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """Set the throttle time."""
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:

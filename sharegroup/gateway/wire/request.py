@@ -5,8 +5,6 @@ which are created from Kafka's schemas at startup and whose fields are `Any`. Sh
 (`share_request_decoding`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar

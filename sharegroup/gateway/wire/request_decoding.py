@@ -15,8 +15,6 @@ hundred times larger as objects. Numbers count too, because each partition numbe
 the response.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 import uuid

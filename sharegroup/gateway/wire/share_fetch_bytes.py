@@ -3,8 +3,6 @@
 kafka-python's classes would copy them three times, and one member may read hundreds of megabytes per second.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +35,6 @@ class ShareFetchBytes(EncodedResponse):
     records: Mapping[tuple[UUID, int], Sequence[memoryview]]
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """Set the throttle time."""
         self.response.throttle_time_ms = throttle_time_ms
 
     def pieces(self, correlation_id: int) -> list[Piece]:

@@ -12,8 +12,6 @@ an array announces, so 40 bytes from a client end the process. An unknown tagged
 have to be converted to tuples.
 """
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 from typing import Any, NamedTuple

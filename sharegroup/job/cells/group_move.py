@@ -18,8 +18,6 @@ The commits belong to a query of their own. The checkpoints of both jobs are the
 (`stale_checkpoint`), because their operator state of the group is out of date. The delivery log stays in the source.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid
@@ -111,7 +109,6 @@ class CellTables:
         }
 
     def read_group_states(self, group_id: str) -> dict[SharePartitionKey, ShareGroupOffset]:
-        """Return the states of the group's share-partitions."""
         named = SharePartitionKey._fields
         keys = {SharePartitionKey(*(row[name] for name in named)) for row in self.read_rows(SHARE_PARTITIONS, group_id)}
         states = read_current_states(DeltaTables(self._path, self._options), [group_id])

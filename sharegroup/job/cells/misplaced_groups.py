@@ -1,7 +1,5 @@
 """Detects groups whose rows are in the tables of another cell than the configured one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sharegroup.config import NO_CELL, Config

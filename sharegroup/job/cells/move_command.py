@@ -1,7 +1,5 @@
 """The command `sharegroup move-group`, as a program: see `group_move`."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

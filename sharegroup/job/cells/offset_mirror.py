@@ -5,8 +5,6 @@ crash loses nothing. An offset is committed when it differs from the last commit
 with members of its own, and of deleted partitions, are not changed.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,5 @@
 """Writes the group configs of the job's file to `share_group_configs`, beside those that were set by requests."""
 
-from __future__ import annotations
-
 from sharegroup.config import Config
 from sharegroup.job.commit.commit_steps import CommitSteps
 from sharegroup.job.commit.table_rows import DELETED

@@ -1,7 +1,5 @@
 """Deadlines of many keys, with the earliest one and the expired ones found without a scan of all keys."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 
@@ -20,11 +18,9 @@ class Deadlines:
         self._due: dict[str, int] = {}
 
     def get(self, key: str) -> int | None:
-        """Return a key's deadline; None if it has none."""
         return self._of_key.get(key)
 
     def as_dict(self) -> dict[str, int]:
-        """Return the deadline of each key."""
         return dict(self._of_key)
 
     def set(self, key: str, deadline_ms: int | None) -> None:

@@ -5,8 +5,6 @@ keys in the batch. `handover_file` transports the changes. Losing them is harmle
 key once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

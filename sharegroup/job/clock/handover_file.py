@@ -5,8 +5,6 @@ starts late therefore reads a bounded file, and the written bytes are proportion
 replaces the old one atomically. A reader ignores a line that is incomplete.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +26,6 @@ class HandoverFileWriter:
         self._room = 0
 
     def write(self, change: HandoverChange) -> None:
-        """Append what has changed."""
         changed = self._whole.changes_in(change)
         self._whole.apply(changed)
         line = _encode(changed)

@@ -16,8 +16,6 @@ without a row (transaction markers, rows of aborted transactions) never move a p
 rows. If a reader of committed rows passes such offsets without finding a row, nothing is unread there.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Collection, Mapping

@@ -10,8 +10,6 @@ if nobody waits for its effect:
 The next request that may not linger is processed together with them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,8 +1,6 @@
 """When a source must act next: how long it may wait, and what it must fetch of the request topic."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from sharegroup.job.clock.handover import Handover
 
@@ -17,7 +15,7 @@ class Wake(NamedTuple):
     is_due: bool
 
     @classmethod
-    def from_handover(cls, handover: Handover, now_ms: int) -> Wake:
+    def from_handover(cls, handover: Handover, now_ms: int) -> Self:
         """Return the wake for a handover at `now_ms`, the brokers' time (0: not known)."""
         deadline_ms = handover.deadlines.first_ms
         return cls(deadline_ms, deadline_ms is not None and deadline_ms <= now_ms)

@@ -13,13 +13,11 @@ of steps 3 to 5 from the outbox, and the positions in it are the next offsets of
 contains the deferred rows of earlier batches.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from sharegroup.core.operators.output import Output
 from sharegroup.job.commit.current_rows import CHUNK_ROWS, CurrentRows
@@ -85,7 +83,7 @@ class Batch:
     time: BrokersTime | None = None
 
     @classmethod
-    def from_outputs(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Batch:
+    def from_outputs(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Self:
         """Merge the outputs in the order of their keys, so that every run of the batch produces the same rows."""
         batch = cls(batch_id, time=time)
         for output in sorted(outputs, key=lambda output: output.key):

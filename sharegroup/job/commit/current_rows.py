@@ -12,8 +12,6 @@ Two neighbours therefore always fill more than half a chunk, so a table has at m
 one. A change of one row writes at most a thousand rows, whatever the table's size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sharegroup.job.commit.table_rows import DELETED

@@ -4,8 +4,6 @@ Until they are in their table, the outbox of every commit of the query's first t
 next start writes them, because the newest outbox and the table together contain every row.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -61,7 +59,6 @@ class DeferredRows:
 
     @property
     def row_count(self) -> int:
-        """The number of deferred rows."""
         return sum(len(batch.rows) for batch in self.pending_batches())
 
     def write(self, query_id: str, leader_epoch: int) -> None:

@@ -5,8 +5,6 @@ share_partition query with an id of at least 5. Step 0 is before step 1. Steps 1
 Without the variable, nothing happens.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

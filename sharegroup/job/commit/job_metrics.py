@@ -59,7 +59,6 @@ class JobMetrics:
             self._counts.add(catalogue.UPKEEP_FAILURES, int(failed))
 
     def families(self) -> list[MetricFamily]:
-        """Return the current values of all metrics."""
         queries = list(self._queries.values())
         live = [
             gauge(catalogue.BATCH_RUNS_SECONDS, [((query.name,), query.running_s) for query in queries]),
@@ -128,7 +127,6 @@ class QueryMetrics:
         )
 
     def on_batch_finished(self) -> None:
-        """Count the batch."""
         now_s, batch, led_s = self._clock(), self._batch, self._led_s
         assert batch is not None
         self._parts["hand_over" if self._parts else "operator"] = now_s - self._last_s

@@ -6,8 +6,6 @@ only where a row differs from the table's row. A repeated batch finds its own ro
 twice, and most batches log nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

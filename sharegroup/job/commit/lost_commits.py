@@ -12,8 +12,6 @@ first table decides, because its commits contain the positions of the requests a
 A checkpoint that is ahead of its tables is rejected (`stale_checkpoint`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The part of a query that does not need Spark: becoming the leader before its first batch, and its batches."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Tasks that run and retry on a background thread."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Converts rows of the operators (JSON objects, times in milliseconds) to the form of `storage.schemas`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 

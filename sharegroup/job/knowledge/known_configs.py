@@ -1,7 +1,5 @@
 """The groups' configs as the source has last read them."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The offsets of the logs that share-partitions read, as their leaders have reported them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from sharegroup.core.operators.log_offsets import PartitionLog
@@ -17,7 +15,6 @@ class KnownLogs:
 
     @property
     def offsets(self) -> Mapping[TopicIdPartition, PartitionLog]:
-        """The offsets of the logs that are known."""
         return self._offsets
 
     @property

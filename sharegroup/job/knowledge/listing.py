@@ -1,9 +1,7 @@
 """The source's copy of `share_partitions`, with indexes for what a poll looks up."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from kafka import TopicPartition
 
@@ -22,7 +20,7 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
     @classmethod
-    def for_key(cls, key: SharePartitionKey) -> TopicIdPartition:
+    def for_key(cls, key: SharePartitionKey) -> Self:
         """Return the log that a share-partition reads."""
         return cls(*key[1:])
 
@@ -46,7 +44,6 @@ class Listing:
         self._keys_of_group: dict[str, set[SharePartitionKey]] = {}
 
     def get(self, key: SharePartitionKey) -> SharePartitionRow | None:
-        """Return a share-partition's row; None if it is not listed."""
         return self._rows.get(key)
 
     def has_name(self, name: str) -> bool:
@@ -90,7 +87,6 @@ class Listing:
 
     @property
     def logs(self) -> Collection[TopicIdPartition]:
-        """All logs."""
         return self._keys.keys()
 
     @property
@@ -103,7 +99,6 @@ class Listing:
         return self._keys.get(log, ())
 
     def logs_of(self, topic_id: str) -> Collection[TopicIdPartition]:
-        """Return the logs of a topic."""
         return self._logs_of_topic.get(topic_id, ())
 
     def ids_of(self, name: str) -> Collection[str]:

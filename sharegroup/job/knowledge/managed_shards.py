@@ -1,7 +1,5 @@
 """The share-partitions that the operator's shards manage, according to what the source has sent."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from sharegroup.job.knowledge.shard_keys import ShardKey
@@ -46,7 +44,6 @@ class ManagedShards:
         return True
 
     def keys(self) -> Collection[SharePartitionKey]:
-        """Return all managed share-partitions."""
         return self._epochs.keys()
 
     def shard_keys(self) -> Collection[str]:
@@ -54,7 +51,6 @@ class ManagedShards:
         return self._of_shard.keys()
 
     def shard_keys_of(self, group_id: str) -> Collection[str]:
-        """Return the operator keys of one group."""
         return self._of_group.get(group_id, ())
 
     def shard_key(self, key: SharePartitionKey) -> str:

@@ -4,9 +4,7 @@ A share-partition belongs to shard `partition % shards` of its (group, topic id)
 id may, so the key is split from the right. Rows that name no share-partition get the key `UNKEYED`.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 #: The key of rows without a share-partition; they are rejected with their Kafka coordinates.
 UNKEYED = ""
@@ -24,7 +22,6 @@ class ShardKey(NamedTuple):
         return f"{self.group_id}\t{self.topic_id}\t{self.shard}"
 
     @classmethod
-    def decode(cls, key: str) -> ShardKey:
-        """Decode an encoded key."""
+    def decode(cls, key: str) -> Self:
         group_id, topic_id, shard = key.rsplit("\t", 2)
         return cls(group_id, topic_id, int(shard))

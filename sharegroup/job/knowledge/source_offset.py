@@ -10,12 +10,10 @@ An offset therefore contains changes, not the whole state:
 The position has no log offsets or configs; a restarted process sends them again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.protocol.json_text import from_json, pack_text, to_json, unpack_json
@@ -60,7 +58,7 @@ class SourceOffset:
     @cached_property
     def is_large(self) -> bool:
         """Whether the rows are too large to be written again with each following batch."""
-        return len(_text(self.rows)) > _LARGE
+        return len(to_json(self.rows)) > _LARGE
 
     def to_json(self) -> dict[str, Any]:
         """Return the dict that Spark writes to its offset log."""
@@ -77,7 +75,7 @@ class SourceOffset:
         }
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> SourceOffset:
+    def from_json(cls, row: Mapping[str, Any]) -> Self:
         """Decode an offset. Raises OlderFormatError."""
         values = dict(row)
         if values.pop("format", None) != FORMAT:
@@ -92,14 +90,10 @@ class SourceOffset:
 
 def pack(values: Any) -> Any:
     """Return a list or tuple in the form of an offset: unchanged, or as one compressed text if it is long."""
-    text = _text(values)
+    text = to_json(values)
     return from_json(text) if len(text) <= _LARGE else pack_text(text)
 
 
 def unpack(packed: Any) -> Any:
     """Decode a packed list."""
     return unpack_json(packed) if isinstance(packed, str) else packed
-
-
-def _text(values: Any) -> str:
-    return to_json(values)

@@ -4,9 +4,8 @@ The part that comes from the tables can be restored from the offset alone (`resu
 the rest (log offsets, configs, ticked keys), and sends it again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
+from typing import Self
 
 from sharegroup.job.knowledge.known_configs import KnownConfigs, Values
 from sharegroup.job.knowledge.known_logs import KnownLogs
@@ -32,7 +31,7 @@ class SourceState:
         self._left: set[str] = set()
 
     @classmethod
-    def resume(cls, offset: SourceOffset, listed: Iterable[SharePartitionRow]) -> SourceState:
+    def resume(cls, offset: SourceOffset, listed: Iterable[SharePartitionRow]) -> Self:
         """Restore what the operator manages; `listed` has the share-partitions at the offset's version."""
         knowledge = cls(offset, offset.shards)
         knowledge.gone = {topic_id: {} for topic_id in offset.gone}

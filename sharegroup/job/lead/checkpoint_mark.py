@@ -7,8 +7,6 @@ A checkpoint is also wrong if its tables have lost commits, for example because 
 batch therefore records the newest batches in its tables. Checkpoints on object stores have no such file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping

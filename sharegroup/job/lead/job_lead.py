@@ -6,8 +6,6 @@ higher one in every table, in whatever order they reach the tables. The other jo
 second, at its next commit, or, if it has nothing to commit, by its regular check of the deciding table.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

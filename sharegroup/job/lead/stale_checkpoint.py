@@ -4,8 +4,6 @@ Continuing from one that is behind would undo later changes. Continuing from one
 whose commits are not in the tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple

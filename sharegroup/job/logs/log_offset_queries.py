@@ -3,8 +3,6 @@
 All leaders are queried in one call. A leader that does not respond costs only its own partitions.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar

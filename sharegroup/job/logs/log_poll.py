@@ -1,7 +1,5 @@
 """Log offsets and topic descriptions from the brokers, for the threads of the job."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -38,7 +36,6 @@ class LogPoll:
         return self._offsets(dict.fromkeys(partitions, LATEST), read_committed)
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return log start offsets."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -85,7 +82,6 @@ class LogPoll:
         return offsets_consumer(self._settings, read_committed=True, **limits)
 
     def close(self) -> None:
-        """Close the connections."""
         self._loop.close(self._client.close)
 
     def _offsets(self, times: Mapping[TopicPartition, int], read_committed: bool = False) -> dict[TopicPartition, int]:

@@ -4,8 +4,6 @@ Leaders are looked up first, so that no request waits for a partition without a 
 is looked up again, after increasing pauses.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -78,7 +76,6 @@ class PartitionLeaders:
         self._leave_alone(topic, partitions, "", now_ms)
 
     def discard_topics(self, topics: Collection[str]) -> None:
-        """Discard what is stored for these topics."""
         if not topics:
             return
         self._leaders = {p: led_by for p, led_by in self._leaders.items() if p.topic not in topics}

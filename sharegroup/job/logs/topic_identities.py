@@ -15,8 +15,6 @@ response of one broker, whose metadata may be outdated:
 The grace time starts again for each topic that is polled, because earlier responses concern another topic.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -134,7 +132,6 @@ class TopicIdentities:
         return learned
 
     def discard_names(self, names: Collection[str]) -> None:
-        """Discard what is stored for these names."""
         for remembered in (self._responses, self._seen, self._replaced, self._doubts):
             for name in names:
                 remembered.pop(name, None)

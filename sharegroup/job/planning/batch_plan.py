@@ -1,7 +1,5 @@
 """The rows of one batch of the `kafka_log_offsets` source, collected while it is planned."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -22,7 +20,6 @@ class BatchPlan:
 
     @property
     def has_rows(self) -> bool:
-        """Whether there are any rows."""
         return bool(self._rows)
 
     @property
@@ -31,7 +28,6 @@ class BatchPlan:
         return [shard_key for row in self._rows.get(rows.LOAD, ()) for shard_key in row.shard_keys]
 
     def add_deleted_topic(self, topic: str, shard_keys: Iterable[str]) -> None:
-        """Add a deleted topic."""
         self._add(rows.TOPIC_DELETED, topic, sorted(shard_keys))
 
     def add_unload(self, managed: ManagedShards, keys: Collection[SharePartitionKey]) -> None:
@@ -46,7 +42,6 @@ class BatchPlan:
             self._add(rows.DELETE, [[key.partition, epochs[key], key.topic] for key in keys], [shard_key])
 
     def add_config(self, config: dict[str, Any], shard_keys: Iterable[str]) -> None:
-        """Add the config of a group."""
         self._add(rows.CONFIG, config, sorted(shard_keys))
 
     def add_fences(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:

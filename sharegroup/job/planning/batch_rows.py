@@ -4,8 +4,6 @@ The rows are in the end offset, except for the states of what is loaded, which a
 of the offset log can therefore be run again on an executor, even days later.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The part of a source poll that queries the brokers: the offsets of logs, and deleted topics."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from sharegroup.job.knowledge.listing import TopicIdPartition

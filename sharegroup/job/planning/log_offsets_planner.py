@@ -8,8 +8,6 @@ The cost of a poll depends on the changed rows of `share_partitions`, the logs t
 deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned offset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """One poll of the source of the share_partition query: its input, and its results so far."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 

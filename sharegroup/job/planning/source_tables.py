@@ -1,7 +1,5 @@
 """What the source of the share_partition query reads from the tables: the interface between planning and storage."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 

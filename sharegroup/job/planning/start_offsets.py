@@ -1,7 +1,5 @@
 """The start offset of a share-partition without a state: a given offset, or by `share.auto.offset.reset`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from sharegroup.config import OffsetResetStrategy

@@ -6,8 +6,6 @@ rows. Starting the share-partition by `share.auto.offset.reset` would deliver fi
 So its group is stopped until somebody decides, and all other groups are served.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The part of a source poll that reads the tables: changed rows of `share_partitions`, and configs."""
 
-from __future__ import annotations
-
 from sharegroup.job.knowledge.managed_shards import ManagedShards
 from sharegroup.job.planning.source_poll import SourcePoll
 from sharegroup.job.planning.source_tables import GroupConfigSource, SourceTables

@@ -1,7 +1,5 @@
 """Requests to brokers and group coordinators. This module and `connecting` use private parts of kafka-python."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -37,7 +35,6 @@ class Brokers:
         self._backoff_s = self.admin.config["retry_backoff_ms"] / 1000
 
     def close(self) -> None:
-        """Close all connections."""
         self.admin.close()
 
     def node_ids(self) -> list[int]:

@@ -1,10 +1,8 @@
 """The admin client of share groups."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from kafka import TopicPartition
 from kafka.errors import GroupIdNotFoundError, KafkaError
@@ -20,9 +18,6 @@ from sharegroup.kafka_clients.admin.results import (
     ShareGroupOffset,
 )
 from sharegroup.protocol.rows.share_group_fields import MemberIdentity
-
-if TYPE_CHECKING:
-    from typing import Self
 
 T = TypeVar("T")
 

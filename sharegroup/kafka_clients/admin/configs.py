@@ -1,7 +1,5 @@
 """GROUP configs: DescribeConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

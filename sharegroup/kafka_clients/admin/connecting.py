@@ -1,7 +1,5 @@
 """The first connection. kafka-python retries any failure and hides its reason; this module reports it."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Errors in responses as kafka-python's exceptions."""
 
-from __future__ import annotations
-
 from kafka.errors import (
     BrokerResponseError,
     CoordinatorLoadInProgressError,

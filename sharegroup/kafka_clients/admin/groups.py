@@ -1,7 +1,5 @@
 """Groups: ListGroups, ShareGroupDescribe, DeleteGroups."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
@@ -57,8 +55,6 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
 def describe_groups(
     brokers: Brokers, group_ids: Collection[str], include_authorized_operations: bool
 ) -> dict[str, ShareGroupDescription | KafkaError]:
-    """Return each group's description or error."""
-
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, ShareGroupDescription | KafkaError]:
         request = ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=include_authorized_operations)
         response = brokers.request_once(request, coordinator.node_id)

@@ -1,7 +1,5 @@
 """The logs that share groups read: their partitions, start and end offsets, and records."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

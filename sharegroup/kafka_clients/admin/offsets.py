@@ -1,7 +1,5 @@
 """Start offsets of share-partitions: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results of the admin client: plain values with the fields of the responses."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import NamedTuple
 

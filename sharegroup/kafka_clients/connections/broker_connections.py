@@ -1,7 +1,5 @@
 """Connections to the brokers of a cluster: one to each, and one for metadata to any broker that responds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
@@ -116,7 +114,6 @@ class BrokerConnections:
         raise problem
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in (*self._by_node.values(), *self._for_metadata.values()):
             connection.close()
 

@@ -1,7 +1,5 @@
 """SASL login at an upstream broker: the gateway's own login, or the forwarded login of a client."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Protocol
 

@@ -4,8 +4,6 @@
 requests, so each response belongs to the oldest pending request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging
@@ -13,7 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -24,9 +22,6 @@ from sharegroup.kafka_clients.connections.broker_login import log_in
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
-
-if TYPE_CHECKING:
-    from typing import Self
 
 __all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "fetch_features", "tls_context"]
 

@@ -9,8 +9,6 @@ The first bytes of a frame are inspected before the rest is read: `frame_problem
 `handle_frame_start` may delay reading the rest.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import struct

@@ -3,8 +3,6 @@
 Clients' requests are decoded in `request_decoding`.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple, Protocol, Self, TypeVar
 
@@ -121,7 +119,6 @@ def _framed(message: ApiMessage) -> bytearray:
 
 
 def correlation_id(frame: memoryview) -> int:
-    """Return the correlation id of a response frame."""
     return int(_INT32.unpack_from(frame)[0])
 
 

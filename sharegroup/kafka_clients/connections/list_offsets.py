@@ -1,7 +1,5 @@
 """ListOffsets and OffsetForLeaderEpoch requests to one leader, as a consumer sends them, and their responses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeVar
 

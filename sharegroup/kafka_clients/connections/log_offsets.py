@@ -10,8 +10,6 @@ So each request has the leader epoch (KIP-320), and metadata with an older epoch
 another broker is queried.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -98,7 +96,6 @@ class LogOffsetsClient:
         self._epochs = {p: epoch for p, epoch in self._epochs.items() if p.topic not in topics}
 
     def close(self) -> None:
-        """Close all connections."""
         self._silent.close()
         self._brokers.close()
 

@@ -1,7 +1,5 @@
 """An event loop on its own thread, for asyncio clients in synchronous code."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
@@ -19,7 +17,6 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Start a coroutine, and return the future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:

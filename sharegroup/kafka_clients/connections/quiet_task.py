@@ -1,7 +1,5 @@
 """Tasks that may fail after their waiters are gone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar

@@ -5,8 +5,6 @@ is delayed, and requests wait for it. So an unavailable broker does not receive 
 own backoff get this one.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from kafka.protocol.api_message import ApiMessage

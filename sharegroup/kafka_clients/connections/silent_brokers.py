@@ -5,8 +5,6 @@ broker is *silent*: requests to it fail immediately, and a task queries its feat
 log line when it starts and one when it ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
@@ -40,7 +38,6 @@ class SilentBrokers:
             self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))
 
     def close(self) -> None:
-        """Stop querying."""
         for task in self._attempts.values():
             task.cancel()
 

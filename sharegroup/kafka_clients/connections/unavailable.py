@@ -1,7 +1,5 @@
 """Errors of requests to upstream brokers."""
 
-from __future__ import annotations
-
 from sharegroup.errors import ShareGroupError
 
 

@@ -1,7 +1,5 @@
 """One request to a group's job as a row, and its response, for callers with the job's configuration."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable
@@ -36,13 +34,13 @@ class JobNotRespondingError(ShareGroupError):
 def request_job(
     config: Config,
     group_id: str,
-    request: Callable[[RowChannel, str], ShareGroupRequest],
+    request: Callable[[RowChannel, tuple[str, str, str]], ShareGroupRequest],
     kind: type[R],
     timeout_s: float = TIMEOUT_S,
 ) -> R:
     """Send a request to a group's job and return its response.
 
-    `request` creates the request row from the channel and the request's id, which is also its key.
+    `request` creates the request row from the channel and the row's header (id, group id, key of the response).
 
     Raises RequestError if the coordinator rejects the request, JobNotRespondingError, KafkaUnavailableError.
     """
@@ -52,7 +50,9 @@ def request_job(
         settings = python_properties(job.bootstrap_servers, job.kafka)
         channel = RowChannel(settings, RowTopics(*job.topics), name)
         try:
-            response = _request(channel, lambda: request(channel, name), name, kind, time.monotonic() + timeout_s)
+            response = _request(
+                channel, lambda: request(channel, (name, group_id, name)), name, kind, time.monotonic() + timeout_s
+            )
         finally:
             channel.close()
     except KafkaError as error:

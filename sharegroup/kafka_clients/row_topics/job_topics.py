@@ -1,7 +1,5 @@
 """The job's three topics: created if they are missing, checked if they exist."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping
 from typing import Any

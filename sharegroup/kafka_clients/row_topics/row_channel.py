@@ -1,7 +1,5 @@
 """A member's connections to Kafka: it writes request rows, reads its response rows, and describes topics."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import time

@@ -1,7 +1,5 @@
 """Rows of a request topic that no job has read yet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metrics in Prometheus's exposition format, by its Python client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector

@@ -5,8 +5,6 @@
 /readyz    200 while the process serves requests; 503 and the reasons otherwise
 """
 
-from __future__ import annotations
-
 import logging
 import socketserver
 import threading
@@ -67,7 +65,6 @@ class MetricsServer:
         return self._server.server_port
 
     def close(self) -> None:
-        """Stop listening."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -140,7 +137,6 @@ class _Request(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Send the response."""
         status, content_type, body = self.server.respond(self.path, self.headers.get("Accept", ""))
         self.send_response(status)
         self.send_header("Content-Type", content_type)

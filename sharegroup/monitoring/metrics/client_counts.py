@@ -1,7 +1,5 @@
 """Counts of client connections and requests of a gateway."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
@@ -29,7 +27,6 @@ class ClientCounts:
         self._seconds = Histogram(catalogue.REQUEST_SECONDS)
 
     def count_connection(self, accepted: bool) -> None:
-        """Count a connection that was accepted or rejected."""
         (self._accepted if accepted else self._rejected).add(1)
 
     def count_idle_close(self) -> None:
@@ -37,12 +34,10 @@ class ClientCounts:
         self._idle.add(1)
 
     def count_request(self, api: str, size: int) -> None:
-        """Count a request of `size` bytes."""
         self._requests.add(1, api)
         self._received.add(size, api)
 
     def count_response(self, api: str, size: int) -> None:
-        """Count a response of `size` bytes."""
         self._sent.add(size, api)
 
     def count_throttling(self, seconds: float) -> None:
@@ -56,7 +51,6 @@ class ClientCounts:
             self._failed.add(1, api, error)
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         for counter in (
             self._accepted,
             self._rejected,

@@ -1,7 +1,5 @@
 """Counts of the rows of `delivery_log`, by group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -66,7 +64,6 @@ class Deliveries:
             series.remove_series(group)
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         for counter in self._counters:
             yield counter.family()
         yield self._delivery_counts.family()

@@ -1,7 +1,5 @@
 """The metrics of the gateway, each declared once (see `job_catalogue`)."""
 
-from __future__ import annotations
-
 from sharegroup.monitoring.metrics.metric import Metric, MetricKind
 
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -1,7 +1,5 @@
 """Counts of groups, members and share-partitions, from row changes of the group coordinator's tables."""
 
-from __future__ import annotations
-
 from collections import Counter as Bag
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -61,7 +59,6 @@ class GroupCounts:
         _move(self._statuses, before and before["status"], after and after["status"])
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         states = {"Empty": 0, "Stable": 0, "Dead": 0} | self._states
         yield gauge(catalogue.GROUPS, [((state,), count) for state, count in states.items()])
         yield gauge(catalogue.MEMBERS, [((group,), count) for group, count in self._members.items()])

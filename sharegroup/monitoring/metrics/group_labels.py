@@ -1,7 +1,5 @@
 """Labels of groups. Their number is limited, which limits the size of a scrape."""
 
-from __future__ import annotations
-
 #: The label `group` of the sum of all groups without their own label.
 OTHER = "(other)"
 

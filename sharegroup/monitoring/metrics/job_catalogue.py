@@ -4,8 +4,6 @@
 Kafka's meters are counters here; `rate()` of a counter is Kafka's `...PerSec` or `-rate`.
 """
 
-from __future__ import annotations
-
 from sharegroup.monitoring.metrics.metric import Metric, MetricKind
 
 _GROUP = ("group",)

@@ -3,8 +3,6 @@
 A scrape only reads sums, with `families`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,7 +117,6 @@ class JobCounts:
                 self._groups.count_rebalances(before, after)
 
     def families(self, now_ms: int) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         yield from self._share_partitions.families(now_ms)
         yield from self._deliveries.families()
         yield from self._groups.families()

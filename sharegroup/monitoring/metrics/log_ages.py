@@ -11,8 +11,6 @@ The end offsets are a flat, ascending tuple (end, observed_ms, end, observed_ms,
 of 100,000 share-partitions.
 """
 
-from __future__ import annotations
-
 LogEnds = tuple[int, ...]
 #: Maximum number of end offsets. When there are more, every other one is dropped, which makes the age less precise.
 MAX_ENDS = 8

@@ -3,8 +3,6 @@
 Names and units follow Prometheus: seconds and bytes; names of counters end in `_total`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +68,6 @@ class Counter:
         self._counts = {labels: count for labels, count in self._counts.items() if labels[0] != first_label}
 
     def family(self) -> MetricFamily:
-        """Return the current values."""
         return MetricFamily(self._metric, list(self._counts.items()))
 
 
@@ -97,7 +94,6 @@ class Histogram:
             del self._buckets[labels], self._sums[labels]
 
     def family(self) -> MetricFamily:
-        """Return the current values."""
         series = [
             (labels, Observations(tuple(accumulate(b)), self._sums[labels])) for labels, b in self._buckets.items()
         ]

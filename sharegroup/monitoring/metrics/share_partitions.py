@@ -5,8 +5,6 @@ oldest record of a group is at the top of a heap. Outdated entries of the heap a
 when they are the majority.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator
 
@@ -67,7 +65,6 @@ class SharePartitionSizes:
         return before is None
 
     def families(self, now_ms: int) -> Iterator[MetricFamily]:
-        """Yield the current values."""
         groups = sorted(self._sums.items())
         for position, metric in enumerate(_OF_GROUPS):
             yield gauge(metric, [((label,), sums[position]) for label, sums in groups])

@@ -1,9 +1,7 @@
 """The sizes of a share-partition, which its operator reports after each run that changed it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 
 class WindowSizes(NamedTuple):
@@ -25,7 +23,7 @@ class WindowSizes(NamedTuple):
     is_managed: bool = True
 
     @classmethod
-    def from_values(cls, values: Sequence[Any]) -> WindowSizes:
+    def from_values(cls, values: Sequence[Any]) -> Self:
         """Return the sizes with these values, in the order of the fields."""
         return cls(*values)
 

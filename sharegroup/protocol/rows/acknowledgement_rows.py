@@ -1,7 +1,5 @@
 """Splitting of a large acknowledgement of a share-partition into several rows."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 

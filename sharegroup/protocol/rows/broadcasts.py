@@ -3,8 +3,6 @@
 They are JSON objects with the key `BROADCAST_KEY`, and each is written to every partition.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -49,13 +47,11 @@ Broadcast = NewLeaderBroadcast | MemberLeftBroadcast | TopicDeletedBroadcast
 
 
 def to_row(broadcast: Broadcast) -> dict[str, Any]:
-    """Return the JSON object of a broadcast."""
     content = {name: getattr(broadcast, name) for name in broadcast.__match_args__}
     return {"type": broadcast.type, "reply_to": BROADCAST_KEY} | content
 
 
 def encode_broadcast(broadcast: Broadcast) -> bytes:
-    """Return the record value of a broadcast."""
     return to_json(to_row(broadcast)).encode()
 
 

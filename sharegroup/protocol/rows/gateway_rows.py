@@ -4,8 +4,6 @@ They are JSON objects with the key `GATEWAY_KEY`, and each is written to every p
 because of their key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -41,7 +39,6 @@ class GatewayRow:
 
 
 def encode_gateway(row: GatewayRow) -> bytes:
-    """Return the record value of a row."""
     brokers = {str(node_id): list(address) for node_id, address in row.brokers.items()}
     content = {"standby": list(row.standby), "brokers": brokers, "lives_ms": row.lives_ms, "listener": row.listener}
     return to_json(content).encode()

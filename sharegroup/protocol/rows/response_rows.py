@@ -4,8 +4,6 @@ A record may have several rows (`response_records`). A response may be sent twic
 and committing its batch. Both have the same `id`, and a reader drops the second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
@@ -85,7 +83,6 @@ _NESTED = {
 
 
 def encode_response(response: Response) -> dict[str, Any]:
-    """Return the JSON object of a response row."""
     return {name: value for name, value in row_values(response).items() if value or name not in _OMITTED_IF_EMPTY}
 
 

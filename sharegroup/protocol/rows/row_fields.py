@@ -6,8 +6,6 @@ There are two errors, because only a row with `id` and `reply_to` can be respond
 a row without them, `InvalidFieldError` for other invalid rows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import fields

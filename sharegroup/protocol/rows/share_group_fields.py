@@ -1,7 +1,5 @@
 """Checks of fields that only rows of `__share_group_requests` have. Each raises InvalidFieldError."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -42,36 +40,36 @@ class MemberIdentity(NamedTuple):
 ALL_AWAY = MemberIdentity()
 
 
-def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
+def members(row: Mapping[str, Any], field: str) -> tuple[MemberIdentity, ...]:
     """Parse [[member_id, group_instance_id or null], ...]. The group checks whether it has these members."""
-    items = row.get("members")
+    items = row.get(field)
     if (
         not isinstance(items, list)
         or len(items) > MAX_MEMBERS
         or not all(isinstance(item, list) and len(item) == 2 and _is_short(item[0]) for item in items)
         or not all(item[1] is None or _is_short(item[1]) for item in items)
     ):
-        message = f"members must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
+        message = f"{field} must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
         raise InvalidFieldError(message, row)
     return tuple(MemberIdentity(*item) for item in items)
 
 
-def subscribed_topic_names(row: Mapping[str, Any]) -> tuple[str, ...] | None:
+def subscribed_topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...] | None:
     """Parse [topic, ...] or null. A topic need not exist, nor have a valid name."""
-    return None if row.get("subscribed_topic_names") is None else _names(row, "subscribed_topic_names", " or null")
+    return None if row.get(field) is None else topic_names(row, field, " or null")
 
 
-def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
+def topic_metadata(row: Mapping[str, Any], field: str) -> dict[str, TopicMetadata]:
     """Parse {topic: [topic_id, partitions]}. Names and sizes must be plausible, because the job relies on them."""
-    topics = row.get("topics", {})
+    topics = row.get(field, {})
     if not isinstance(topics, dict) or not all(
         isinstance(item, list) and len(item) == 2 and _is_short(item[0]) and is_integer(item[1], 0, MAX_INT32)
         for item in topics.values()
     ):
-        raise InvalidFieldError("topics must map topic names to [topic_id, partitions]", row)
+        raise InvalidFieldError(f"{field} must map topic names to [topic_id, partitions]", row)
     for name, (_, partitions) in topics.items():
         if not is_topic_name(name):
-            raise InvalidFieldError(f"topics has the invalid topic name {name[:MAX_TOPIC_NAME_LENGTH]!r}", row)
+            raise InvalidFieldError(f"{field} has the invalid topic name {name[:MAX_TOPIC_NAME_LENGTH]!r}", row)
         if partitions > MAX_TOPIC_PARTITIONS:
             raise InvalidFieldError(f"{name} has {partitions} partitions, more than {MAX_TOPIC_PARTITIONS}", row)
     if sum(partitions for _, partitions in topics.values()) > MAX_PARTITIONS:
@@ -87,17 +85,17 @@ def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int
     return tuple((topic_id, partition, state_epoch) for topic_id, partition, state_epoch in items)
 
 
-def topic_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
+def topic_ids(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
     """Parse [topic_id, ...]."""
-    ids = row.get("topic_ids")
+    ids = row.get(field)
     if not isinstance(ids, list) or not ids or not all(_is_short(topic_id) for topic_id in ids):
-        raise InvalidFieldError("topic_ids must be a list of topic ids", row)
+        raise InvalidFieldError(f"{field} must be a list of topic ids", row)
     return tuple(ids)
 
 
-def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
+def start_offsets(row: Mapping[str, Any], field: str) -> tuple[StartOffset, ...]:
     """Parse [[topic, partition, start_offset], ...]. The group checks which of them may be altered."""
-    items = row.get("offsets")
+    items = row.get(field)
     if (
         not _are_triples(items)
         or not items
@@ -106,27 +104,23 @@ def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
             for item in items
         )
     ):
-        raise InvalidFieldError("offsets must be a list of [topic, partition, start_offset]", row)
-    _check_lengths(row, "offsets", (item[0] for item in items))
+        raise InvalidFieldError(f"{field} must be a list of [topic, partition, start_offset]", row)
+    _check_lengths(row, field, (item[0] for item in items))
     return tuple(StartOffset(topic, partition, offset) for topic, partition, offset in items)
 
 
-def topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    """Parse [topic, ...]."""
-    return _names(row, field)
-
-
-def configs(row: Mapping[str, Any]) -> dict[str, str | None]:
+def configs(row: Mapping[str, Any], field: str) -> dict[str, str | None]:
     """Parse {config name: value as text, or null to use the job's value again}."""
-    values = row.get("configs")
+    values = row.get(field)
     if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
-        raise InvalidFieldError("configs must map names to strings or null", row)
+        raise InvalidFieldError(f"{field} must map names to strings or null", row)
     if not all(_is_short(name) and (value is None or _is_short(value)) for name, value in values.items()):
         raise InvalidFieldError(f"a name or value of configs has more than {MAX_TEXT_LENGTH} characters", row)
     return dict(values)
 
 
-def _names(row: Mapping[str, Any], field: str, alternative: str = "") -> tuple[str, ...]:
+def topic_names(row: Mapping[str, Any], field: str, alternative: str = "") -> tuple[str, ...]:
+    """Parse [topic, ...]. `alternative` completes the error."""
     names = row.get(field)
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise InvalidFieldError(f"{field} must be a list of topic names{alternative}", row)

@@ -4,8 +4,6 @@ A row is a heartbeat, an administrator's request, or a notice of the share_parti
 class, and `decode_share_group_request` returns an instance of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
@@ -14,7 +12,6 @@ from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows import share_group_fields
 from sharegroup.protocol.rows.row_fields import (
     MAX_INT32,
-    InvalidFieldError,
     boolean,
     check_header,
     integer,
@@ -22,38 +19,9 @@ from sharegroup.protocol.rows.row_fields import (
     row_values,
     text,
 )
-from sharegroup.protocol.rows.share_group_fields import MemberIdentity, StartOffset, TopicMetadata
-
-__all__ = [
-    "ALTER_CONFIGS",
-    "ALTER_OFFSETS",
-    "DELETED",
-    "DELETE_GROUP",
-    "DELETE_OFFSETS",
-    "HEARTBEAT",
-    "INITIALIZED",
-    "INVOKE_CONSUMER_REBALANCE",
-    "REMOVE_MEMBERS",
-    "SHARE_GROUP_REQUESTS",
-    "TOPIC_DELETED",
-    "AdministratorRequest",
-    "AlterConfigsRequest",
-    "AlterOffsetsRequest",
-    "DeleteGroupRequest",
-    "DeleteOffsetsRequest",
-    "DeletedNotice",
-    "HeartbeatRequest",
-    "InitializedNotice",
-    "InvalidFieldError",
-    "InvokeConsumerRebalanceRequest",
-    "MemberIdentity",
-    "RemoveMembersRequest",
-    "ShareGroupRequest",
-    "StartOffset",
-    "TopicDeletedNotice",
-    "TopicMetadata",
-    "decode_share_group_request",
-]
+from sharegroup.protocol.rows.share_group_fields import MemberIdentity as MemberIdentity
+from sharegroup.protocol.rows.share_group_fields import StartOffset as StartOffset
+from sharegroup.protocol.rows.share_group_fields import TopicMetadata as TopicMetadata
 
 HEARTBEAT = "heartbeat"
 INITIALIZED = "initialized"
@@ -215,25 +183,14 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
     with the KIP's messages. Raise InvalidFieldError (INVALID_REQUEST), or InvalidRequestRow if no response is possible.
     """
     row = check_header(json_object(value), SHARE_GROUP_REQUESTS)
-    return _DECODERS[row["type"]](row, (row["id"], text(row, "group_id", may_be_empty=True), row["reply_to"]))
+    kind = _KINDS[row["type"]]
+    header = row["id"], text(row, "group_id", may_be_empty=True), row["reply_to"]
+    request: ShareGroupRequest = kind(*header, **{name: read(row, name) for name, read in _READERS[kind].items()})
+    return request
 
 
-_Common = tuple[str, str, str]
-
-
-def _heartbeat(row: Mapping[str, Any], common: _Common) -> HeartbeatRequest:
-    return HeartbeatRequest(
-        *common,
-        member_id=text(row, "member_id", may_be_empty=True, default=""),
-        member_epoch=integer(row, "member_epoch", -MAX_INT32, MAX_INT32, default=-1),
-        rack_id=_text_or_none(row, "rack_id"),
-        client_id=text(row, "client_id", may_be_empty=True, default=""),
-        client_host=text(row, "client_host", may_be_empty=True, default=""),
-        subscribed_topic_names=share_group_fields.subscribed_topic_names(row),
-        topics=share_group_fields.topic_metadata(row),
-        group_instance_id=_text_or_none(row, "group_instance_id"),
-        incarnation_id=_text_or_none(row, "incarnation_id"),
-    )
+def _text_or_empty(row: Mapping[str, Any], field: str) -> str:
+    return text(row, field, may_be_empty=True, default="")
 
 
 def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
@@ -241,42 +198,32 @@ def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
     return None if row.get(field) is None else text(row, field, may_be_empty=True)
 
 
-def _initialized(row: Mapping[str, Any], common: _Common) -> InitializedNotice:
-    return InitializedNotice(*common, initialized=share_group_fields.share_partitions(row, "initialized"))
+def _member_epoch(row: Mapping[str, Any], field: str) -> int:
+    return integer(row, field, -MAX_INT32, MAX_INT32, default=-1)
 
 
-def _deleted(row: Mapping[str, Any], common: _Common) -> DeletedNotice:
-    return DeletedNotice(*common, deleted=share_group_fields.share_partitions(row, "deleted"))
-
-
-def _topic_deleted(row: Mapping[str, Any], common: _Common) -> TopicDeletedNotice:
-    return TopicDeletedNotice(*common, topic_ids=share_group_fields.topic_ids(row))
-
-
-def _alter_offsets(row: Mapping[str, Any], common: _Common) -> AlterOffsetsRequest:
-    topics = share_group_fields.topic_metadata(row)
-    return AlterOffsetsRequest(*common, offsets=share_group_fields.start_offsets(row), topics=topics)
-
-
-def _delete_offsets(row: Mapping[str, Any], common: _Common) -> DeleteOffsetsRequest:
-    return DeleteOffsetsRequest(*common, topic_names=share_group_fields.topic_names(row, "topic_names"))
-
-
-def _alter_configs(row: Mapping[str, Any], common: _Common) -> AlterConfigsRequest:
-    validate_only = boolean(row, "validate_only")
-    return AlterConfigsRequest(*common, configs=share_group_fields.configs(row), validate_only=validate_only)
-
-
-_DECODERS: dict[str, Callable[[Mapping[str, Any], _Common], ShareGroupRequest]] = {
-    HEARTBEAT: _heartbeat,
-    INITIALIZED: _initialized,
-    DELETED: _deleted,
-    TOPIC_DELETED: _topic_deleted,
-    ALTER_OFFSETS: _alter_offsets,
-    DELETE_OFFSETS: _delete_offsets,
-    DELETE_GROUP: lambda _, common: DeleteGroupRequest(*common),
-    ALTER_CONFIGS: _alter_configs,
-    INVOKE_CONSUMER_REBALANCE: lambda _, common: InvokeConsumerRebalanceRequest(*common),
-    REMOVE_MEMBERS: lambda row, common: RemoveMembersRequest(*common, members=share_group_fields.members(row)),
+#: For each kind of row, the functions that check and return its fields.
+_READERS: dict[type[Any], dict[str, Callable[[Mapping[str, Any], str], Any]]] = {
+    HeartbeatRequest: {
+        "member_id": _text_or_empty,
+        "member_epoch": _member_epoch,
+        "rack_id": _text_or_none,
+        "client_id": _text_or_empty,
+        "client_host": _text_or_empty,
+        "subscribed_topic_names": share_group_fields.subscribed_topic_names,
+        "topics": share_group_fields.topic_metadata,
+        "group_instance_id": _text_or_none,
+        "incarnation_id": _text_or_none,
+    },
+    InitializedNotice: {"initialized": share_group_fields.share_partitions},
+    DeletedNotice: {"deleted": share_group_fields.share_partitions},
+    TopicDeletedNotice: {"topic_ids": share_group_fields.topic_ids},
+    AlterOffsetsRequest: {"topics": share_group_fields.topic_metadata, "offsets": share_group_fields.start_offsets},
+    DeleteOffsetsRequest: {"topic_names": share_group_fields.topic_names},
+    DeleteGroupRequest: {},
+    AlterConfigsRequest: {"validate_only": boolean, "configs": share_group_fields.configs},
+    InvokeConsumerRebalanceRequest: {},
+    RemoveMembersRequest: {"members": share_group_fields.members},
 }
-SHARE_GROUP_REQUESTS = tuple(_DECODERS)
+_KINDS: dict[str, type[Any]] = {kind.type: kind for kind in _READERS}
+SHARE_GROUP_REQUESTS = tuple(_KINDS)

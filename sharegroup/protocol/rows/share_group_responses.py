@@ -1,7 +1,5 @@
 """Responses to requests to a group. Data only; `response_rows` encodes and decodes them."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 

@@ -4,17 +4,14 @@ A row is keyed by its share-partition, so that one Kafka partition keeps the ord
 a class, and `decode_share_partition_request` returns an instance of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sharegroup.protocol.json_text import to_json
 from sharegroup.protocol.rows.row_fields import (
     MAX_INT32,
     MAX_OFFSET,
-    InvalidFieldError,
     acknowledgement_batches,
     acquired_ranges,
     boolean,
@@ -28,28 +25,6 @@ from sharegroup.protocol.rows.row_fields import (
     text,
 )
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
-
-__all__ = [
-    "ACKNOWLEDGE",
-    "CONFIGURE",
-    "FENCE_MEMBER",
-    "FETCH",
-    "MAX_RANGES_PER_ROW",
-    "RELEASE_MEMBER",
-    "SHARE_PARTITION_REQUESTS",
-    "UNACQUIRE",
-    "AcknowledgeRequest",
-    "ConfigureRequest",
-    "FenceMemberRequest",
-    "FetchRequest",
-    "InvalidFieldError",
-    "ReleaseMemberRequest",
-    "RowHeader",
-    "SharePartitionRequest",
-    "UnacquireRequest",
-    "decode_share_partition_request",
-    "split_into_rows",
-]
 
 T = TypeVar("T")
 
@@ -65,13 +40,17 @@ CONFIGURE = "configure"
 
 
 def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
-    """Split ranges into rows of at most `most` ranges."""
     for first in range(0, len(ranges), most):
         yield tuple(ranges[first : first + most])
 
 
-class RowHeader(NamedTuple):
-    """The fields of all requests to share-partitions, in the order of the constructors: `FetchRequest(*header, ...)`.
+#: Fields that are left out of a row while they have these values.
+_OMITTED_DEFAULTS = {"is_static": False, "opened_ms": -1, "linger_ms": 0, "acquired": (), "lock_deadline_ms": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Fields of all requests.
 
     - `topic_id`: identifies the topic, even if another topic has its name by now
     - `member_epoch`: epoch of the member in the group (-1: not known and not checked). A request is rejected if a
@@ -80,21 +59,6 @@ class RowHeader(NamedTuple):
     - `incarnation_id`: process that acts as the member, or None. A request of a process that another process replaced
       is rejected.
     """
-
-    id: str
-    group_id: str
-    topic: str
-    topic_id: str
-    partition: int
-    member_id: str
-    member_epoch: int = -1
-    reply_to: str = ""
-    incarnation_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Fields of all requests: those of `RowHeader`."""
 
     type: ClassVar[str]
 
@@ -110,9 +74,8 @@ class _Request:
 
     def encode(self) -> bytes:
         """Return the record value, a JSON object."""
-        row = row_values(self)
-        for name in self._omitted_fields():
-            del row[name]
+        omitted = self._omitted_fields()
+        row = {name: value for name, value in row_values(self).items() if name not in omitted}
         if self.incarnation_id is None:
             del row["incarnation_id"]
         return to_json(row).encode()
@@ -123,7 +86,7 @@ class _Request:
         return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
 
     def _omitted_fields(self) -> tuple[str, ...]:
-        return ()
+        return tuple(name for name, default in _OMITTED_DEFAULTS.items() if getattr(self, name, default) == default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +108,6 @@ class FetchRequest(_Request):
     is_static: bool = False
     opened_ms: int = -1
     linger_ms: int = 0
-
-    def _omitted_fields(self) -> tuple[str, ...]:
-        known = {
-            "is_static": self.is_static,
-            "opened_ms": self.opened_ms >= 0,
-            "linger_ms": self.linger_ms > 0,
-        }
-        return tuple(name for name, is_known in known.items() if not is_known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +132,6 @@ class AcknowledgeRequest(_Request):
     lock_deadline_ms: int = -1
     is_static: bool = False
     linger_ms: int = 0
-
-    def _omitted_fields(self) -> tuple[str, ...]:
-        known = {
-            "acquired": bool(self.acquired),
-            "lock_deadline_ms": self.lock_deadline_ms >= 0,
-            "is_static": self.is_static,
-            "linger_ms": self.linger_ms > 0,
-        }
-        return tuple(name for name, is_known in known.items() if not is_known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,18 +269,19 @@ def _configure(row: Mapping[str, Any]) -> ConfigureRequest:
     return ConfigureRequest(*_header(row), config=json_field(row, "config"), altered_ms=altered_ms)
 
 
-def _header(row: Mapping[str, Any]) -> RowHeader:
+def _header(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str, str | None]:
+    """Return the fields of `_Request`, in order."""
     partition = integer(row, "partition", 0, MAX_INT32)
-    return RowHeader(
-        id=row["id"],
-        group_id=text(row, "group_id"),
-        topic=text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
-        topic_id=text(row, "topic_id"),
-        partition=partition,
-        member_id=member_id_of(row) if row["type"] != CONFIGURE else "",
-        member_epoch=integer(row, "member_epoch", -1, MAX_INT32, default=-1),
-        reply_to=row["reply_to"],
-        incarnation_id=None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
+    return (
+        row["id"],
+        text(row, "group_id"),
+        text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
+        text(row, "topic_id"),
+        partition,
+        member_id_of(row) if row["type"] != CONFIGURE else "",
+        integer(row, "member_epoch", -1, MAX_INT32, default=-1),
+        row["reply_to"],
+        None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
     )
 
 

@@ -3,8 +3,6 @@
 Data only; `response_rows` encodes and decodes them.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 

@@ -7,8 +7,6 @@ SCRAM proves the password without sending it, with the entry of its own hash. Fo
 entry is computed from the password that was sent. `sharegroup hash-password alice` creates a line of the file.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

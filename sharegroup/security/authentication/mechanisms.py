@@ -1,7 +1,5 @@
 """The SASL mechanisms that clients may use, with the users and keys that verify logins."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable

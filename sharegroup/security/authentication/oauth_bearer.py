@@ -4,8 +4,6 @@ As in Kafka, a rejected token causes the message `{"status":"invalid_token"}`. T
 has confirmed it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The mechanisms that verify a password: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). PURE: no I/O."""
 
-from __future__ import annotations
-
 from scramp import ScramException
 
 from sharegroup.security.authentication.credentials import SCRAM_MECHANISMS, Credentials

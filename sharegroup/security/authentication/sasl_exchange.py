@@ -1,7 +1,5 @@
 """The interface of SASL mechanisms: an exchange of messages that ends with a user or a rejection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 

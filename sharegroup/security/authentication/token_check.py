@@ -4,8 +4,6 @@ PyJWT verifies signature and claims. It is the most used library for it, is type
 (`cryptography`), which any library needs for RSA and elliptic curves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The keys that verify tokens: a JSON Web Key Set (RFC 7517), from a file or by HTTPS."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """Access to a query's checkpoint folder before the query starts: read, begin and discard a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """The main job: both queries in one Spark session, until SIGTERM."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import tempfile

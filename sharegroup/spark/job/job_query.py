@@ -1,7 +1,5 @@
 """One streaming query of the job: its start, its batches and its upkeep requests."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import logging
@@ -83,7 +81,6 @@ class JobQuery:
 
     @property
     def batches(self) -> int:
-        """The number of batches that have run."""
         return self._run.batches
 
     @property

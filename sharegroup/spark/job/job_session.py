@@ -1,7 +1,5 @@
 """The main job's session, configured for micro-batches of few, narrow rows."""
 
-from __future__ import annotations
-
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 

@@ -1,7 +1,5 @@
 """The job's metrics and health over HTTP if `metrics.port` is set; otherwise nothing is counted."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

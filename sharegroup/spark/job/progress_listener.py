@@ -4,8 +4,6 @@ PySpark's own `StreamingQueryListener` converts the whole event into Python obje
 milliseconds for each batch, and the source offsets, which contain the rows of the batch. This listener needs 20 calls.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

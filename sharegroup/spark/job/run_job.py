@@ -4,8 +4,6 @@ The job runs until SIGTERM or Ctrl-C and then ends between batches with exit cod
 wrong or the job cannot continue; exit code 3: another job leads (FENCED_LEADER_EPOCH).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import sys

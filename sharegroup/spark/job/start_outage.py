@@ -1,13 +1,12 @@
 """Waiting while the job cannot start because the disk is full or the brokers or the store are unavailable."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from sharegroup.errors import StopRequested
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.spark.job.supervisor import MAX_DELAY_S, first_line, is_outage
 
 logger = logging.getLogger(__name__)
@@ -23,7 +22,7 @@ def retry_during_outage(
     The step must be idempotent. `wait(seconds)` returns whether the job must stop. An outage logs one line when it
     begins and one when it ends. Raises StopRequested, and any error of the step that is not an outage.
     """
-    since_s: float | None = None
+    outage = OutageLog(logger, "the job cannot start because of an outage", "the start of the job continues", clock)
     delay_s = 1.0
     while True:
         try:
@@ -31,12 +30,9 @@ def retry_during_outage(
         except Exception as error:
             if not is_outage(error):
                 raise
-            if since_s is None:
-                since_s = clock()
-                logger.warning("the job cannot start because of an outage; retrying: %s", first_line(error))
+            outage.report_failure(first_line(error))
         else:
-            if since_s is not None:
-                logger.info("the start of the job continues after an outage of %d s", clock() - since_s)
+            outage.report_success()
             return result
         if wait(delay_s):
             raise StopRequested("the job was stopped before it had started")

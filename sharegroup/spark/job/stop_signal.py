@@ -4,8 +4,6 @@ Under spark-submit SIGTERM reaches the JVM (the spark-submit process is the JVM,
 handler therefore calls back into Python, where it only sets a flag. Without spark-submit, Python receives the signal.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from typing import Any
@@ -45,7 +43,6 @@ class StopSignal:
         self._requested = True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the signal; return whether it was received."""
         return self._event.wait(timeout_s)
 
 

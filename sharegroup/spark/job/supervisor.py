@@ -6,8 +6,6 @@ immediately: another leader, a stale checkpoint, or a checkpoint of another vers
 for a reason other than an outage.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

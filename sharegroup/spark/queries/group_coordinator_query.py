@@ -1,7 +1,5 @@
 """The group_coordinator query. It reads heartbeats and outputs groups, members, share-partitions and responses."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -11,8 +11,6 @@ therefore never expires while an acknowledgement that was appended in time is un
 the brokers' time, which the driver passes on in the handover file.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import time

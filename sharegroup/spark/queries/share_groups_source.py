@@ -4,8 +4,6 @@ With an empty checkpoint its first batch loads every group from the tables. Afte
 deadline, for example of a member's session. If none is due, it returns no rows, and Spark runs no batch.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

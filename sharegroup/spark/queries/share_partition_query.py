@@ -1,7 +1,5 @@
 """The share_partition query. It reads request rows and log offsets and outputs state, delivery log and responses."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ result has a row for each record that is not accepted. Its rows are sorted and j
 cost of each record stays small. No Spark here: `records.result_table` converts the DataFrame to an Arrow table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

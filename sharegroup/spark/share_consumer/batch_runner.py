@@ -1,7 +1,5 @@
 """Processing of a batch in foreachBatch: its records, the handler, its acknowledgements."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 

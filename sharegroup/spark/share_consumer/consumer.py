@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import tempfile
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -158,7 +159,7 @@ class ShareConsumer:
         if read_checkpoint(self._spark, self._checkpoint) is None:
             check_group_type(self._python_kafka, self._settings.group_id)
         offers = tempfile.TemporaryDirectory(prefix="share-consumer-")
-        stop = ShareConsumerQuery.new_stop_event()
+        stop = threading.Event()
         channel = RowChannel(self._python_kafka, self._row_topics, self.member_id)
         member = Member(self._settings, channel, OfferFile(offers.name), stop.set)
         runner = self._runner = BatchRunner(

@@ -1,7 +1,5 @@
 """`ShareConsumerQuery`: a running `ShareConsumer` and its orderly end."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import tempfile
@@ -52,11 +50,6 @@ class ShareConsumerQuery:
         started.set()
         self._error: BaseException | None = None
         threading.Thread(target=self._watch, name="share-consumer-query", daemon=True).start()
-
-    @staticmethod
-    def new_stop_event() -> threading.Event:
-        """Return the event that ends the query when it is set."""
-        return threading.Event()
 
     @property
     def id(self) -> str:

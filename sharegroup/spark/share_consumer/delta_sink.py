@@ -28,8 +28,6 @@ Exactly once has these requirements:
   records of the new topic as those of the old one until the share-group job has detected the change.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

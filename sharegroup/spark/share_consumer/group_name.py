@@ -1,7 +1,5 @@
 """The check of a group's name before a new member joins: in Kafka a name belongs to one group of one type."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

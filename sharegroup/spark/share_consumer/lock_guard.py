@@ -1,7 +1,5 @@
 """A guard that cancels the Spark jobs of a batch when one of its locks is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import uuid

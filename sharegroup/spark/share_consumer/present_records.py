@@ -6,8 +6,6 @@ as many as offsets in the batch, there is no gap. Otherwise only the offsets are
 have read only a part of the batch, for example with `limit` or `isEmpty`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The records of a batch as a DataFrame, read by Spark's Kafka reader, and a handler's result as an Arrow table."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ It runs in a Python worker of the driver, separate from the driver's own Python,
 Its offset *is* the batch, so a batch of Spark's offset log can be repeated from the offset alone, also on an executor.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The tables of current state, for repeated reads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Mapping
 

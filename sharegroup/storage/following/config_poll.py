@@ -1,7 +1,5 @@
 """The groups' effective configs, which follow changes of `share_group_configs` while a query runs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads the group_coordinator query's tables at pinned versions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +16,6 @@ class PinnedGroups:
         self._options = dict(options) or None
 
     def newest_versions(self) -> dict[str, int]:
-        """Return {table: its newest version}."""
         return {table: self._open(table, None).version() for table in self._paths}
 
     def groups(self, versions: Mapping[str, int]) -> dict[str, dict[str, list[dict[str, Any]]]]:

@@ -1,7 +1,5 @@
 """Reads the share_partition query's tables at pinned versions."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -49,7 +47,6 @@ class PinnedTables:
         )
 
     def newest_version(self, table: str) -> int:
-        """Return the table's newest version."""
         handle = self._newest.get(table)
         if handle is None:
             handle = self._newest[table] = self._open(table, None)
@@ -58,7 +55,6 @@ class PinnedTables:
         return handle.version()
 
     def share_partitions(self, version: int) -> list[SharePartitionRow]:
-        """Return the share-partitions at a version."""
         self._go_to(version)
         return [_row(row) for row in self._listed.rows.values()]
 

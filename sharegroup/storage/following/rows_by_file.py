@@ -9,8 +9,6 @@ rows of files that one of them lacks. Reading the second version costs these fil
     change = rows.go_to(DeltaFiles(table, SHARE_PARTITIONS))  # reads the files that were added
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -107,7 +105,6 @@ class DeltaFiles:
         return rows
 
     def table(self, path: str) -> pa.Table:
-        """Return the rows of one file as an Arrow table."""
         if self._filesystem is None:
             self._filesystem = pa_fs.PyFileSystem(DeltaStorageHandler(self._table.table_uri, self._options))
         fragment = ds.ParquetFileFormat().make_fragment(path, self._filesystem)

@@ -1,7 +1,5 @@
 """The row of `share_partitions` in the form that the source needs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
-from sharegroup.storage.rows import DeltaTables, StorageOptions, TableUnavailableError
+from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.storage.schemas import DELIVERY_LOG
-from sharegroup.storage.store_outage import one_line
 from sharegroup.types import Cause, RecordState
 
 #: The causes of records that are archived at the delivery count limit.
@@ -86,7 +84,6 @@ def read_dead_ends(
 
     Only the days from `since` on are read. Raises TableUnavailableError.
     """
-    opened = DeltaTables.from_path(tables, storage_options).open(DELIVERY_LOG)
     wanted = (
         (pc.field("day") >= since.astimezone(UTC).date())
         & (pc.field("time") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))
@@ -95,10 +92,7 @@ def read_dead_ends(
     )
     if group_id is not None:
         wanted = wanted & (pc.field("group_id") == group_id)
-    try:
-        found = opened.to_pyarrow_table(filters=wanted, columns=list(DeadEnd._fields))
-    except (DeltaError, OSError) as error:
-        raise TableUnavailableError(f"table {DELIVERY_LOG.name} cannot be read: {one_line(error)}") from error
+    found = DeltaTables.from_path(tables, storage_options).select(DELIVERY_LOG, wanted, DeadEnd._fields)
     newest = found.sort_by([("time", "descending"), ("first_offset", "descending")]).slice(0, most)
     group_ids = frozenset(pc.unique(found["group_id"]).to_pylist())
     return DeadEnds(tuple(DeadEnd(**row) for row in newest.to_pylist()), _counts(found), group_ids)

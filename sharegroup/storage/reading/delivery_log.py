@@ -1,15 +1,10 @@
 """The history of one record, read from `delivery_log` without Spark."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import NamedTuple
 
-from deltalake.exceptions import DeltaError
-
-from sharegroup.storage.rows import DeltaTables, StorageOptions, TableUnavailableError
+from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.storage.schemas import DELIVERY_LOG
-from sharegroup.storage.store_outage import one_line
 
 
 class RecordTransition(NamedTuple):
@@ -41,7 +36,6 @@ def read_record_history(
 
     Only files whose statistics (group, topic, first and last offset) may match are read. Raises TableUnavailableError.
     """
-    opened = DeltaTables.from_path(tables, storage_options).open(DELIVERY_LOG)
     filters = [
         ("group_id", "=", group_id),
         ("topic", "=", topic),
@@ -49,9 +43,7 @@ def read_record_history(
         ("first_offset", "<=", offset),
         ("last_offset", ">=", offset),
     ]
-    try:
-        rows = opened.to_pyarrow_table(filters=filters, columns=list(RecordTransition._fields)).to_pylist()
-    except (DeltaError, OSError) as error:
-        raise TableUnavailableError(f"table {DELIVERY_LOG.name} cannot be read: {one_line(error)}") from error
+    opened = DeltaTables.from_path(tables, storage_options)
+    rows = opened.select(DELIVERY_LOG, filters, RecordTransition._fields).to_pylist()
     found = [RecordTransition(**row) for row in rows]
     return tuple(sorted(found, key=lambda row: (row.leader_epoch, row.batch_id, row.time)))

@@ -1,7 +1,5 @@
 """Processes that have replaced others as members (KIP-345), read from `share_group_members`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

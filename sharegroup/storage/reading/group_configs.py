@@ -1,7 +1,5 @@
 """The configs that were set for single groups."""
 
-from __future__ import annotations
-
 from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.storage.schemas import SHARE_GROUP_CONFIGS
 from sharegroup.types import ConfigSource

@@ -1,7 +1,5 @@
 """Groups, as ListGroups and ShareGroupDescribe report them (KIP-932)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -60,7 +58,6 @@ class ShareGroupDescription(NamedTuple):
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """The topic ids by topic name."""
         return {row.topic: row.topic_id for row in self.share_partitions}
 
 

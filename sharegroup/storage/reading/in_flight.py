@@ -1,7 +1,5 @@
 """The record ranges in flight, read without Spark: the content of the view `in_flight`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

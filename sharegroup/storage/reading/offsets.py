@@ -1,7 +1,5 @@
 """The offsets of a group's share-partitions, as DescribeShareGroupOffsets reports them (KIP-932, KIP-1226)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

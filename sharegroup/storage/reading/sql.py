@@ -3,8 +3,6 @@
 The dialect is that of DataFusion, which is part of delta-rs. The views of the cookbook need Spark.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError

@@ -11,8 +11,6 @@ records. Upkeep rewrites it from time to time (`storage.upkeep.state_base_upkeep
 long as those of other tables, so that a pinned version of the state has a base as well. Records never change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Folds rows of `share_group_state` to the state of each share-partition."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -9,13 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.storage.reading.state_base import cut_of
-from sharegroup.storage.rows import DeltaTables, TableUnavailableError
+from sharegroup.storage.rows import DeltaTables, reading
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 
@@ -68,10 +65,8 @@ def read_current_states(
     """Return the current state of each share-partition (of some groups, or all). Raises TableUnavailableError."""
     base = tables.open_if_exists(SHARE_GROUP_STATE_BASE)  # first, so that the state is not older
     state = tables.open(SHARE_GROUP_STATE)
-    try:
+    with reading(SHARE_GROUP_STATE):
         return read_states(state, group_ids, base)
-    except (DeltaError, OSError) as error:
-        raise TableUnavailableError(f"table {SHARE_GROUP_STATE.name} cannot be read: {error}") from error
 
 
 def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:

@@ -3,8 +3,6 @@
 The decision uses only the tables' logs; no row is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 

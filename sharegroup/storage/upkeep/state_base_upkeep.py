@@ -8,8 +8,6 @@ A base is one commit, so a crash is harmless. A fenced leader may also write one
 table.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any

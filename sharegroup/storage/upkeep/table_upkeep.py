@@ -4,8 +4,6 @@ Its commits are marked. They change no row that is needed, so a writer whose bat
 again after them, and is not fenced. A late commit of another leader's upkeep is harmless, too.
 """
 
-from __future__ import annotations
-
 from sharegroup.errors import FencedLeaderError
 from sharegroup.storage.writing.fence import leader_epoch_of
 from sharegroup.storage.writing.table_writer import newest_info
@@ -29,7 +27,6 @@ class TableUpkeep:
             )
 
     def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
-        """Run `begin` and `finish`."""
         self.begin(leader_epoch)
         self.finish(upkeep)
 

@@ -1,7 +1,5 @@
 """The job's side of `upkeep_worker`: starts the process, sends requests, and receives the results."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

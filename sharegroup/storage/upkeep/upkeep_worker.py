@@ -13,8 +13,6 @@ clock, so nothing is done while that clock is far ahead of the brokers'.
 A crash is harmless at any point: each step is one commit, and the next upkeep does the remaining steps.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

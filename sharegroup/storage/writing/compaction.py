@@ -11,8 +11,6 @@ A byte is rewritten once or twice per tier, however large the day is, and a day 
 files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 #: The sizes in bytes from which a file no longer belongs to a tier.

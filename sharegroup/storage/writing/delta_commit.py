@@ -5,8 +5,6 @@ writers: delta-rs commits the appends of two writers with different ids, and doe
 upkeep are retried after the appends of others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +37,6 @@ def commit_properties(stamp: Stamp) -> CommitProperties:
 
 
 def info_metadata(info: Info | None) -> dict[str, str]:
-    """Return the custom metadata for a commit with this info."""
     return {_INFO_KEY: json.dumps(info, separators=(",", ":"))} if info else {}
 
 

@@ -9,8 +9,6 @@ The cost of each part depends on what is new since the last time, or the part ru
     old days       when there are any
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -11,8 +11,6 @@ so any foreign commit makes the next one fail. This module then decides:
 - A writer that is becoming the leader ignores commits of leaders with lower epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sharegroup.errors import FencedLeaderError

@@ -1,7 +1,5 @@
 """The history of leaders in the table `share_group_job`: one row for each start of a query."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 

@@ -5,8 +5,6 @@ for each commit, at 2 µs per file: after 5,000 micro-batches a commit took twic
 a second. On a local disk, versions are therefore also limited by number (`tables.local.versions`).
 """
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -8,8 +8,6 @@ A commit builds on all commits before it, so a writer also syncs the log entries
 last commit and this one, for example those of upkeep.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -57,7 +55,6 @@ class LocalSync:
 
 
 def entry_path(log: Path, version: int) -> Path:
-    """Return the path of a log entry."""
     return log / f"{version:020}.json"
 
 

@@ -4,8 +4,6 @@ The writer keeps one handle and never refreshes it before a commit. A commit of 
 commit fail, and the fence decides what that means.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable, Iterator

@@ -11,8 +11,6 @@ Version numbers are reused afterwards. `share_group_state_base` names the versio
 made from, so its entries that name a lost version are moved aside, too.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -6,13 +6,11 @@
 There is no job, so responses contain what the tables hold, and nothing can be changed or acquired.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Self
 
 import yaml
 from kafka import KafkaProducer
@@ -21,9 +19,6 @@ from sharegroup.kafka_clients.topic_lookup import lookup_topic_id
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.samples.sample_history import PARTITIONS, TOPIC, LogEnd, write_sample_history
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class SampleCluster:

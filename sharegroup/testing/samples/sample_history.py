@@ -11,8 +11,6 @@ Some records are released at their first delivery, some are rejected, a few are 
 limit, and one member hangs for some minutes while it holds locks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid
@@ -172,7 +170,6 @@ class _Hour:
         return [*lines, rows.encode_row(rows.TICK, str(now_ms))]
 
     def log_ends(self, now_ms: int) -> list[LogEnd]:
-        """Return the ends of the partitions' logs at `now_ms`."""
         now = datetime.fromtimestamp(now_ms / 1000, UTC)
         return [LogEnd(now, TOPIC, partition, end) for partition, end in enumerate(self._log_end_offsets)]
 

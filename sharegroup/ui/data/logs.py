@@ -1,7 +1,5 @@
 """Requests of the page to the brokers: offsets of logs, timestamps of records, and the payload of a record."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -63,7 +61,6 @@ class BrokerLogs:
         self._lock = threading.Lock()
 
     def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
-        """See `Logs`."""
         with self._lock:
             try:
                 existing = self._topics.list_names()
@@ -75,7 +72,6 @@ class BrokerLogs:
                 raise self._unavailable(error) from error
 
     def timestamps_ms(self, starts: Mapping[Place, int]) -> Mapping[Place, int]:
-        """See `Logs`."""
         offsets = {TopicPartition(*place): ShareGroupOffset(offset, None, None) for place, offset in starts.items()}
         with self._lock:
             try:
@@ -85,7 +81,6 @@ class BrokerLogs:
         return {tuple(key): record.timestamp_ms for key, record in found.items()}
 
     def record(self, place: Place, offset: int) -> Payload | None:
-        """See `Logs`."""
         with self._lock:
             try:
                 if place[0] not in self._topics.list_names():
@@ -99,7 +94,6 @@ class BrokerLogs:
         return Payload(record.timestamp, record.key, record.value, tuple(record.headers))
 
     def close(self) -> None:
-        """See `Logs`."""
         with self._lock:
             self._disconnect()
 

@@ -1,7 +1,5 @@
 """Readable text of the bytes of records. Pure."""
 
-from __future__ import annotations
-
 import json
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A snapshot reads the changes since the previous one. Then the thread waits for `
 the duration of the snapshot if that is longer. So it uses at most a tenth of a core, and pages do not wait for it.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -94,18 +92,15 @@ class Snapshots:
         self.newest = Snapshot(0, {}, ("the tables are being read",))
 
     def start(self) -> None:
-        """Start taking snapshots."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop taking snapshots."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         self._logs.close()
 
     def tables_of(self, group_id: str) -> CachedTables:
-        """Return the tables that have the group."""
         return self._cells[self._config.cells.cell_of(group_id)].tables
 
     def all_tables(self) -> list[CachedTables]:

@@ -1,7 +1,5 @@
 """History of lags in memory, for the trend. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -24,11 +22,9 @@ class LagHistory:
         self._snapshots: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=limit)
 
     def add(self, at_ms: int, lags: Mapping[str, int]) -> None:
-        """Add the known lags of a snapshot."""
         self._snapshots.append((at_ms, dict(lags)))
 
     def trend(self, group_id: str) -> Trend:
-        """Return the trend of a group."""
         seen = tuple((at_ms, lags[group_id]) for at_ms, lags in list(self._snapshots) if group_id in lags)
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return Trend(seen, None)

@@ -7,8 +7,6 @@ A picture has at most `COLUMNS` columns, however many ranges there are. Each col
     columns   [ 100-149 ][ 150-199 ][ 200-249 ][ 250-299 ]
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
@@ -62,7 +60,6 @@ class Span(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of offsets."""
         return self.last - self.first + 1
 
 

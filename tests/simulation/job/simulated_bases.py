@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from sharegroup.storage.reading.state_base import Cut, StateBases
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE
 from sharegroup.storage.upkeep.state_base_upkeep import make_base
-from sharegroup.testing.tables.memory_tables import MemoryTables
+from tests.harness.memory_tables import MemoryTables
 
 
 class SimulatedBases(StateBases):

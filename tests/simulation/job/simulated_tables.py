@@ -16,7 +16,7 @@ from sharegroup.storage.schemas import ALL_TABLES, SHARE_GROUP_STATE, TableSpec
 from sharegroup.storage.upkeep.table_upkeep import TableUpkeep
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import NotCommittedError, Stamp, Upkeep, Write
-from sharegroup.testing.tables.memory_tables import MemoryTable, MemoryTables
+from tests.harness.memory_tables import MemoryTable, MemoryTables
 from tests.simulation.job.simulated_bases import SimulatedBases
 
 SPECS = {spec.name: spec for spec in ALL_TABLES}

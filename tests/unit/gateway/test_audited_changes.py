@@ -17,9 +17,8 @@ from kafka.protocol.admin import (
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs
-from sharegroup.gateway.handlers.groups.alter_offsets import AlterShareGroupOffsets
+from sharegroup.gateway.handlers.groups.change_offsets import AlterShareGroupOffsets, DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
-from sharegroup.gateway.handlers.groups.delete_offsets import DeleteShareGroupOffsets
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.handlers.groups.alter_offsets import AlterShareGroupOffsets
-from sharegroup.gateway.handlers.groups.delete_offsets import DeleteShareGroupOffsets
+from sharegroup.gateway.handlers.groups.change_offsets import AlterShareGroupOffsets, DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.groups.describe_offsets import DescribeShareGroupOffsets, lag
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,

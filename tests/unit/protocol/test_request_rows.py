@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow
-from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH
+from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, InvalidFieldError
 from sharegroup.protocol.rows.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
 from sharegroup.protocol.rows.share_group_requests import (
     ALTER_CONFIGS,
@@ -48,9 +48,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     ConfigureRequest,
     FenceMemberRequest,
     FetchRequest,
-    InvalidFieldError,
     ReleaseMemberRequest,
-    RowHeader,
     SharePartitionRequest,
     UnacquireRequest,
     decode_share_partition_request,
@@ -406,4 +404,15 @@ def test_a_missing_reply_to_is_empty() -> None:
 
 @pytest.mark.parametrize("kind", get_args(SharePartitionRequest))
 def test_a_row_header_has_the_fields_of_each_constructor_in_order(kind: type[Any]) -> None:
-    assert kind.__match_args__[: len(RowHeader._fields)] == RowHeader._fields
+    names = (
+        "id",
+        "group_id",
+        "topic",
+        "topic_id",
+        "partition",
+        "member_id",
+        "member_epoch",
+        "reply_to",
+        "incarnation_id",
+    )
+    assert kind.__match_args__[: len(names)] == names

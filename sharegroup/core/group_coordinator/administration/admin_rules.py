@@ -3,8 +3,6 @@
 Kafka uses other codes and messages for them than for heartbeats (`heartbeat_rules`), even for the same fault.
 """
 
-from __future__ import annotations
-
 from sharegroup.core.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.errors import ErrorCode, RequestError
 

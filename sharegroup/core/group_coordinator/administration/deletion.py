@@ -18,8 +18,6 @@ no longer assignable, so the response to each member's next heartbeat contains a
 kept for a while, because members send it in heartbeats until they refresh their metadata.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from sharegroup.core.group_coordinator.administration.admin_rules import check_deletable

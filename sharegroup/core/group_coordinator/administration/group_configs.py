@@ -8,8 +8,6 @@ two steps:
   the new value in its row, because the initialization with the previous value may already be under way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from sharegroup.config import Config, GroupConfig, GroupOverrides, check_group_overrides

@@ -11,8 +11,6 @@ session deadline that it received, the member's locks run out instead. A running
 UNKNOWN_MEMBER_ID, and may join again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sharegroup.config import GroupConfig

@@ -7,8 +7,6 @@ A topic that was created again under its name is another topic. A member may hav
 always means the new topic, so the group's state of the previous one is deleted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from sharegroup.core.group_coordinator.administration.admin_rules import check_alterable

@@ -4,8 +4,6 @@ It suits few partitions with records that take long to process. There, an additi
 waiting fetches, which number members x partitions. Nothing moves when members join or leave.
 """
 
-from __future__ import annotations
-
 from sharegroup.core.group_coordinator.assignors.assignor import GroupAssignment, GroupSpec, SubscribedTopicDescriber
 
 

@@ -1,7 +1,5 @@
 """Input and output of assignors, named as in Kafka's package `coordinator.group.api.assignor`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

@@ -3,8 +3,6 @@
 A user's class must not harm the job: its exceptions end no query, and invalid parts of its assignments are ignored.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import logging

@@ -15,8 +15,6 @@ that joins takes no more than its own quota from the others, and one that leaves
 sharing stays the same. Every order is by ids and numbers, so equal members give equal assignments everywhere.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise

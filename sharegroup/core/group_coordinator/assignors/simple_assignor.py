@@ -5,8 +5,6 @@ subscriptions differ, each topic is shared by itself among its subscribers. The 
 one per topic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from sharegroup.core.group_coordinator.assignors.assignor import GroupAssignment, GroupSpec, SubscribedTopicDescriber

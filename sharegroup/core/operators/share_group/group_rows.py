@@ -1,7 +1,5 @@
 """Conversion between the records of a group and rows of the tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sharegroup.core.group_coordinator.records import (

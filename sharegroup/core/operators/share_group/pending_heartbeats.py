@@ -4,8 +4,6 @@ The response then contains the assignment. Responding earlier would cost the mem
 heartbeat and the response to that one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -31,7 +29,6 @@ class PendingHeartbeats:
         return self._parked
 
     def add(self, member_id: str, value: str, append_ms: int) -> None:
-        """Add the member's heartbeat; `value` is its row."""
         self._parked[member_id] = _ParkedHeartbeat(value, append_ms + PENDING_MS)
 
     def discard(self, member_id: str) -> None:

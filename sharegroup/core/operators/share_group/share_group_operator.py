@@ -5,8 +5,6 @@ Sessions expire only at ticks. All heartbeats that were appended before a tick's
 job expires no session.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,12 +23,12 @@ from sharegroup.protocol.json_text import from_json, to_json
 from sharegroup.protocol.rows.broadcasts import MemberLeftBroadcast
 from sharegroup.protocol.rows.probe import PROBE
 from sharegroup.protocol.rows.response_rows import reject_share_group_request
+from sharegroup.protocol.rows.row_fields import InvalidFieldError
 from sharegroup.protocol.rows.share_group_requests import (
     AlterConfigsRequest,
     DeletedNotice,
     HeartbeatRequest,
     InitializedNotice,
-    InvalidFieldError,
     ShareGroupRequest,
     TopicDeletedNotice,
     decode_share_group_request,

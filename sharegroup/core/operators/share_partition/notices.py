@@ -3,30 +3,21 @@
 Notices are sent after the batch that makes their content durable.
 """
 
-from __future__ import annotations
+from dataclasses import replace
 
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.demands import Demand
 from sharegroup.core.share_partition.acknowledgement import RenewalsDisabled
 from sharegroup.errors import RequestError
 from sharegroup.protocol.rows.broadcasts import TopicDeletedBroadcast
+from sharegroup.protocol.rows.response_rows import reject_share_partition_request
+from sharegroup.protocol.rows.row_fields import row_values
 from sharegroup.protocol.rows.share_group_requests import DeletedNotice, InitializedNotice, TopicDeletedNotice
-from sharegroup.protocol.rows.share_partition_requests import (
-    AcknowledgeRequest,
-    ConfigureRequest,
-    FenceMemberRequest,
-    FetchRequest,
-    ReleaseMemberRequest,
-    SharePartitionRequest,
-    UnacquireRequest,
-)
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
 from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
-    ReleaseMemberResponse,
-    SharePartitionRejection,
     SharePartitionResponse,
-    UnacquireResponse,
 )
 from sharegroup.types import SharePartitionKey
 
@@ -68,15 +59,7 @@ def demand_rejection(key: SharePartitionKey, demand: Demand, error: RequestError
 
 def rejection(request: SharePartitionRequest, error: RequestError) -> SharePartitionResponse:
     """Return the error response to a request."""
-    named = (*response_header(request), int(error.code), error.message)
-    match request:
-        case FetchRequest():
-            return FetchResponse(*named)
-        case AcknowledgeRequest():
-            return AcknowledgeResponse(*named, renewals_off=isinstance(error, RenewalsDisabled))
-        case UnacquireRequest():
-            return UnacquireResponse(*named)
-        case ReleaseMemberRequest():
-            return ReleaseMemberResponse(*named)
-        case ConfigureRequest() | FenceMemberRequest():
-            return SharePartitionRejection(*named, type=request.type)
+    response = reject_share_partition_request(row_values(request), error.code, error.message)
+    if isinstance(response, AcknowledgeResponse) and isinstance(error, RenewalsDisabled):
+        return replace(response, renewals_off=True)
+    return response

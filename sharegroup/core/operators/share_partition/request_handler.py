@@ -13,12 +13,12 @@ from sharegroup.core.operators.share_partition.partition_configs import Partitio
 from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.rows.response_rows import reject_share_partition_request
+from sharegroup.protocol.rows.row_fields import InvalidFieldError
 from sharegroup.protocol.rows.share_partition_requests import (
     AcknowledgeRequest,
     ConfigureRequest,
     FenceMemberRequest,
     FetchRequest,
-    InvalidFieldError,
     ReleaseMemberRequest,
     SharePartitionRequest,
     UnacquireRequest,

@@ -5,8 +5,6 @@ leaves new clients in the queue until they time out. This acceptor keeps a spare
 clients, so that they can immediately try another gateway.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
@@ -15,6 +13,7 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import Self
 
 from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
 
@@ -45,7 +44,7 @@ class Acceptor:
             self._listen(listening)
 
     @classmethod
-    async def listen(cls, connect: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int) -> Acceptor:
+    async def listen(cls, connect: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int) -> Self:
         """Listen on all addresses of `host`; port 0 means any free one. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -10,8 +10,6 @@ The two limits per address do not apply to an address with an override, such as 
 last places are reserved for addresses with few connections, so that a flood from some addresses does not block others.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The connected clients, and the end of those that are idle."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -52,7 +50,6 @@ class Connections:
         return iter(self._connections)
 
     def next_id(self) -> int:
-        """Return the id for a new connection."""
         return next(self._ids)
 
     def add(self, connection: Connection, address: str) -> bool:

@@ -3,8 +3,6 @@
 A client needs up to two: its connection and its link to the broker. The gateway needs some for itself.
 """
 
-from __future__ import annotations
-
 import logging
 import resource
 

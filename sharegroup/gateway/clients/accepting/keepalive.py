@@ -4,8 +4,6 @@ Nothing arrives from such a client, not even the end of its connection. Without 
 and its share session for hours while the gateway sends nothing, and for a quarter of an hour while it sends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 

@@ -1,7 +1,5 @@
 """Log throttle for lines that may be frequent under attack: one per minute, with the number of suppressed ones."""
 
-from __future__ import annotations
-
 INTERVAL_S = 60.0
 
 

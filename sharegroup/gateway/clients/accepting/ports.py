@@ -4,8 +4,6 @@ There is one port per upstream broker, which serves what a client would find at 
 bootstrap address. The standby port is for clients of other gateways that have failed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

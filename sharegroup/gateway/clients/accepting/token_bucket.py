@@ -4,8 +4,6 @@ A caller may spend more tokens than there are. The bucket then has a debt and re
 amount therefore need not be known in advance, such as the size of a response.
 """
 
-from __future__ import annotations
-
 
 class TokenBucket:
     """A bucket that gains `rate` tokens per second and holds `burst` of them (default: one second's worth)."""

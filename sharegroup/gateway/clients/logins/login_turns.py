@@ -6,8 +6,6 @@ a few passwords per second and address, over any number of connections. A login 
 one login of each of these addresses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

@@ -18,8 +18,6 @@ After a SaslHandshake of version 0 (clients before Kafka 1.0) SASL messages are 
 message, without a request around it (`takes_bare_messages`). A bare login that fails has no response.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 A group may have configs of both. Either side may reject them, so the upstream first only validates its part.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar

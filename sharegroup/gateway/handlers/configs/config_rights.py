@@ -1,7 +1,5 @@
 """The right that a request about configs requires: on the group, on the topic, or on the cluster (KafkaApis)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from sharegroup.errors import RequestError

@@ -3,8 +3,6 @@
 The `group.share.*` configs of a broker are the job's, not those that the upstream has for its own share groups.
 """
 
-from __future__ import annotations
-
 import logging
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse

@@ -4,8 +4,6 @@ A group's resource is converted to the equivalent incremental request. Other res
 broker unchanged, except for configs of brokers that the job reads from its configuration file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ListConfigResources (KIP-1142): groups with our configs or the upstream's, and the upstream's other resources."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kafka.protocol.admin import ListConfigResourcesRequest, ListConfigResourcesResponse

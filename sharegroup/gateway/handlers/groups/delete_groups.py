@@ -1,7 +1,5 @@
 """DeleteGroups: share groups by a request row, other groups by the upstream, whose own share groups are not deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse

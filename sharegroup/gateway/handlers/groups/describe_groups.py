@@ -1,7 +1,5 @@
 """ShareGroupDescribe (KIP-932): groups and their members, from the tables."""
 
-from __future__ import annotations
-
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError

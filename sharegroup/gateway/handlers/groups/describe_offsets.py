@@ -1,7 +1,5 @@
 """DescribeShareGroupOffsets (KIP-932, KIP-1226): start offsets from the tables, lag from the log end offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 from kafka import TopicPartition
@@ -137,35 +135,25 @@ def _topic(
     )
 
 
-def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int | None) -> DataContainer:
+def _partition(
+    index: int, row: SharePartitionOffset | None, log_end_offset: int | None, error: tuple[int, str | None] = (0, None)
+) -> DataContainer:
     """Return a partition's entry. A missing row is no error: the group has no offset there, so it is -1."""
+    code, message = error
     return _Partition(
         partition_index=index,
         start_offset=row.start_offset if row is not None else UNKNOWN,
         leader_epoch=row.leader_epoch if row is not None else UNKNOWN,
         lag=lag(row, log_end_offset) if row is not None else UNKNOWN,
-        error_code=0,
-        error_message=None,
+        error_code=code,
+        error_message=message,
     )
 
 
 def _rejected(name: str, partitions: Iterable[int]) -> DataContainer:
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return _Topic(
-        topic_name=name,
-        topic_id=NO_TOPIC_ID,
-        partitions=[
-            _Partition(
-                partition_index=partition,
-                start_offset=UNKNOWN,
-                leader_epoch=UNKNOWN,
-                lag=UNKNOWN,
-                error_code=int(code),
-                error_message="Topic authorization failed.",
-            )
-            for partition in partitions
-        ],
-    )
+    error = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "Topic authorization failed."
+    entries = [_partition(partition, None, None, error) for partition in partitions]
+    return _Topic(topic_name=name, topic_id=NO_TOPIC_ID, partitions=entries)
 
 
 def _group(group_id: str, topics: list[DataContainer], code: int, message: str | None) -> DataContainer:

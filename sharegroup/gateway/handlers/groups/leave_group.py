@@ -6,8 +6,6 @@ assignor runs. No Kafka client sends such a request, and Kafka's coordinators an
 first text of KIP-345 has a separate request for this, which requires the right to join; this one requires the same.
 """
 
-from __future__ import annotations
-
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 
 from sharegroup.errors import ErrorCode, RequestError

@@ -4,12 +4,10 @@ A client sends the request to every broker and merges the responses. Each of our
 of one broker only. The standby port appears as another broker, which lists none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -36,7 +34,7 @@ class GroupFilter(NamedTuple):
     types: frozenset[str]
 
     @classmethod
-    def from_request(cls, request: Request[ListGroupsRequest]) -> GroupFilter:
+    def from_request(cls, request: Request[ListGroupsRequest]) -> Self:
         """Return the filters of a request; old versions have none."""
         body = request.body
         return cls(
@@ -51,7 +49,6 @@ class GroupFilter(NamedTuple):
         return self.allows_type(kind) and (not self.states or state.lower() in self.states)
 
     def allows_type(self, kind: str) -> bool:
-        """Return whether groups of this type are requested."""
         return not self.types or kind.lower() in self.types
 
     @property

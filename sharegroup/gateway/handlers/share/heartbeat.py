@@ -1,7 +1,5 @@
 """ShareGroupHeartbeat: a request row with topic metadata to the group coordinator query, and its response."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import OrderedDict
@@ -190,12 +188,4 @@ def _response(member_id: str, response: HeartbeatResponse) -> ShareGroupHeartbea
 
 
 def _error(member_id: str, code: int, message: str | None) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(
-        throttle_time_ms=0,
-        error_code=code,
-        error_message=message,
-        member_id=member_id,
-        member_epoch=0,
-        heartbeat_interval_ms=0,
-        assignment=None,
-    )
+    return _response(member_id, HeartbeatResponse("", "", "", code, message, member_id=member_id, member_epoch=0))

@@ -1,7 +1,5 @@
 """Sending of acknowledgements of a ShareFetch or ShareAcknowledge to the job."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Mapping
 
@@ -78,6 +76,5 @@ class ShareAcknowledgements:
 async def wait_for_all(
     outcomes: Mapping[TopicIdPartition, Awaitable[AckResult]],
 ) -> dict[TopicIdPartition, AckResult]:
-    """Wait for all outcomes."""
     found = await asyncio.gather(*outcomes.values())
     return dict(zip(outcomes, found, strict=True))

@@ -1,7 +1,5 @@
 """ShareFetch and ShareAcknowledge (KIP-932; v2: KIP-1206, KIP-1222)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The topic partitions and acknowledgements of ShareFetch and ShareAcknowledge requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from sharegroup.gateway.wire.share_request_decoding import ForgottenTopic, RequestTopic

@@ -3,8 +3,6 @@
 Each acknowledged partition has an entry, and missing records are empty bytes, not null. Clients stall otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -130,7 +128,6 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self._requested += partitions
 
     def add_records(self, key: TopicIdPartition, found: PartitionRecords) -> None:
-        """Add records of a partition."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count

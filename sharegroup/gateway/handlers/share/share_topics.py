@@ -1,7 +1,5 @@
 """The topic partitions that a node serves to a caller, and the errors for all others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 

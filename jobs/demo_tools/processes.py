@@ -1,7 +1,5 @@
 """The processes of the demo, each with its log in var/demo, and the demo's records."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys
@@ -16,7 +14,7 @@ from sharegroup.testing.class_archive import SPARK
 from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka
 from sharegroup.testing.logged_process import LoggedProcess
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "var" / "demo"
 TABLES = HOME / "tables"
 GROUP_ID, TOPIC, PARTITIONS = "demo", "orders", 2

@@ -1,7 +1,5 @@
 """The demo's screen: progress lines, and a table that is updated in place."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sharegroup.testing.tables.delivery_audit import Progress, TopicPartition
+from sharegroup.testing.delivery_audit import Progress, TopicPartition
 
 #: The maximum time between two lines.
 LINE_INTERVAL_S = 3.0

@@ -7,8 +7,6 @@
 (spark-submit's shell becomes the JVM, so `pid` is the JVM's.)
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path

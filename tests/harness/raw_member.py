@@ -10,8 +10,6 @@ There is no heartbeat thread and no retry, so a test controls each row. A row is
 that is down, or dies, reads it later. A response that arrives twice is reported once.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 import uuid
@@ -122,11 +120,9 @@ class RequestClient:
         return self.responses[request_id]
 
     def call(self, request: Request, timeout_s: float = RESPONSE_DEADLINE_S) -> Response:
-        """Send a request, wait for its response and return it."""
         return self.await_response(self.send(request), timeout_s)
 
     def close(self) -> None:
-        """Close the connections."""
         self._producer.close()
         self._consumer.close()
         self._topics.close()
@@ -192,12 +188,10 @@ class RawMember:
         assert set(self.assignment) == set(topics), f"not assigned in time: {self.assignment}"
 
     def leave(self) -> HeartbeatResponse:
-        """Leave the group."""
         self.epoch = -1
         return self.heartbeat()
 
     def heartbeat_request(self, topics: Mapping[str, int] | None, epoch: int) -> HeartbeatRequest:
-        """Return the row of a heartbeat."""
         self.topic_ids |= {name: self.client.topic_id(name) for name in topics or ()}
         return HeartbeatRequest(
             self.client.next_id(),
@@ -234,7 +228,6 @@ class RawMember:
     def fetch_request(
         self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
     ) -> FetchRequest:
-        """Return the row of a fetch."""
         return FetchRequest(*self._header(topic, partition), max_records=max_records, max_wait_ms=max_wait_ms)
 
     def acknowledge_request(
@@ -245,7 +238,6 @@ class RawMember:
         is_renew_ack: bool = False,
         acquired: Iterable[AcquiredRange] = (),
     ) -> AcknowledgeRequest:
-        """Return the row of an acknowledgement."""
         rows = tuple(AcknowledgementBatch(first, last, (int(kind),)) for first, last, kind in batches)
         return AcknowledgeRequest(
             *self._header(topic, partition), batches=rows, is_renew_ack=is_renew_ack, acquired=tuple(acquired)

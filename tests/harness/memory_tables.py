@@ -79,7 +79,6 @@ class MemoryTables:
     # -- reading
 
     def newest_version(self, spec: TableSpec) -> int:
-        """Return the table's current version."""
         return len(self.get_log(spec)) - 1
 
     def rows(self, spec: TableSpec, version: int | None = None) -> list[Row]:
@@ -87,7 +86,6 @@ class MemoryTables:
         return self.arrow(spec, version).to_pylist()
 
     def arrow(self, spec: TableSpec, version: int | None = None) -> pa.Table:
-        """Return the rows as an Arrow table."""
         log = self.get_log(spec)
         end = len(log) if version is None else version + 1
         if spec.is_append_only:
@@ -113,7 +111,6 @@ class MemoryTables:
         self._lost_responses += 1
 
     def reject_next_commit(self) -> None:
-        """Reject the next commit."""
         self._rejected += 1
 
     def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None:

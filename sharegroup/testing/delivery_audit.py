@@ -8,8 +8,6 @@ current state of the share-partitions. If several topics had the same name, the 
 with delta-rs, without Spark, in a few milliseconds.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

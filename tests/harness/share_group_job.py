@@ -22,8 +22,8 @@ from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.job.commit.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.spark.local_spark import local_settings
 from sharegroup.spark.log_set_up import LINES_VARIABLE
-from sharegroup.testing.raw_member import RawMember, RequestClient
-from sharegroup.testing.submitted_job import SubmittedJob, SubmittedJobError
+from tests.harness.raw_member import RawMember, RequestClient
+from tests.harness.submitted_job import SubmittedJob, SubmittedJobError
 
 #: The kinds of `new_group`; every kind except "latest" starts at the beginning of a topic.
 GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {

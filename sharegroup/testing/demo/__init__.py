@@ -1,1 +1,0 @@
-"""The display and the processes of `make demo` (jobs/demo.py)."""

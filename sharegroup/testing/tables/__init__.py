@@ -1,1 +1,0 @@
-"""Tables in memory, and checks of the contents of tables."""
