@@ -1,9 +1,10 @@
 """Demo of a share group on this machine: `make demo`.
 
 The demo starts a broker, a topic with 2 partitions and 40,000 records, the share-group job and four members, which is
-more than there are partitions. Three members are confluent-kafka's unmodified ShareConsumer, connected to the gateway;
-the fourth is a Spark job. When half of the records are finished the share-group job is killed with SIGKILL and started
-again. At the end SQL queries over the Delta tables show what happened to the records, and an audit checks each of them.
+more than there are partitions. Two members are confluent-kafka's unmodified ShareConsumer and one is this project's
+ShareConsumer for Python, all connected to the gateway; the fourth is a Spark job. When half of the records are finished
+the share-group job is killed with SIGKILL and started again. At the end SQL queries over the Delta tables show what
+happened to the records, and an audit checks each of them.
 
 Exit code 0: every record reached exactly one final state and none was lost. Exit code 1: the output has the reason.
 Everything that the demo writes is in var/demo and stays there.
@@ -40,6 +41,7 @@ from jobs.demo_tools.processes import (
     TABLES,
     TOPIC,
     KafkaClient,
+    PythonClient,
     broker,
     job_stage,
     produce,
@@ -57,7 +59,7 @@ from sharegroup.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
 
-CLIENTS = 3
+UNMODIFIED = 2
 REFRESH_S = 1.0
 #: Maximum time until all records are finished: ten times that of an idle machine.
 PATIENCE_S = 600.0
@@ -117,7 +119,7 @@ class Demo:
             (client.acknowledged_counts() for client in members if isinstance(client, KafkaClient)), Counter()
         )
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(acknowledged.items())) or "nothing"
-        self._console.print(f"\nThe unmodified ShareConsumers acknowledged: {counts}", highlight=False)
+        self._console.print(f"\nThe clients at the gateway acknowledged: {counts}", highlight=False)
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
     def _prepared(self, kafka: EmbeddedKafka, stack: ExitStack) -> GatewayProcess:
@@ -132,9 +134,10 @@ class Demo:
 
     def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
         """Start the Kafka clients. They wait for the job, as always when it is not running."""
-        self._display.print_line(f"starting {CLIENTS} unmodified Kafka clients at the gateway")
-        numbers = range(1, CLIENTS + 1)
-        return [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
+        self._display.print_line(f"starting {UNMODIFIED} unmodified Kafka clients and a Python client at the gateway")
+        clients = [KafkaClient(gateway.bootstrap_servers, number) for number in range(1, UNMODIFIED + 1)]
+        clients.append(PythonClient(gateway.bootstrap_servers, 1))
+        return [stack.enter_context(client) for client in clients]
 
     def _spark_member(self, kafka: EmbeddedKafka, first: KafkaClient, stack: ExitStack) -> LoggedProcess:
         """Start the Spark member after the first delivery, which its start would delay."""

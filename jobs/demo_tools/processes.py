@@ -84,17 +84,24 @@ class KafkaClient(LoggedProcess):
     """A member that uses nothing of this project: jobs/demo_kafka_client.py."""
 
     FIRST: ClassVar[str] = "first record"
+    program: ClassVar[str] = "kafka_client"
 
     def __init__(self, bootstrap_servers: str, number: int) -> None:
         arguments = ["--bootstrap-servers", bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
-        command = [sys.executable, str(ROOT / "jobs" / "demo_kafka_client.py"), *arguments]
-        name = f"kafka_client_{number}"
+        command = [sys.executable, str(ROOT / "jobs" / f"demo_{self.program}.py"), *arguments]
+        name = f"{self.program}_{number}"
         super().__init__(name, [*command, "--client-id", name], HOME / f"{name}.log")
 
     def acknowledged_counts(self) -> Counter[str]:
         """Return what it acknowledged by its own count, after it has ended."""
         lines = self.log_path.read_text().splitlines()
         return Counter(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else Counter()
+
+
+class PythonClient(KafkaClient):
+    """A member that uses this project's consumer for Python: jobs/demo_python_client.py."""
+
+    program: ClassVar[str] = "python_client"
 
 
 def job_stage(log_path: Path, since: int = 0) -> str:
