@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, RowHeader
+from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest
 from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.simulation.brokers.kafka_log import LogBatch
@@ -24,20 +24,17 @@ class Member:
         topic_id = self.world.kafka.create_topic("orders", 1).topic_id
         self._partition = "g", "orders", topic_id, 0, "m"
         self._witness = SparkWitness(self.world, "g", "m")
-        self._witness.sends(FetchRequest(*self._header("fetch"), max_records=10))
+        self._witness.sends(FetchRequest("fetch", *self._partition, max_records=10))
         self._witness.hears(
             FetchResponse("fetch", "m", *self._partition, acquired=ACQUIRED, lock_deadline_ms=self.start_ms + LOCK_MS)
         )
         self.sends("renewal", AcknowledgeType.RENEW, at_ms=0)
 
-    def _header(self, request_id: str) -> RowHeader:
-        return RowHeader(request_id, *self._partition)
-
     def sends(self, request_id: str, kind: AcknowledgeType, at_ms: int) -> None:
         is_renewal = kind is AcknowledgeType.RENEW
         batches = (AcknowledgementBatch(0, 9, (kind,)),)
         request = AcknowledgeRequest(
-            *self._header(request_id), batches=batches, acquired=ACQUIRED, is_renew_ack=is_renewal
+            request_id, *self._partition, batches=batches, acquired=ACQUIRED, is_renew_ack=is_renewal
         )
         self._witness.sends(request)(LogBatch(0, 0, self.start_ms + at_ms, ()))
 
