@@ -16,6 +16,8 @@ from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Tra
 def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
     """Yield the ranges of first..last. Raise RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one."""
     for held_first, held_last, record in window.items(first, last):
+        if record.is_reserved:
+            raise not_held_error(f"{held_first}..{held_last} is reserved for a gateway")
         if record.state is not ACQUIRED:
             raise not_held_error(f"{held_first}..{held_last} is {record.state.name}")
         if record.member_id != member_id:
@@ -26,7 +28,12 @@ def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterat
 def end_acquisition(
     first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
 ) -> Transition:
-    """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit."""
+    """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit.
+
+    A reserved record was not delivered, so nothing happens to it but the end of its reservation.
+    """
+    if record.is_reserved:
+        return Transition(first, last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, record.member_id, 0)
     if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
         to_state = ARCHIVED
     return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
@@ -84,7 +91,7 @@ def undo_deliveries(
     for range_first, last, count in sorted(acquired):
         for first, held_last, record in window.items(max(range_first, done + 1), last):
             is_its_own = record.state in (ACQUIRED, AVAILABLE) and record.member_id == member_id
-            if record.delivery_count == count and is_its_own:
+            if record.delivery_count == count and is_its_own and not record.is_reserved:
                 append_fused(
                     transitions,
                     Transition(first, held_last, record.state, AVAILABLE, Cause.UNACQUIRE, member_id, count - 1),
