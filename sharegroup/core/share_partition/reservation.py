@@ -25,7 +25,6 @@ from sharegroup.core.share_partition.in_flight import InFlight
 from sharegroup.core.share_partition.in_flight_record import InFlightRecord
 from sharegroup.core.share_partition.record_state import ACQUIRED, AVAILABLE
 from sharegroup.core.share_partition.release import not_held_error
-from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.protocol.range_map import append_fused
 from sharegroup.types import Cause, OffsetRange, Transition
 
@@ -40,6 +39,11 @@ def reserver_id(requester: str, reservation_epoch: int) -> str:
 def requester_of(reserver: str) -> str:
     """Return the gateway of a reserver."""
     return reserver.rpartition(_SEPARATOR)[0]
+
+
+def reservation_epoch_of(reserver: str) -> int:
+    """Return the reservation epoch of a reserver."""
+    return int(reserver.rpartition(_SEPARATOR)[2])
 
 
 def find_reservers(window: InFlight) -> list[str]:
@@ -60,18 +64,26 @@ def iter_reserved(window: InFlight, reserver: str) -> Iterator[tuple[int, int, I
 
 
 def reserve_ranges(
-    window: InFlight, reserver: str, records: int, until_ms: int, log_end_offset: int, free: OffsetRange | None
+    window: InFlight,
+    reserver: str,
+    records: int,
+    until_ms: int,
+    log_end_offset: int,
+    free: OffsetRange | None,
+    extend_from: int,
 ) -> tuple[Transition, ...]:
     """Return the transitions after which at least `records` offsets are reserved for `reserver` until `until_ms`.
 
-    `free` are the offsets after the window that may be reserved. Offsets in the window that nobody holds any longer and
-    that the log has not reached are reserved before these. A lease is never shortened.
+    The lease of those that are reserved already is extended from the offset `extend_from` on. `free` are the offsets
+    after the window that may be reserved. Offsets in the window that nobody holds any longer and that the log has not
+    reached are reserved before these. A lease is never shortened.
     """
     transitions: list[Transition] = []
     missing = records
     for first, last, record in iter_reserved(window, reserver):
         missing -= last - first + 1
-        if record.lock_deadline_ms is not None and record.lock_deadline_ms < until_ms:
+        if last >= extend_from and record.lock_deadline_ms is not None and record.lock_deadline_ms < until_ms:
+            first = max(first, extend_from)
             transitions.append(Transition(first, last, ACQUIRED, ACQUIRED, Cause.RESERVE, reserver, 0, until_ms))
     unheld = window.available(log_end_offset, free.first_offset - 1) if free is not None else ()
     candidates = [OffsetRange(first, last) for first, last, record in unheld if record.delivery_count == 0]
@@ -91,7 +103,7 @@ def assign_ranges(
     member_id: str,
     ranges: Iterable[OffsetRange],
     append_ms: int,
-    config: SharePartitionConfig,
+    lock_duration_ms: int,
 ) -> tuple[Transition, ...]:
     """Return the transitions of an assignment that was appended at `append_ms`.
 
@@ -112,7 +124,7 @@ def assign_ranges(
                 break
             if record.lock_deadline_ms is None or record.lock_deadline_ms < append_ms:
                 raise not_held_error(f"the lease of {held_first}..{held_last} had ended")
-            deadline_ms = append_ms + config.record_lock_duration_ms
+            deadline_ms = append_ms + lock_duration_ms
             append_fused(
                 transitions,
                 Transition(held_first, held_last, ACQUIRED, ACQUIRED, Cause.ASSIGN, member_id, 1, deadline_ms),

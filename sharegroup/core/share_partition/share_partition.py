@@ -90,6 +90,8 @@ from sharegroup.types import (
 
 #: Maximum ranges in one fetch. A range takes up to 50 bytes of a row, and Kafka accepts 1 MB per message by default.
 MAX_ACQUIRED_RANGES = 10_000
+#: The fetch batch of a record that was not fetched.
+_NO_BATCH = -1, -1
 #: After these causes a record keeps its previous member, which may still report that it never received the record.
 _MAY_BE_UNDONE = (Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT)
 #: Causes that never move the start offset.
@@ -144,9 +146,8 @@ class SharePartition:
 
         `batches` do not overlap. Their parts below `start_offset` are ignored, and offsets missing between them are
         holes. An ACQUIRED batch keeps its member and lock deadline. One without them becomes AVAILABLE, because nobody
-        could acknowledge it. Records at the end that were never delivered are not in flight. Terminal records at the
-        head move the start offset. A log start above the start offset takes effect with the first `acquire` or
-        `move_log_start`.
+        could acknowledge it. Terminal records at the head move the start offset. A log start above the start offset
+        takes effect with the first `acquire` or `move_log_start`.
         """
         partition = cls(start_offset, log_start_offset, log_end_offset)
         known = [batch for batch in sorted(batches, key=_first_offset) if batch.last_offset >= start_offset]
@@ -158,7 +159,6 @@ class SharePartition:
         for batch in known:
             first = max(batch.first_offset, start_offset)
             partition._window.assign(first, batch.last_offset, partition._loaded(first, batch))
-        partition._trim_undelivered()
         partition._advance()
         return partition
 
@@ -380,6 +380,10 @@ class SharePartition:
         transitions = release_ranges(self._window, self._window.held_ranges(member_id), Cause.MEMBER_LEFT, config)
         return Outcome(transitions, lost_locks_over=over)
 
+    def release(self, ranges: Iterable[OffsetRange], config: SharePartitionConfig) -> Outcome:
+        """Release `ranges`, which must be ACQUIRED, because the member that they were assigned to had left."""
+        return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
+
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
         """Release all records whose lock was over before `now_ms`; a lock with the deadline `now_ms` still holds."""
         over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
@@ -404,10 +408,13 @@ class SharePartition:
         """
         return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
 
-    def reserve(self, reserver: str, records: int, until_ms: int, config: SharePartitionConfig) -> Outcome:
+    def reserve(
+        self, reserver: str, records: int, until_ms: int, config: SharePartitionConfig, others_wait: bool = False
+    ) -> Outcome:
         """Reserve offsets after the end of the log, so that `reserver` holds at least `records` until `until_ms`.
 
-        Nothing is reserved while records can be acquired. The lease of the reserver's other records is extended, too.
+        Nothing is reserved while records can be acquired. The lease of what is reserved already is extended. With
+        `others_wait`, that excludes offsets that the log has reached, so that their records are not held back.
         """
         if self.has_available(config):
             return Outcome()
@@ -415,22 +422,21 @@ class SharePartition:
         room = config.max_record_locks - self._window_size()
         if room > 0:
             free = OffsetRange(end_offset, end_offset + room - 1)
-        return Outcome(reserve_ranges(self._window, reserver, records, until_ms, self.log_end_offset, free))
+        log_end_offset, extend_from = self.log_end_offset, self.log_end_offset if others_wait else self.start_offset
+        return Outcome(reserve_ranges(self._window, reserver, records, until_ms, log_end_offset, free, extend_from))
 
     def assign(
-        self,
-        reserver: str,
-        member_id: str,
-        ranges: Iterable[OffsetRange],
-        append_ms: int,
-        config: SharePartitionConfig,
+        self, reserver: str, member_id: str, ranges: Iterable[OffsetRange], append_ms: int, lock_duration_ms: int
     ) -> Outcome:
         """Deliver reserved records to a member, as appended to the request topic at `append_ms`: all or nothing.
 
-        Their locks run until `append_ms` + the lock duration. Offsets below the start offset are skipped. Raises
+        Their locks run until `append_ms` + `lock_duration_ms`. Offsets below the start offset are skipped. Raises
         RequestError (INVALID_RECORD_STATE) for a record that is not reserved for `reserver`, or whose lease had ended.
         """
-        return Outcome(assign_ranges(self._window, self.start_offset, reserver, member_id, ranges, append_ms, config))
+        transitions = assign_ranges(
+            self._window, self.start_offset, reserver, member_id, ranges, append_ms, lock_duration_ms
+        )
+        return Outcome(transitions)
 
     def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> Outcome:
         """End the reservation of `ranges`, or of all that is reserved for `reserver` (None). Others are skipped."""
@@ -496,7 +502,7 @@ class SharePartition:
                 self._add_lost_lock(record.lock_deadline_ms, record.member_id)
             self._window.assign(known_first, known_last, self._changed(record, transition))
         for new_first, new_last in new:
-            batch = (new_first, new_last) if cause is Cause.FETCH else ()
+            batch = (new_first, new_last) if cause is Cause.FETCH else _NO_BATCH
             self._window.assign(new_first, new_last, InFlightRecord(ACQUIRED, count, member_id, deadline, *batch))
         if cause is Cause.FETCH and self._hole_cursor is not None:
             self._hole_cursor = last + 1 if last + 1 < old_end else None
@@ -525,8 +531,7 @@ class SharePartition:
             return self._in_batch(state, count, first, last)
         if member_id is None or deadline is None:
             return self._in_batch(AVAILABLE, count, first, last)
-        batch = (first, last) if count else ()
-        return InFlightRecord(ACQUIRED, count, member_id, deadline, *batch)
+        return InFlightRecord(ACQUIRED, count, member_id, deadline, *((first, last) if count else _NO_BATCH))
 
     def _trim_undelivered(self) -> None:
         """Remove records at the end that were never delivered, unless loaded holes lie before them."""

@@ -32,6 +32,7 @@ from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,
+    ReserveResponse,
     SharePartitionRejection,
     SharePartitionResponse,
     UnacquireResponse,
@@ -47,7 +48,7 @@ def _by_type(kinds: Iterable[type[Any]]) -> dict[str, type[Any]]:
 
 
 _OF_SHARE_PARTITION = _by_type(
-    (FetchResponse, AcknowledgeResponse, UnacquireResponse, ReleaseMemberResponse, WantedNotice)
+    (FetchResponse, AcknowledgeResponse, UnacquireResponse, ReleaseMemberResponse, ReserveResponse, WantedNotice)
 )
 _OF_GROUP = _by_type(
     (

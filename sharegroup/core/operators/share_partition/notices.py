@@ -10,6 +10,7 @@ from sharegroup.core.operators.share_partition.demands import Demand
 from sharegroup.core.share_partition.acknowledgement import RenewalsDisabled
 from sharegroup.errors import RequestError
 from sharegroup.protocol.rows.broadcasts import TopicDeletedBroadcast
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.share_group_requests import DeletedNotice, InitializedNotice, TopicDeletedNotice
 from sharegroup.protocol.rows.share_partition_requests import (
     AcknowledgeRequest,
@@ -24,6 +25,7 @@ from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,
+    ReserveResponse,
     SharePartitionRejection,
     SharePartitionResponse,
     UnacquireResponse,
@@ -78,5 +80,7 @@ def rejection(request: SharePartitionRequest, error: RequestError) -> ShareParti
             return UnacquireResponse(*named)
         case ReleaseMemberRequest():
             return ReleaseMemberResponse(*named)
-        case ConfigureRequest() | FenceMemberRequest():
+        case ReserveRequest():
+            return ReserveResponse(*named, reservation_epoch=request.reservation_epoch)
+        case ConfigureRequest() | FenceMemberRequest() | AssignRequest() | UnreserveRequest():
             return SharePartitionRejection(*named, type=request.type)

@@ -101,7 +101,7 @@ class Driver:
             return partition.reserve(reserver, records, self.now_ms + lease_ms, config)
         if name in ("assign", "assign_first"):
             reserver, member, ranges = self.assigned_ranges(operation)
-            return partition.assign(reserver, member, ranges, self.now_ms, config)
+            return partition.assign(reserver, member, ranges, self.now_ms, config.record_lock_duration_ms)
         if name == "append":
             return partition.move_log_end(max(partition.log_end_offset, partition.log_start_offset) + arguments[0])
         method = getattr(partition, name)

@@ -22,7 +22,7 @@ from sharegroup.types import (
 A, Q, K, X = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
 CONFIG = SharePartitionConfig()
 G1, G2 = "gateway-1#1", "gateway-2#1"
-LEASE_MS = 10_000
+LEASE_MS, LOCK_MS = 10_000, 30_000
 
 
 def reserved(
@@ -35,7 +35,7 @@ def reserved(
 
 
 def assigned(partition: SharePartition, first: int, last: int, member: str = "m1", append_ms: int = 0) -> Outcome:
-    outcome = partition.assign(G1, member, [OffsetRange(first, last)], append_ms, CONFIG)
+    outcome = partition.assign(G1, member, [OffsetRange(first, last)], append_ms, LOCK_MS)
     partition.replay(outcome)
     return outcome
 
@@ -136,7 +136,7 @@ def test_assignment_of_other_records_is_rejected(first: int, last: int, reserver
     reserved(partition)
     assigned(partition, 5, 5)
     with pytest.raises(RequestError) as error:
-        partition.assign(reserver, "m2", [OffsetRange(first, last)], append_ms, CONFIG)
+        partition.assign(reserver, "m2", [OffsetRange(first, last)], append_ms, LOCK_MS)
     assert error.value.code == ErrorCode.INVALID_RECORD_STATE
 
 
@@ -244,11 +244,6 @@ def test_reservations_survive_a_load_and_a_restore() -> None:
         assert each.reserved_ranges(G1) == [(3, 3), (5, 6)]
         assert each.delivered_end_offset == 5
         assert assigned(each, 5, 6).transitions
-
-
-def test_offsets_freed_at_the_end_are_not_in_flight_after_a_load() -> None:
-    batches = [StateBatch(0, 2, Q, 1, "m1", 30_000), StateBatch(3, 5, A, 1), StateBatch(6, 12, A, 0)]
-    assert SharePartition.load(0, batches, 0, 0).end_offset == 6
 
 
 def test_slices_fuse_in_the_window() -> None:

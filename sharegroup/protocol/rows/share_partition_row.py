@@ -1,0 +1,83 @@
+"""What all rows of `__share_partition_requests` have in common: their first fields, their key and their encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from sharegroup.protocol.json_text import to_json
+from sharegroup.protocol.rows.row_fields import MAX_INT32, integer, member_id_of, row_values, text
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH
+
+
+class RowHeader(NamedTuple):
+    """The fields of all requests to share-partitions, in the order of the constructors: `FetchRequest(*header, ...)`.
+
+    - `topic_id`: identifies the topic, even if another topic has its name by now
+    - `member_epoch`: epoch of the member in the group (-1: not known and not checked). A request is rejected if a
+      release_member with this or a later epoch was processed before.
+    - `reply_to`: key of the response; if it is empty, no response is sent
+    - `incarnation_id`: process that acts as the member, or None. A request of a process that another process replaced
+      is rejected.
+    """
+
+    id: str
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    member_id: str
+    member_epoch: int = -1
+    reply_to: str = ""
+    incarnation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """Fields of all requests: those of `RowHeader`."""
+
+    type: ClassVar[str]
+
+    id: str
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    member_id: str
+    member_epoch: int = -1
+    reply_to: str = ""
+    incarnation_id: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the record value, a JSON object."""
+        row = row_values(self)
+        for name in self._omitted_fields():
+            del row[name]
+        if self.incarnation_id is None:
+            del row["incarnation_id"]
+        return to_json(row).encode()
+
+    @property
+    def kafka_key(self) -> bytes:
+        """The record key. All rows of a share-partition are in one Kafka partition."""
+        return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
+
+    def _omitted_fields(self) -> tuple[str, ...]:
+        return ()
+
+
+def row_header(row: Mapping[str, Any], has_member: bool = True) -> RowHeader:
+    """Return the first fields of a row; `has_member` is whether it is a member's. Raise InvalidFieldError."""
+    partition = integer(row, "partition", 0, MAX_INT32)
+    return RowHeader(
+        id=row["id"],
+        group_id=text(row, "group_id"),
+        topic=text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
+        topic_id=text(row, "topic_id"),
+        partition=partition,
+        member_id=member_id_of(row) if has_member else "",
+        member_epoch=integer(row, "member_epoch", -1, MAX_INT32, default=-1),
+        reply_to=row["reply_to"],
+        incarnation_id=None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
+    )
