@@ -157,6 +157,12 @@ class ReadAhead:
         self.credit.record_response(demand, sum(last - first + 1 for first, last, _ in ranges), now_ms)
         return True
 
+    def add_assigned(
+        self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False
+    ) -> None:
+        """Add records that this gateway has assigned to the member from its reservation."""
+        self._buffer.add(ranges, lock_deadline_ms, read_committed)
+
     def mark_demand_lost(self) -> None:
         """Treat the demand as lost, because the job has restarted; its response is still accepted."""
         self._demands.mark_lost()
