@@ -102,6 +102,11 @@ class ReservedDelivery:
         job.on_broadcast(self._on_broadcast)
         job.on_wanted(self._on_wanted)
 
+    @property
+    def has_partitions(self) -> bool:
+        """Whether there are share-partitions where members wait or have waited just now."""
+        return bool(self._partitions)
+
     # -- events --------------------------------------------------------------------------------------------------------
 
     def on_wait(self, member: MemberPartition) -> None:

@@ -68,6 +68,11 @@ class ShareApis:
         """The acknowledgements without an outcome yet."""
         return self._acknowledgements.open
 
+    @property
+    def has_reservations(self) -> bool:
+        """Whether records are reserved for members, or are about to be."""
+        return self._reserved is not None and self._reserved.has_partitions
+
     def upkeep(self) -> None:
         """Return what members do not use to the job."""
         self.sessions.upkeep()
