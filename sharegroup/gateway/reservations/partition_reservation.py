@@ -20,7 +20,7 @@ new epoch and discards everything. Rows of earlier epochs have no effect on a la
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
@@ -40,10 +40,14 @@ LOST_AFTER_MS = 5_000
 
 
 class PartitionReservation:
-    """The reservation of one share-partition: what is reserved, and when to ask for how much. Times are in ms."""
+    """The reservation of one share-partition: what is reserved, and when to ask for how much. Times are in ms.
 
-    def __init__(self) -> None:
-        self.epoch = 1
+    `epochs` numbers the epochs of all reservations of this gateway, so that none is used twice.
+    """
+
+    def __init__(self, epochs: Iterator[int]) -> None:
+        self._epochs = epochs
+        self.epoch = next(epochs)
         self.read_committed = False
         self.record_lock_duration_ms = self.static_record_lock_duration_ms = 0
         #: The end of the log as the job knew it, from which the log is read; -1 if unknown.
@@ -138,7 +142,7 @@ class PartitionReservation:
 
     def begin_epoch(self) -> None:
         """Discard the reservation, whose state at the job is not known or which is given back."""
-        self.epoch += 1
+        self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()
         self._open_request, self._lease_end_ms, self._slice = None, -1, 0

@@ -14,8 +14,9 @@ certainly in its group. Otherwise the row is undone (`unacquire`), and the recor
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -50,10 +51,10 @@ SHARE_MS = 20
 class _Partition:
     """The reservation of a share-partition, and the members that wait there."""
 
-    def __init__(self, key: SharePartitionKey) -> None:
+    def __init__(self, key: SharePartitionKey, epochs: Iterator[int]) -> None:
         self.key = key
         self.topic_id: UUID = parse_topic_id(key.topic_id)
-        self.reservation = PartitionReservation()
+        self.reservation = PartitionReservation(epochs)
         #: Members that have waited since the last one was served, those served least recently first.
         self.members: dict[MemberPartition, None] = {}
         self.rate = ArrivalRate()
@@ -97,6 +98,8 @@ class ReservedDelivery:
         self._by_log: dict[CacheKey, set[_Partition]] = {}
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
+        self._epochs = itertools.count(1)
+        self._is_closed = False
         sessions.on_wait = self.on_wait
         leases.on_end = self._on_lease_end
         job.on_broadcast(self._on_broadcast)
@@ -111,9 +114,11 @@ class ReservedDelivery:
 
     def on_wait(self, member: MemberPartition) -> None:
         """Serve a member whose fetch waits."""
+        if self._is_closed:
+            return
         partition = self._partitions.get(member.key)
         if partition is None:
-            partition = self._partitions[member.key] = _Partition(member.key)
+            partition = self._partitions[member.key] = _Partition(member.key, self._epochs)
         partition.members.setdefault(member)
         partition.waited_ms = self._job.now_ms()
         self._assign(partition)
@@ -135,6 +140,7 @@ class ReservedDelivery:
 
     def close(self) -> None:
         """Give everything back, because the gateway stops."""
+        self._is_closed = True
         for partition in self._partitions.values():
             self._give_back(partition)
         self._partitions.clear()
@@ -263,7 +269,6 @@ class ReservedDelivery:
         if not self._has_had_members(partition, now_ms) or self._reads_uncommitted_wrongly(partition):
             self._give_back(partition)
             return
-        partition.rate.record(sum(last - first + 1 for first, last in ranges), now_ms)
         at_least = max(1, round(partition.rate.per_second(now_ms) * SHARE_MS / 1000))
         candidates = [Candidate(member, max(1, member.read_ahead.credit.wanted)) for member in waiting]
         for assignment in choose_members(ranges, candidates, at_least):
@@ -283,6 +288,7 @@ class ReservedDelivery:
             logger.info("%s: failed to assign records: %s", partition.key, error)
             return False
         reservation.use(assignment.ranges)
+        partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
         del partition.members[member]  # it waits again, behind the others, when it fetches again
         granted = _Granted(reservation.epoch, reservation.lease_end_ms, lock_ms, reservation.read_committed)
         task = asyncio.ensure_future(self._deliver(partition, assignment, appended, granted))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from sharegroup.gateway.reservations.partition_reservation import (
     EMPTY_PAUSE_MS,
     FAILURE_PAUSE_MS,
@@ -30,18 +32,18 @@ def response(
 
 def reserved(*ranges: tuple[int, int]) -> PartitionReservation:
     """Return a reservation whose first request was answered with these ranges."""
-    reservation = PartitionReservation()
+    reservation = PartitionReservation(itertools.count(1))
     reservation.record_request("r1", 0)
     assert reservation.apply_response(response(*ranges), 0)
     return reservation
 
 
 def test_nothing_is_requested_without_waiting_members() -> None:
-    assert PartitionReservation().records_to_reserve(0, 100, 0) is None
+    assert PartitionReservation(itertools.count(1)).records_to_reserve(0, 100, 0) is None
 
 
 def test_slice_grows_with_members_and_arrivals_up_to_the_limit() -> None:
-    reservation = PartitionReservation()
+    reservation = PartitionReservation(itertools.count(1))
     assert reservation.records_to_reserve(1, 0, 0) == MIN_SLICE
     assert reservation.records_to_reserve(4, 0, 0) == 64
     assert reservation.records_to_reserve(4, 1_000, 0) == 3_000
@@ -49,7 +51,7 @@ def test_slice_grows_with_members_and_arrivals_up_to_the_limit() -> None:
 
 
 def test_one_request_is_open_at_a_time_until_it_counts_as_lost() -> None:
-    reservation = PartitionReservation()
+    reservation = PartitionReservation(itertools.count(1))
     reservation.record_request("r1", 0)
     assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS - 1) is None
     assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS) == MIN_SLICE

@@ -299,3 +299,19 @@ def test_assignment_of_a_session_that_ended_meanwhile_is_left_to_its_release() -
         assert (held(part), gateway.rows(UnacquireRequest)) == ([], [])
 
     run(scenario)
+
+
+def test_next_reservation_has_another_epoch_and_a_stopping_gateway_reserves_nothing() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS
+        gateway.delivery.upkeep()
+        gateway.wait(part)
+        first, second = gateway.rows(ReserveRequest)
+        assert first.reservation_epoch < second.reservation_epoch
+        gateway.delivery.close()
+        gateway.member("m2")
+        assert len(gateway.rows(ReserveRequest)) == 2
+
+    run(scenario)
