@@ -32,6 +32,8 @@ from sharegroup.types import Cause, RecordState, StateBatch, Transition
 
 #: The cost of this many ranges is about the cost of the summaries of a window with 200,000 ranges.
 PIECE_RANGES = 256
+#: Transitions that may add offsets to the window.
+_ADDING = (Cause.FETCH, Cause.RESERVE)
 #: Transitions from ACQUIRED that only reserved records have.
 _OF_RESERVED = (Cause.RESERVE, Cause.ASSIGN, Cause.UNRESERVE)
 
@@ -74,18 +76,18 @@ class InFlight:
         """
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
-        must_be_reserved = from_state is RecordState.ACQUIRED and cause in _OF_RESERVED
+        is_acquired = from_state is RecordState.ACQUIRED
+        must_be_reserved = is_acquired and cause in _OF_RESERVED
         known = 0
         for known_first, known_last, record in self.items(first, last):
             known += known_last - known_first + 1
             if record.state is not from_state:
                 found = f"{known_first}..{known_last} is {record.state.name}"
                 raise IllegalTransitionError(f"{found}, not {from_state.name} (cause {cause.value})")
-            if record.is_reserved is not must_be_reserved:
+            if is_acquired and (not record.delivery_count) is not must_be_reserved:
                 found = f"{known_first}..{known_last} is {'' if record.is_reserved else 'not '}reserved"
                 raise IllegalTransitionError(f"{found} (cause {cause.value})")
-        may_add = from_state is RecordState.AVAILABLE and cause in (Cause.FETCH, Cause.RESERVE)
-        if known <= last - first and (not may_add or first < start_offset):
+        if known <= last - first and (is_acquired or cause not in _ADDING or first < start_offset):
             raise IllegalTransitionError(f"{first}..{last} is not in flight (cause {cause.value})")
 
     def trim_below(self, offset: int) -> None:

@@ -16,12 +16,12 @@ from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Tra
 def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
     """Yield the ranges of first..last. Raise RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one."""
     for held_first, held_last, record in window.items(first, last):
-        if record.is_reserved:
-            raise not_held_error(f"{held_first}..{held_last} is reserved for a gateway")
         if record.state is not ACQUIRED:
             raise not_held_error(f"{held_first}..{held_last} is {record.state.name}")
         if record.member_id != member_id:
             raise not_held_error(f"{held_first}..{held_last} is held by another member")
+        if not record.delivery_count:
+            raise not_held_error(f"{held_first}..{held_last} is reserved for a gateway")
         yield held_first, held_last, record
 
 
@@ -32,7 +32,7 @@ def end_acquisition(
 
     A reserved record was not delivered, so nothing happens to it but the end of its reservation.
     """
-    if record.is_reserved:
+    if not record.delivery_count:
         return Transition(first, last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, record.member_id, 0)
     if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
         to_state = ARCHIVED

@@ -496,7 +496,7 @@ class SharePartition:
     def _apply(self, transition: Transition) -> None:
         first, last, _, _, cause, member_id, count, deadline = transition
         old_end = self.end_offset
-        new = list(self._window.holes(first, last)) if cause in (Cause.FETCH, Cause.RESERVE) else ()
+        new = list(self._window.holes(first, last)) if cause is Cause.FETCH or cause is Cause.RESERVE else ()
         for known_first, known_last, record in list(self._window.items(first, last)):
             if cause is Cause.LOG_TRUNCATED and record.member_id is not None and record.lock_deadline_ms is not None:
                 self._add_lost_lock(record.lock_deadline_ms, record.member_id)
@@ -516,8 +516,9 @@ class SharePartition:
         if to_state is not ACQUIRED:
             deadline = None
             member_id = member_id if cause in _MAY_BE_UNDONE else None
-        batch = (first, last) if record.is_reserved else (record.batch_first, record.batch_last)
-        return InFlightRecord(to_state, count, member_id, deadline, *batch)
+        if record.batch_last >= 0:
+            first, last = record.batch_first, record.batch_last
+        return InFlightRecord(to_state, count, member_id, deadline, first, last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
         """Return a record without a holder; a terminal one needs its fetch batch only while there are loaded holes."""
