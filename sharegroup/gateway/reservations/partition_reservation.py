@@ -33,8 +33,8 @@ LEASE_MS = 10_000
 LEASE_MARGIN_MS = 500
 #: The smallest slice, for each waiting member and in all, and how long a slice should last at the observed rate.
 RECORDS_PER_MEMBER, MIN_SLICE, SLICE_MS = 16, 32, 3_000
-#: Pause after a response without reserved offsets, and after a failure.
-EMPTY_PAUSE_MS, FAILURE_PAUSE_MS = 250, 1_000
+#: Pause after a failure.
+FAILURE_PAUSE_MS = 1_000
 #: A request whose response is this late was lost with the job.
 LOST_AFTER_MS = 5_000
 
@@ -61,10 +61,13 @@ class PartitionReservation:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def records_to_reserve(self, waiting: int, records_per_s: float, now_ms: int) -> int | None:
+    def records_to_reserve(
+        self, waiting: int, records_per_s: float, now_ms: int, lease_left_ms: int = LEASE_MS // 2
+    ) -> int | None:
         """Return how many offsets to reserve now, or None. Call `record_request` after sending the row.
 
         `waiting` members wait, and this gateway has delivered `records_per_s` records of the share-partition of late.
+        The lease is extended if at most `lease_left_ms` are left of it.
         """
         is_open = self._open_request is not None and now_ms < self._asked_ms + LOST_AFTER_MS
         if not waiting or is_open or now_ms < self._not_before_ms:
@@ -72,8 +75,8 @@ class PartitionReservation:
         wanted = max(MIN_SLICE, RECORDS_PER_MEMBER * waiting, round(records_per_s * SLICE_MS / 1000))
         wanted = min(wanted, MAX_RESERVED_RECORDS)
         is_half_used = 2 * self.unused_count <= min(wanted, self._slice or wanted)
-        is_half_over = 2 * (self._lease_end_ms - now_ms) <= LEASE_MS
-        return wanted if is_half_used or is_half_over else None
+        is_ending = self._lease_end_ms - now_ms <= lease_left_ms
+        return wanted if is_half_used or is_ending else None
 
     def record_request(self, request_id: str, now_ms: int) -> None:
         """Record that a row was sent; one is open at a time."""
@@ -92,7 +95,7 @@ class PartitionReservation:
             self._used = RangeMap(self._used.items(response.acquired[0].first_offset, None))
         else:
             self._used.clear()
-            self._not_before_ms = now_ms + EMPTY_PAUSE_MS
+            self._not_before_ms = now_ms + response.retry_ms
         for first, last, _ in self._used:
             self._reserved.discard(first, last)
         self._slice = self.unused_count
@@ -135,6 +138,10 @@ class PartitionReservation:
         for first, last in ranges:
             self._reserved.discard(first, last)
             self._used.assign(first, last, None)
+
+    def must_extend(self, now_ms: int) -> bool:
+        """Return whether half of the lease of an unused reservation is over."""
+        return bool(self._reserved) and 2 * (self._lease_end_ms - now_ms) <= LEASE_MS
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether the lease of an unused reservation has ended."""

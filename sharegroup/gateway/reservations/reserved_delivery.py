@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 #: A reservation is given back when no member has waited for this long.
 IDLE_MS = 500
+#: When one lease is extended, those with at most this time left are extended as well.
+EXTENDED_MS = LEASE_MS * 4 // 5
 #: A member may be assigned the records that arrive in this time, even if that is more than its even share.
 SHARE_MS = 20
 
@@ -127,7 +129,10 @@ class ReservedDelivery:
     def upkeep(self) -> None:
         """Request more where that is due, and give back what nobody waits for."""
         now_ms = self._job.now_ms()
-        for partition in list(self._partitions.values()):
+        partitions = list(self._partitions.values())
+        # Leases are extended together, so that one micro-batch extends them all.
+        extends = any(partition.reservation.must_extend(now_ms) for partition in partitions)
+        for partition in partitions:
             if partition.waiting():
                 partition.waited_ms = now_ms
             if now_ms >= partition.waited_ms + IDLE_MS:
@@ -136,7 +141,7 @@ class ReservedDelivery:
             elif not self._has_had_members(partition, now_ms) or partition.reservation.is_over(now_ms):
                 self._give_back(partition)
             else:
-                self._reserve(partition)
+                self._reserve(partition, EXTENDED_MS if extends else LEASE_MS // 2)
 
     def close(self) -> None:
         """Give everything back, because the gateway stops."""
@@ -180,10 +185,10 @@ class ReservedDelivery:
 
     # -- reservations --------------------------------------------------------------------------------------------------
 
-    def _reserve(self, partition: _Partition) -> None:
+    def _reserve(self, partition: _Partition, lease_left_ms: int = LEASE_MS // 2) -> None:
         now_ms, reservation = self._job.now_ms(), partition.reservation
-        waiting = len(partition.waiting())
-        records = reservation.records_to_reserve(waiting, partition.rate.per_second(now_ms), now_ms)
+        waiting, records_per_s = len(partition.waiting()), partition.rate.per_second(now_ms)
+        records = reservation.records_to_reserve(waiting, records_per_s, now_ms, lease_left_ms)
         if records is None or not self._has_had_members(partition, now_ms):
             return
         row = ReserveRequest(

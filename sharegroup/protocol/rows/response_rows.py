@@ -74,6 +74,7 @@ _OMITTED_IF_EMPTY = (
     "renewals_off",
     "read_committed",
     "delivery_count_limit",
+    "retry_ms",
 )
 #: Fields that are lists of lists in JSON, and the type of their items.
 _NESTED = {

@@ -91,6 +91,7 @@ class ReserveResponse(_Response):
     - `lock_deadline_ms`: time when the first of their leases ends (-1: no ranges)
     - `log_end_offset`: end of the log as the job knows it, -1 if unknown
     - `read_committed`: whether records must be read with isolation level read_committed
+    - `retry_ms`: how long another request of the gateway would get nothing either, if nothing is reserved
     - `record_lock_duration_ms`, `static_record_lock_duration_ms`: duration of the locks of assigned records, for
       dynamic and for static members
     """
@@ -103,6 +104,7 @@ class ReserveResponse(_Response):
     lock_deadline_ms: int = -1
     log_end_offset: int = -1
     read_committed: bool = False
+    retry_ms: int = 0
     record_lock_duration_ms: int = 0
     static_record_lock_duration_ms: int = 0
 

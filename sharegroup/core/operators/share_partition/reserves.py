@@ -15,6 +15,9 @@ from sharegroup.protocol.rows.reservation_requests import ReserveRequest
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import AcquiredRange
 
+#: When a gateway that got nothing may ask again: usually, and while a member waits that cannot reserve.
+RETRY_MS, RETRY_DENIED_MS = 250, 5_000
+
 
 def serve_reserves(state: ShardState, partition: int, requests: Iterable[ReserveRequest]) -> list[ReserveResponse]:
     """Reserve offsets for the requests of a batch, in order, and return the responses."""
@@ -53,13 +56,22 @@ def _begin_epoch(managed: ManagedPartition, request: ReserveRequest) -> bool:
 
 def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> None:
     demands = state.demands.get(request.partition)
-    knows_log = managed.log is not None and managed.log.has_topic_id
-    if not knows_log or any(not demand.reserves for demand in demands):
+    if managed.log is None or not _has_topic_id(managed) or any(not demand.reserves for demand in demands):
         return
     reserver = reserver_id(request.reply_to, request.reservation_epoch)
     others_wait = any(demand.reply_to != request.reply_to for demand in demands)
     until_ms = state.now_ms + request.lease_ms
     managed.reserve(reserver, request.records, until_ms, state.config(request.partition), others_wait)
+
+
+def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
+    """Return how soon it makes sense to ask again: soon if only a backlog or a full window stands in the way."""
+    is_able = _has_topic_id(managed) and all(demand.reserves for demand in state.demands.get(request.partition))
+    return RETRY_MS if is_able else RETRY_DENIED_MS
+
+
+def _has_topic_id(managed: ManagedPartition) -> bool:
+    return managed.log is None or managed.log.has_topic_id
 
 
 def _response(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> ReserveResponse:
@@ -72,6 +84,7 @@ def _response(state: ShardState, managed: ManagedPartition, request: ReserveRequ
         lock_deadline_ms=-1 if lease_end_ms is None else lease_end_ms,
         log_end_offset=-1 if managed.log is None else window.log_end_offset,
         read_committed=config.read_committed,
+        retry_ms=0 if lease_end_ms is not None else _retry_ms(state, managed, request),
         record_lock_duration_ms=config.machine.record_lock_duration_ms,
         static_record_lock_duration_ms=config.machine.for_member(is_static=True).record_lock_duration_ms,
     )  # fmt: skip

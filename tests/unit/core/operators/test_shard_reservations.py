@@ -9,6 +9,7 @@ import pytest
 
 from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
+from sharegroup.core.operators.share_partition.reserves import RETRY_DENIED_MS, RETRY_MS
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
@@ -93,13 +94,15 @@ def test_records_that_are_there_are_acquired_and_nothing_is_reserved_before_that
     shard = empty_shard()
     output = shard.batch(log(12), shard.line(waiting("f1"), 10), shard.line(reserve("r1"), 10), at=10)
     assert [response["acquired"] for response in output.responses] == [[[0, 9, 1]], []]
+    assert output.responses[1]["retry_ms"] == RETRY_MS
     output = shard.send(waiting("f2"), reserve("r2"), at=20)
     assert [response["acquired"] for response in output.responses] == [[[10, 11, 1]], [[12, 21, 0]]]
 
 
 def test_nothing_is_reserved_while_a_member_waits_that_cannot_reserve() -> None:
     shard = empty_shard(waiting("f1"), waiting("f2", "spark", "spark", reserves=False))
-    assert reserved(shard.send(reserve("r1"), at=10)) == [[]]
+    output = shard.send(reserve("r1"), at=10)
+    assert (reserved(output), output.responses[0]["retry_ms"]) == ([[]], RETRY_DENIED_MS)
     shard.send(release("left", "spark", epoch=3), at=20)
     assert reserved(shard.send(reserve("r2"), at=30)) == [[[0, 9, 0]]]
 

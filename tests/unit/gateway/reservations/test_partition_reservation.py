@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 from sharegroup.gateway.reservations.partition_reservation import (
-    EMPTY_PAUSE_MS,
     FAILURE_PAUSE_MS,
     LEASE_MARGIN_MS,
     LEASE_MS,
@@ -17,7 +16,7 @@ from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import AcquiredRange, OffsetRange
 
-LOCK_MS = 30_000
+LOCK_MS, RETRY_MS = 30_000, 400
 
 
 def response(
@@ -26,7 +25,7 @@ def response(
     acquired = tuple(AcquiredRange(first, last, 0) for first, last in ranges)
     return ReserveResponse(
         request_id, "gateway", "g", "orders", "id", 0, "", reservation_epoch=epoch, acquired=acquired,
-        lock_deadline_ms=until_ms, log_end_offset=7, record_lock_duration_ms=LOCK_MS,
+        lock_deadline_ms=until_ms, log_end_offset=7, record_lock_duration_ms=LOCK_MS, retry_ms=RETRY_MS,
     )  # fmt: skip
 
 
@@ -80,14 +79,14 @@ def test_a_slice_smaller_than_requested_is_half_used_as_well() -> None:
 
 def test_empty_response_and_failures_delay_the_next_request() -> None:
     reservation = reserved()
-    assert reservation.records_to_reserve(1, 0, EMPTY_PAUSE_MS - 1) is None
-    assert reservation.records_to_reserve(1, 0, EMPTY_PAUSE_MS) == MIN_SLICE
-    reservation.record_request("r2", EMPTY_PAUSE_MS)
-    reservation.record_failure("r1", EMPTY_PAUSE_MS)  # of an earlier one
-    assert reservation.records_to_reserve(1, 0, EMPTY_PAUSE_MS) is None
-    reservation.record_failure("r2", EMPTY_PAUSE_MS)
-    assert reservation.records_to_reserve(1, 0, EMPTY_PAUSE_MS + FAILURE_PAUSE_MS - 1) is None
-    assert reservation.records_to_reserve(1, 0, EMPTY_PAUSE_MS + FAILURE_PAUSE_MS) == MIN_SLICE
+    assert reservation.records_to_reserve(1, 0, RETRY_MS - 1) is None
+    assert reservation.records_to_reserve(1, 0, RETRY_MS) == MIN_SLICE
+    reservation.record_request("r2", RETRY_MS)
+    reservation.record_failure("r1", RETRY_MS)  # of an earlier one
+    assert reservation.records_to_reserve(1, 0, RETRY_MS) is None
+    reservation.record_failure("r2", RETRY_MS)
+    assert reservation.records_to_reserve(1, 0, RETRY_MS + FAILURE_PAUSE_MS - 1) is None
+    assert reservation.records_to_reserve(1, 0, RETRY_MS + FAILURE_PAUSE_MS) == MIN_SLICE
 
 
 def test_offsets_are_assignable_when_the_log_has_reached_them_within_the_lease() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from sharegroup.config import Config, IsolationLevel
 from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.reservations.partition_reservation import LEASE_MS
-from sharegroup.gateway.reservations.reserved_delivery import IDLE_MS, ReservedDelivery
+from sharegroup.gateway.reservations.reserved_delivery import EXTENDED_MS, IDLE_MS, ReservedDelivery, _Partition
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -248,6 +249,29 @@ def test_reservation_is_extended_while_a_member_waits() -> None:
         gateway.delivery.upkeep()
         assert [row.reservation_epoch for row in gateway.rows(ReserveRequest)] == [1, 1]
         assert gateway.rows(UnreserveRequest) == []
+
+    run(scenario)
+
+
+def test_leases_of_all_share_partitions_are_extended_together() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31), until_ms=LEASE_MS)
+        gateway.leases.get_or_create("other", "m1").extend(SESSION_MS)
+        other = gateway.delivery._partitions[KEY._replace(group_id="other")] = _Partition(
+            KEY._replace(group_id="other"), itertools.count(100)
+        )
+        other.reservation.record_request("r", 0)
+        late = ReserveResponse(
+            "r", "gateway", *other.key, "", reservation_epoch=100, acquired=(AcquiredRange(0, 31, 0),),
+            lock_deadline_ms=LEASE_MS // 2 + EXTENDED_MS,
+        )  # fmt: skip
+        assert other.reservation.apply_response(late, 0)
+        gateway.job.time_ms = LEASE_MS // 2
+        assert not other.reservation.must_extend(gateway.job.time_ms)
+        other.members = dict(gateway.delivery._partitions[KEY].members)
+        gateway.delivery.upkeep()
+        assert [row.group_id for row in gateway.rows(ReserveRequest)] == ["group", "group", "other"]
 
     run(scenario)
 
