@@ -172,7 +172,9 @@ def requests(draw: st.DrawFn) -> SharePartitionRequest:
         *named[:5], "", -1, of_gateway, records=draw(st.integers(1, 6)), lease_ms=5_000, reservation_epoch=1
     )
     ranges = (OffsetRange(first, last),)
-    assign = AssignRequest(*named, ranges=ranges, requester=of_gateway, reservation_epoch=1, lock_duration_ms=9_000)
+    assign = AssignRequest(
+        *named, ranges=ranges, requester=of_gateway, reservation_epoch=1, lock_duration_ms=9_000, valid_until_ms=2**50
+    )
     unreserve = UnreserveRequest(*named[:5], "", ranges=ranges, requester=of_gateway, reservation_epoch=1)
     kinds: list[SharePartitionRequest] = [
         *[fetch] * 2, *[acknowledge] * 3, unacquire, release, reserve, reserve, assign, unreserve

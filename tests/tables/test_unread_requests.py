@@ -32,7 +32,12 @@ ACKNOWLEDGEMENT = acknowledge(AcknowledgeType.ACCEPT)
 ANSWERED = acknowledge(AcknowledgeType.ACCEPT, reply_to="me")
 LINGERING = acknowledge(AcknowledgeType.ACCEPT, reply_to="me", linger_ms=300)
 ASSIGNED = AssignRequest(
-    *NAMED, ranges=(OffsetRange(0, 9),), requester="gateway", reservation_epoch=1, lock_duration_ms=30_000
+    *NAMED,
+    ranges=(OffsetRange(0, 9),),
+    requester="gateway",
+    reservation_epoch=1,
+    lock_duration_ms=30_000,
+    valid_until_ms=0,
 ).encode()
 RELEASED = UnacquireRequest(*NAMED, ranges=(OffsetRange(0, 0),)).encode()
 

@@ -8,7 +8,7 @@
     row is durable  ->  the records are in the member's buffer, and its fetch is answered
 
 A record is in a buffer only if its row was appended within the lease of the reservation, and while the member was
-certainly in its group. Otherwise the row is undone (`unacquire`), and the record comes back by the job.
+certainly in its group. Otherwise the row has no effect, and the record comes by the job.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 from uuid import UUID
 
 from sharegroup.config import IsolationLevel
@@ -34,11 +33,11 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast, TopicDeletedBroadcast
-from sharegroup.protocol.rows.reservation_requests import ReserveRequest, UnreserveRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.protocol.topic_ids import parse_topic_id
-from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
+from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -73,15 +72,6 @@ class _Partition:
         return list(self.members)
 
 
-class _Granted(NamedTuple):
-    """The reservation of assigned records, when their row was sent."""
-
-    epoch: int
-    lease_end_ms: int
-    lock_duration_ms: int
-    read_committed: bool
-
-
 class ReservedDelivery:
     """The reservations of this gateway. Must be created on the event loop."""
 
@@ -97,7 +87,7 @@ class ReservedDelivery:
         self._job, self._cluster, self._leases, self._group_configs = job, cluster, leases, group_configs
         self._tails = TailReader(cluster, connections, sessions.cache, self._on_read, self._on_lost)
         self._partitions: dict[SharePartitionKey, _Partition] = {}
-        self._by_log: dict[CacheKey, set[_Partition]] = {}
+        self._by_log: dict[CacheKey, dict[_Partition, None]] = {}
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
         self._epochs = itertools.count(1)
@@ -222,14 +212,14 @@ class ReservedDelivery:
         if partition.log != position.key:
             self._stop_following(partition)
             partition.log = position.key
-            self._by_log.setdefault(position.key, set()).add(partition)
+            self._by_log.setdefault(position.key, {})[partition] = None
             self._tails.follow(position, reservation.log_end_offset)
             partition.end_offset = self._tails.offset(position.key) or 0
 
     def _stop_following(self, partition: _Partition) -> None:
         log, partition.log, partition.end_offset = partition.log, None, 0
         if log is not None:
-            self._by_log[log].discard(partition)
+            del self._by_log[log][partition]
             if not self._by_log[log]:
                 del self._by_log[log]
                 self._tails.remove(log)
@@ -283,10 +273,11 @@ class ReservedDelivery:
     def _send(self, partition: _Partition, assignment: Assignment[MemberPartition]) -> bool:
         """Append the row of an assignment, and deliver the records when it is durable; False if that is impossible."""
         reservation, member = partition.reservation, assignment.member
-        lock_ms = (
-            reservation.static_record_lock_duration_ms if member.is_static else reservation.record_lock_duration_ms
-        )
-        row = member.assignment(assignment.ranges, reservation.epoch, lock_ms)
+        lock_ms = reservation.record_lock_duration_ms
+        if member.is_static:
+            lock_ms = reservation.static_record_lock_duration_ms
+        valid_until_ms = min(reservation.lease_end_ms, self._lease(member).deadline_ms - 1)
+        row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)
         try:
             appended = self._job.append(row)
         except JobUnavailableError as error:
@@ -295,8 +286,8 @@ class ReservedDelivery:
         reservation.use(assignment.ranges)
         partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
         del partition.members[member]  # it waits again, behind the others, when it fetches again
-        granted = _Granted(reservation.epoch, reservation.lease_end_ms, lock_ms, reservation.read_committed)
-        task = asyncio.ensure_future(self._deliver(partition, assignment, appended, granted))
+        delivery = self._deliver(partition, member, row, appended, reservation.read_committed)
+        task = asyncio.ensure_future(delivery)
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
         return True
@@ -304,22 +295,30 @@ class ReservedDelivery:
     async def _deliver(
         self,
         partition: _Partition,
-        assignment: Assignment[MemberPartition],
+        member: MemberPartition,
+        row: AssignRequest,
         appended: asyncio.Future[int],
-        granted: _Granted,
+        read_committed: bool,
     ) -> None:
-        member, acquired = assignment.member, _acquired(assignment.ranges)
+        """Give the records of an assignment to the member, if the job applies the row.
+
+        If that is not known, the records are not sent. If the job applies the row nevertheless, they come back when
+        their locks end. They are not returned by a row: the member may have got them from the job since then.
+        """
         try:
             append_ms = await appended
         except JobUnavailableError as error:
             logger.info("%s: the outcome of an assignment is unknown: %s", partition.key, error)
             append_ms = -1
-        if 0 <= append_ms <= granted.lease_end_ms and self._lease(member).is_valid_at(append_ms):
-            member.add_assigned(acquired, append_ms + granted.lock_duration_ms, granted.read_committed)
+        if not 0 <= append_ms <= row.valid_until_ms:
+            if partition.reservation.epoch == row.reservation_epoch:
+                self._give_back(partition)
             return
-        member.unacquire(acquired)
-        if append_ms < 0 and partition.reservation.epoch == granted.epoch:
-            self._give_back(partition)
+        acquired = [AcquiredRange(first, last, 1) for first, last in row.ranges]
+        if self._lease(member).is_valid_at(append_ms):
+            member.add_assigned(acquired, append_ms + row.lock_duration_ms, read_committed)
+        else:  # it has left meanwhile
+            member.unacquire(acquired)
 
     def _lease(self, member: MemberPartition) -> Lease:
         return self._leases.get(member.key.group_id, member.client_member_id)
@@ -328,7 +327,3 @@ class ReservedDelivery:
         """Return whether the group was altered to read committed records only since the records were reserved."""
         config = self._group_configs.group_config(partition.key.group_id)
         return config.isolation_level is IsolationLevel.READ_COMMITTED and not partition.reservation.read_committed
-
-
-def _acquired(ranges: Sequence[OffsetRange]) -> list[AcquiredRange]:
-    return [AcquiredRange(first, last, 1) for first, last in ranges]

@@ -116,14 +116,17 @@ class MemberPartition:
         """The member id that the client sends: that of its incarnation, for a static member."""
         return self._incarnation_id or self.member_id
 
-    def assignment(self, ranges: Sequence[OffsetRange], epoch: int, lock_duration_ms: int) -> AssignRequest:
-        """Return the row that assigns reserved records to the member."""
+    def assignment(
+        self, ranges: Sequence[OffsetRange], epoch: int, lock_duration_ms: int, valid_until_ms: int
+    ) -> AssignRequest:
+        """Return the row that assigns reserved records to the member; without effect if appended later than that."""
         return AssignRequest(
             *self._row_header(),
             ranges=tuple(ranges),
             requester=self._job.reply_to,
             reservation_epoch=epoch,
             lock_duration_ms=lock_duration_ms,
+            valid_until_ms=valid_until_ms,
         )
 
     def add_assigned(self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from sharegroup.protocol.rows.row_fields import MAX_INT32, integer, offset_ranges, text
+from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, integer, offset_ranges, text
 from sharegroup.protocol.rows.share_partition_row import PartitionRequest, row_header
 from sharegroup.types import OffsetRange
 
@@ -42,8 +42,9 @@ class ReserveRequest(PartitionRequest):
 class AssignRequest(PartitionRequest):
     """Notice that the gateway `requester` delivers reserved offsets to the member, with locks from this row's append.
 
-    The gateway sends the records once the row is durable, and only if it was appended before the lease ended. The locks
-    last for `lock_duration_ms`, the duration that the response to the reserve row named.
+    The gateway sends the records once the row is durable, and only if it was appended by `valid_until_ms`: while the
+    lease and the session of the member last. A row that was appended later has no effect, so both decide the same. The
+    locks last for `lock_duration_ms`, the duration that the response to the reserve row named.
     """
 
     type: ClassVar[str] = ASSIGN
@@ -53,6 +54,7 @@ class AssignRequest(PartitionRequest):
     requester: str
     reservation_epoch: int
     lock_duration_ms: int
+    valid_until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def _assign(row: Mapping[str, Any]) -> AssignRequest:
         requester=text(row, "requester"),
         reservation_epoch=_epoch(row),
         lock_duration_ms=integer(row, "lock_duration_ms", 1, MAX_INT32),
+        valid_until_ms=integer(row, "valid_until_ms", 0, MAX_OFFSET),
     )
 
 

@@ -116,7 +116,7 @@ SHARE_PARTITION_ROWS = st.one_of(
     ),
     st.builds(
         AssignRequest, *COMMON, ranges=RANGES, requester=TEXT, reservation_epoch=NUMBER,
-        lock_duration_ms=st.integers(1, MAX_INT32),
+        lock_duration_ms=st.integers(1, MAX_INT32), valid_until_ms=OFFSET,
     ),
     st.builds(UnreserveRequest, *OF_NOBODY, ranges=st.none() | RANGES, requester=TEXT, reservation_epoch=NUMBER),
 )  # fmt: skip
@@ -201,7 +201,13 @@ VALID: dict[str, dict[str, Any]] = {
     RELEASE_MEMBER: {},
     CONFIGURE: {"member_id": ..., "config": {"session_timeout_ms": 45_000}},
     RESERVE: {"member_id": ..., "records": 32, "lease_ms": 10_000, "reservation_epoch": 1},
-    ASSIGN: {"ranges": [[0, 9]], "requester": "gateway", "reservation_epoch": 1, "lock_duration_ms": 30_000},
+    ASSIGN: {
+        "ranges": [[0, 9]],
+        "requester": "gateway",
+        "reservation_epoch": 1,
+        "lock_duration_ms": 9,
+        "valid_until_ms": 5,
+    },
     UNRESERVE: {"member_id": ..., "requester": "gateway", "reservation_epoch": 1},
     HEARTBEAT: {"member_epoch": 0, "subscribed_topic_names": ["orders"], "topics": {"orders": ["id", 2]}},
     INITIALIZED: {"initialized": [["id", 0, 1]]},

@@ -11,6 +11,8 @@ import pytest
 from sharegroup.gateway.reservations import reserved_delivery
 from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.protocol.rows.reservation_requests import AssignRequest
 from sharegroup.types import AcquiredRange, OffsetRange
 from tests.simulation.run import run
 from tests.simulation.world import RESERVATIONS
@@ -22,12 +24,16 @@ FOREVER_MS = 2**60
 
 def records_are_sent_before_their_row_is_durable(patch: pytest.MonkeyPatch) -> None:
     async def deliver(
-        delivery: ReservedDelivery, _partition: Any, assignment: Any, appended: asyncio.Future[int], granted: Any
+        delivery: ReservedDelivery,
+        _partition: Any,
+        member: MemberPartition,
+        row: AssignRequest,
+        appended: asyncio.Future[int],
+        read_committed: bool,
     ) -> None:
         appended.add_done_callback(lambda done: done.exception())
-        acquired = [AcquiredRange(first, last, 1) for first, last in assignment.ranges]
-        deadline_ms = delivery._job.now_ms() + granted.lock_duration_ms
-        assignment.member.add_assigned(acquired, deadline_ms, granted.read_committed)
+        acquired = [AcquiredRange(first, last, 1) for first, last in row.ranges]
+        member.add_assigned(acquired, delivery._job.now_ms() + row.lock_duration_ms, read_committed)
 
     patch.setattr(ReservedDelivery, "_deliver", deliver)
 

@@ -161,6 +161,8 @@ class RequestHandler:
         The gateway has sent the records, also to a member of which it did not know that it had left. Then the delivery
         counts, and the records are released at once.
         """
+        if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
+            return
         state, partition, member_id = self._state, request.partition, request.member_id
         managed.assign(request, row.append_ms)
         is_fenced = state.incarnations.is_fenced(partition, member_id, request.incarnation_id, row.append_ms)

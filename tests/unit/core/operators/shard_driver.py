@@ -203,11 +203,18 @@ def reserve(
 
 def assign(
     first: int, last: int, member: str = "m1", gateway: str = GATEWAY, epoch: int = 1, member_epoch: int = -1,
-    lock_ms: int = LOCK_MS,
+    lock_ms: int = LOCK_MS, valid_until: int = 10**9,
 ) -> AssignRequest:  # fmt: skip
     named = f"assign-{first}", *_SHARE_PARTITION, member, member_epoch
     ranges = (OffsetRange(first, last),)
-    return AssignRequest(*named, ranges=ranges, requester=gateway, reservation_epoch=epoch, lock_duration_ms=lock_ms)
+    return AssignRequest(
+        *named,
+        ranges=ranges,
+        requester=gateway,
+        reservation_epoch=epoch,
+        lock_duration_ms=lock_ms,
+        valid_until_ms=T0 + valid_until,
+    )
 
 
 def unreserve(*ranges: tuple[int, int], gateway: str = GATEWAY, epoch: int = 1) -> UnreserveRequest:

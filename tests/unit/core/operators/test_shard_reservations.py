@@ -160,6 +160,12 @@ def test_other_assignments_are_rejected_and_recorded(request_row: AssignRequest,
     assert (shard.window(), logged(output)) == (before, [])
 
 
+def test_assignment_appended_too_late_to_be_sent_has_no_effect() -> None:
+    shard = empty_shard(reserve("r1"))
+    output = shard.batch(shard.line(assign(0, 3, valid_until=99), 100), at=100)
+    assert (output.responses, output.rejected, output.tables) == ([], [], {})
+
+
 def test_lapsed_reservation_leaves_no_trace() -> None:
     shard = empty_shard(reserve("r1"))
     assert shard.window()

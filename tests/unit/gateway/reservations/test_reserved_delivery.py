@@ -88,6 +88,11 @@ class Gateway:
         await until(lambda: self.delivery._tails.offset(next(iter(self.delivery._by_log))) == base_offset + count)
         await until(lambda: not self.delivery._deliveries)
 
+    async def deliver_nothing(self, base_offset: int, count: int) -> None:
+        """Append records, and wait until their assignments are done, which end the reservation."""
+        self.broker.append(TOPIC_ID, base_offset, count)
+        await until(lambda: not self.delivery._by_log)
+
     def assigned(self) -> list[tuple[str, list[tuple[int, int]]]]:
         return [(row.member_id, [tuple(each) for each in row.ranges]) for row in self.rows(AssignRequest)]
 
@@ -154,16 +159,33 @@ def test_records_wait_for_a_member_and_are_assigned_when_one_waits() -> None:
 
 
 @pytest.mark.parametrize(("append_ms", "session_ms"), [(LEASE_MS + 1, SESSION_MS), (40, 40), (-1, SESSION_MS)])
-def test_late_or_undated_assignment_is_undone_and_not_sent(append_ms: int, session_ms: int) -> None:
+def test_late_or_undated_assignment_is_not_sent_and_ends_the_epoch(append_ms: int, session_ms: int) -> None:
     """It was appended after the lease of the records, or of the member, or the broker did not say when."""
 
     async def scenario(gateway: Gateway) -> None:
         part = gateway.member("m1", session_ms=session_ms)
         gateway.respond((0, 31))
         gateway.job.append_ms = append_ms
-        await gateway.deliver(0, 3)
+        await gateway.deliver_nothing(0, 3)
+        (row,) = gateway.rows(AssignRequest)
+        assert row.valid_until_ms == min(LEASE_MS, session_ms - 1)
+        assert (held(part), gateway.rows(UnacquireRequest)) == ([], [])
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+
+    run(scenario)
+
+
+def test_records_of_a_member_that_left_before_the_row_was_durable_are_returned() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.member("m2")
+        gateway.respond((0, 31))
+        gateway.broker.append(TOPIC_ID, 0, 1)
+        await until(lambda: bool(gateway.rows(AssignRequest)))
+        gateway.leases.end("group", gateway.rows(AssignRequest)[0].member_id)
+        await until(lambda: not gateway.delivery._deliveries)
         assert held(part) == []
-        assert [row.acquired for row in gateway.rows(UnacquireRequest)] == [(AcquiredRange(0, 2, 1),)]
+        assert [row.acquired for row in gateway.rows(UnacquireRequest)] == [(AcquiredRange(0, 0, 1),)]
 
     run(scenario)
 
@@ -175,10 +197,7 @@ def test_unknown_outcome_of_an_append_ends_the_epoch() -> None:
         gateway.job.fail_next = True
         gateway.broker.append(TOPIC_ID, 0, 3)
         await until(lambda: bool(gateway.rows(UnreserveRequest)))
-        assert (held(part), [row.acquired for row in gateway.rows(UnacquireRequest)]) == (
-            [],
-            [(AcquiredRange(0, 2, 1),)],
-        )
+        assert (held(part), gateway.rows(UnacquireRequest)) == ([], [])
         gateway.wait(part)
         assert gateway.rows(ReserveRequest)[-1].reservation_epoch == 2
 
