@@ -123,6 +123,11 @@ class PartitionReservation:
         return sum(last - first + 1 for first, last, _ in self._reserved)
 
     @property
+    def may_hold(self) -> bool:
+        """Whether offsets are reserved, or a request is open after which they may be."""
+        return bool(self._reserved) or self._open_request is not None
+
+    @property
     def lease_end_ms(self) -> int:
         """When the lease ends; -1 without a reservation. An assignment must be appended until then."""
         return self._lease_end_ms

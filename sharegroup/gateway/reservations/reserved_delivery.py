@@ -227,7 +227,7 @@ class ReservedDelivery:
     def _give_back(self, partition: _Partition) -> None:
         """End the reservation; what it has assigned stays with its members."""
         reservation = partition.reservation
-        if reservation.unused_count:
+        if reservation.may_hold:
             row = UnreserveRequest(
                 self._job.new_id(), *partition.key, "",
                 ranges=None, requester=self._job.reply_to, reservation_epoch=reservation.epoch,
@@ -247,7 +247,10 @@ class ReservedDelivery:
             member_id = member.client_member_id
             leases[member_id] = self._leases.get(partition.key.group_id, member_id)
         known = {member_id: lease for member_id, lease in leases.items() if lease.is_valid_at(now_ms)}
-        self._leases_of[partition.key.group_id] = known
+        if known:
+            self._leases_of[partition.key.group_id] = known
+        else:
+            del self._leases_of[partition.key.group_id]
         had_members = partition.has_member_until_ms < 0 or now_ms < partition.has_member_until_ms
         partition.has_member_until_ms = max((lease.deadline_ms for lease in known.values()), default=-1)
         return had_members and bool(known)

@@ -150,7 +150,10 @@ class RequestHandler:
             case AssignRequest():
                 self._assign(row, request, managed)
             case UnreserveRequest():
-                managed.unreserve(reserver_id(request.requester, request.reservation_epoch), request.ranges)
+                reserver = reserver_id(request.requester, request.reservation_epoch)
+                managed.unreserve(reserver, request.ranges)
+                if request.ranges is None:
+                    self._state.cancel_reserve_requests(request.partition, reserver)
             case _:
                 assert_never(request)
         return ()

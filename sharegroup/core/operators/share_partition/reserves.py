@@ -26,7 +26,8 @@ def serve_reserves(state: ShardState, partition: int, requests: Iterable[Reserve
         return []
     responses = []
     for request in requests:
-        if _begin_epoch(managed, request):
+        reserver = reserver_id(request.reply_to, request.reservation_epoch)
+        if not state.is_cancelled(partition, reserver) and _begin_epoch(managed, request):
             _reserve(state, managed, request)
         responses.append(_response(state, managed, request))
     return responses

@@ -55,6 +55,7 @@ class ShardState:
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
         self._reserve_requests: dict[int, list[ReserveRequest]] = {}
+        self._given_back: set[tuple[int, str]] = set()
         #: Dumped windows, which are restored when a row touches them.
         self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
         self._touched: dict[int, ManagedPartition] = {}
@@ -155,6 +156,18 @@ class ShardState:
         """Remove and return the requests to reserve offsets, by partition and in their order."""
         requests, self._reserve_requests = self._reserve_requests, {}
         return sorted(requests.items())
+
+    def cancel_reserve_requests(self, partition: int, reserver: str) -> None:
+        """Grant nothing to the requests of this batch so far: the gateway has given everything back since then."""
+        self._given_back.add((partition, reserver))
+
+    def end_cancellations(self) -> None:
+        """Forget what was cancelled, at the end of the batch."""
+        self._given_back.clear()
+
+    def is_cancelled(self, partition: int, reserver: str) -> bool:
+        """Return whether the requests of a reserver in this batch were cancelled."""
+        return (partition, reserver) in self._given_back
 
     # -- time ------------------------------------------------------------------------------------------------------
 

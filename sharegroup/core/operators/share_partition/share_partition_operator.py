@@ -105,6 +105,7 @@ class SharePartitionOperator:
             self._output.respond(*serve_demands(state, partition))
         for partition, requests in state.pop_reserve_requests():
             self._output.respond(*serve_reserves(state, partition, requests))
+        state.end_cancellations()
         for partition, managed in state.touched():
             self._write_record(partition, managed)
         self._output.deadline_ms = state.next_deadline_ms(self._snapshot_rules)

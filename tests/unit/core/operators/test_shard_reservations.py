@@ -275,3 +275,10 @@ def test_request_for_a_share_partition_that_is_not_loaded_waits_for_the_load() -
     shard = ShardDriver()
     shard.batch(shard.line(reserve("r1"), 0), at=0)
     assert reserved(shard.batch(config(), load(), at=100)) == [[[0, 9, 0]]]
+
+
+def test_request_that_is_given_back_in_the_same_batch_reserves_nothing() -> None:
+    shard = empty_shard()
+    assert reserved(shard.send(reserve("r1"), unreserve(), at=10)) == [[]]
+    assert shard.window() == []
+    assert reserved(shard.send(reserve("r2", epoch=2), at=20)) == [[[0, 9, 0]]]

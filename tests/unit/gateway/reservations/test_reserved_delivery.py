@@ -358,3 +358,14 @@ def test_next_reservation_has_another_epoch_and_a_stopping_gateway_reserves_noth
         assert len(gateway.rows(ReserveRequest)) == 2
 
     run(scenario)
+
+
+def test_request_without_a_response_is_given_back_as_well() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS
+        gateway.delivery.upkeep()
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+
+    run(scenario)
