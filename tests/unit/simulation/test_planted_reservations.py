@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sharegroup.gateway.reservations import reserved_delivery
 from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -48,12 +47,6 @@ def leases_are_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionReservation, "is_over", lambda *_: False)
 
 
-def reservations_outlive_an_offset_reset(patch: pytest.MonkeyPatch) -> None:
-    """Nothing ends them but their lease."""
-    patch.setattr(reserved_delivery, "IDLE_MS", FOREVER_MS)
-    patch.setattr(ReservedDelivery, "_has_had_members", lambda *_: True)
-
-
 class Planted(NamedTuple):
     """A defect, the faults that show it, and a seed in which they do."""
 
@@ -64,8 +57,7 @@ class Planted(NamedTuple):
 
 PLANTED = [
     Planted(records_are_sent_before_their_row_is_durable, frozenset(("bad_network", "leader_away")), 0),
-    Planted(leases_are_ignored, frozenset(("gateway_paused", "bad_network")), 0),
-    Planted(reservations_outlive_an_offset_reset, frozenset(("alter_offsets", "leaving_members")), 0),
+    Planted(leases_are_ignored, frozenset(("gateway_paused", "bad_network")), 8),
 ]
 
 
