@@ -54,7 +54,10 @@ class WaitsFor(IntEnum):
 
 
 class Cause(str, Enum):
-    """Why the state of a range changed: the `cause` column of the `delivery_log` table."""
+    """Why the state of a range changed: the `cause` column of the `delivery_log` table.
+
+    That table has deliveries and their outcomes. It does not have RESERVE and UNRESERVE, and has ASSIGN as FETCH.
+    """
 
     FETCH = "fetch"
     ACCEPT = "accept"
@@ -69,6 +72,9 @@ class Cause(str, Enum):
     RESET = "reset"
     TOPIC_DELETED = "topic_deleted"
     UNCLEAN_ELECTION = "unclean_election"
+    RESERVE = "reserve"
+    ASSIGN = "assign"
+    UNRESERVE = "unreserve"
 
 
 class SharePartitionKey(NamedTuple):

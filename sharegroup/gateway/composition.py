@@ -48,6 +48,7 @@ from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.upstream.node_connections import NodeConnections
 from sharegroup.gateway.wire.request import Route
 from sharegroup.kafka_clients.client_settings import ClientSettings, python_properties
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
@@ -89,6 +90,7 @@ class GatewayParts:
             self._security,
             self._leases,
             self._identities,
+            NodeConnections(self.cluster, settings) if config.gateway.reserves else None,
         )
         self._upstream_groups = UpstreamGroups(self.cluster, self._stored)
         self.pass_through = PassthroughRequests(self.cluster, settings, self._security, self._upstream_groups)

@@ -40,7 +40,7 @@ class Gateway:
         await parts.ports.open()
         self._metrics.set_listening()
         upkeep: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
-            (UPKEEP_INTERVAL_S, parts.share.sessions.upkeep),
+            (UPKEEP_INTERVAL_S, parts.share.upkeep),
             (IDLE_CHECK_INTERVAL_S, parts.connections.close_idle),
             (CONFIGS_INTERVAL_S, parts.group_configs.upkeep),
             (SECURITY_INTERVAL_S, partial(asyncio.to_thread, parts.reload_security)),
@@ -58,7 +58,7 @@ class Gateway:
         parts = self.parts
         self._metrics.set_draining()
         parts.ports.close()
-        parts.share.sessions.drain()
+        parts.share.drain()
         await parts.fleet.leave(parts.share.sessions.connection_holds_records)
         if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
             logger.warning(
@@ -77,7 +77,7 @@ class Gateway:
             task.cancel()
         parts.pass_through.close()
         parts.ports.close()
-        parts.share.sessions.close()  # releases what members hold, before their connections close
+        parts.share.close()  # releases what members hold, before their connections close
         parts.connections.close()
         parts.reachability.close()
         await parts.job.close()

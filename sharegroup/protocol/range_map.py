@@ -160,6 +160,9 @@ class RangeMap(Generic[V]):
     def __iter__(self) -> Iterator[tuple[int, int, V]]:
         return self.items()
 
+    def __reversed__(self) -> Iterator[tuple[int, int, V]]:
+        return zip(reversed(self._firsts), reversed(self._lasts), reversed(self._values), strict=True)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RangeMap):
             return NotImplemented

@@ -78,8 +78,9 @@ SHARE_GROUP_STATE = TableSpec(
             _column(
                 "state_batches",
                 pa.list_(STATE_BATCH),
-                "ranges and their states: 0 available, 1 acquired (with member and lock deadline), 2 acknowledged, "
-                "4 archived; an update holds only what changed",
+                "ranges and their states: 0 available, 1 acquired (with member and lock deadline; with delivery count "
+                "0: reserved for a gateway, until its lease ends), 2 acknowledged, 4 archived; an update holds only "
+                "what changed",
             ),
             _column("batch_id", pa.int64(), "micro-batch that wrote the record"),
             _column("time", _TIMESTAMP, "the micro-batch's timestamp"),

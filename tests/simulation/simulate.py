@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from sharegroup.job.command_parser import CommandParser
 from tests.simulation.run import Result, run
 from tests.simulation.shrinking import shrunk
+from tests.simulation.world import RESERVATIONS, faults_of
 
 #: Each seed that is a multiple of this number runs twice, and both runs must be the same.
 _TWICE = 50
@@ -31,10 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hours", default=1.0, type=float, help="simulated hours of each seed")
     parser.add_argument("--trace", type=int, metavar="SEED", help="tell this one seed")
     parser.add_argument("--processes", default=os.cpu_count() or 1, type=int)
+    parser.add_argument("--reservations", action="store_true", help="gateways reserve records for members that wait")
     given = parser.parse_args(arguments)
+    extra = frozenset((RESERVATIONS,)) if given.reservations else frozenset()
     if given.trace is not None:
-        return _tell(given.trace, given.hours)
-    return _run_all(given.seeds, given.hours, given.processes)
+        return _tell(given.trace, given.hours, extra)
+    return _run_all(given.seeds, given.hours, given.processes, extra)
 
 
 def _range(text: str) -> range:
@@ -42,20 +45,20 @@ def _range(text: str) -> range:
     return range(int(first), int(last))
 
 
-def _tell(seed: int, hours: float) -> int:
-    found = run(seed, hours, keep_trace=True)
+def _tell(seed: int, hours: float, extra: frozenset[str]) -> int:
+    found = run(seed, hours, faults_of(seed) | extra, keep_trace=True)
     if found.violations:
-        found = shrunk(seed, hours, found.violations[0].rule)
+        found = shrunk(seed, hours, found.violations[0].rule, extra)
     print(found.trace)
     return int(bool(found.violations))
 
 
-def _run_all(seeds: range, hours: float, processes: int) -> int:
+def _run_all(seeds: range, hours: float, processes: int, extra: frozenset[str]) -> int:
     begin = time.perf_counter()
     bad: list[Result] = []
     deliveries = batches = 0
     with ProcessPoolExecutor(processes) as pool:
-        for done in as_completed([pool.submit(_one, seed, hours) for seed in seeds]):
+        for done in as_completed([pool.submit(_one, seed, hours, extra) for seed in seeds]):
             found = done.result()
             deliveries, batches = deliveries + found.deliveries, batches + found.batches
             if found.violations:
@@ -69,13 +72,14 @@ def _run_all(seeds: range, hours: float, processes: int) -> int:
     if bad:
         worst = min(bad, key=lambda found: found.seed)
         print(f"\nseed {worst.seed}, without the faults that it does not need:")
-        print(shrunk(worst.seed, hours, worst.violations[0].rule).trace)
+        print(shrunk(worst.seed, hours, worst.violations[0].rule, extra).trace)
     return int(bool(bad))
 
 
-def _one(seed: int, hours: float) -> Result:
-    found = run(seed, hours)
-    if seed % _TWICE == 0 and run(seed, hours).digest != found.digest:
+def _one(seed: int, hours: float, extra: frozenset[str]) -> Result:
+    faults = faults_of(seed) | extra
+    found = run(seed, hours, faults)
+    if seed % _TWICE == 0 and run(seed, hours, faults).digest != found.digest:
         raise RuntimeError(f"seed {seed}: two runs of it are not the same")
     return found
 

@@ -70,6 +70,8 @@ CALM_MS = 1_500_000
 _BEHIND_MS = (0, 20, 300, 1_500)
 #: Another property that a run's brokers may have.
 NO_TOPIC_IDS = "no_topic_ids"  # their release has no topic ids
+#: A property of a run's gateways: they reserve records for members that wait.
+RESERVATIONS = "reservations"
 
 GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES = (
     "__share_group_requests", "__share_partition_requests", "__share_group_responses"
@@ -175,13 +177,14 @@ def make_world(
     if "bad_network" in chosen:
         weather = Weather(slow_chance=0.03, slow_ms=8_000, lost_request=0.01, lost_answer=0.02)
     job = parse_config(
-        config or _config(Random(f"{seed}/config"), "static_members" in chosen), "the simulation's configuration"
+        config or _config(Random(f"{seed}/config"), "static_members" in chosen, RESERVATIONS in chosen),
+        "the simulation's configuration",
     )
     judge = Judge(clock, trace, kafka)
     return World(seed, hours, chosen, clock, trace, kafka, tables, judge, weather, job)
 
 
-def _config(random: Random, has_names: bool) -> Mapping[str, object]:
+def _config(random: Random, has_names: bool, reserves: bool) -> Mapping[str, object]:
     named = {"share.client.id.as.instance.id": True}
     return {
         "groups": {f"group-{number}": named for number in range(1, 10)} if has_names else {},
@@ -204,5 +207,8 @@ def _config(random: Random, has_names: bool) -> Mapping[str, object]:
             "group.share.assignors": random.choice(("simple,all", "simple,all", "all,simple")),
             "group.share.assignment.interval.ms": random.choice((0, 1_000, 1_000, 15_000)),
         },
-        "gateway": {"gateway.read.ahead.linger.ms": random.choice((0, 0, 1_000))},
+        "gateway": {
+            "gateway.read.ahead.linger.ms": random.choice((0, 0, 1_000)),
+            "gateway.reservations.enable": reserves,
+        },
     }

@@ -20,6 +20,7 @@ from sharegroup.core.operators.share_partition.partition_configs import Snapshot
 from sharegroup.core.share_coordinator.fold import fold_records
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.share_partition_requests import (
     AcknowledgeRequest,
     FetchRequest,
@@ -54,6 +55,8 @@ SPARK_EXAMPLES = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 MAX_OFFSET = 25
+#: The end offset of drawn records, which have no end.
+NO_END = 1_000_000
 MEMBERS = ("m1", "m2")
 
 
@@ -125,7 +128,7 @@ def table_row(record: ShareGroupStateRecord, key: SharePartitionKey, position: i
     leader_epoch, batch_id = 1 + position // 4, 100 - 50 * (position // 4) + position  # a new leader's ids are lower
     return (
         *key, kinds[record.kind.value], record.snapshot_epoch, record.state_epoch, leader_epoch, record.start_offset,
-        record.start_offset, record.delivery_complete_count, batches, batch_id, at(position),
+        NO_END, record.delivery_complete_count, batches, batch_id, at(position),
     )  # fmt: skip
 
 
@@ -164,7 +167,18 @@ def requests(draw: st.DrawFn) -> SharePartitionRequest:
     acknowledge = AcknowledgeRequest(*named, batches=(batch,))
     unacquire = UnacquireRequest(*named, ranges=(OffsetRange(first, last),))
     release = ReleaseMemberRequest(*named)
-    kinds: list[SharePartitionRequest] = [*[fetch] * 2, *[acknowledge] * 3, unacquire, release]
+    of_gateway = draw(st.sampled_from(["gateway-1", "gateway-2"]))
+    reserve = ReserveRequest(
+        *named[:5], "", -1, of_gateway, records=draw(st.integers(1, 6)), lease_ms=5_000, reservation_epoch=1
+    )
+    ranges = (OffsetRange(first, last),)
+    assign = AssignRequest(
+        *named, ranges=ranges, requester=of_gateway, reservation_epoch=1, lock_duration_ms=9_000, valid_until_ms=2**50
+    )
+    unreserve = UnreserveRequest(*named[:5], "", ranges=ranges, requester=of_gateway, reservation_epoch=1)
+    kinds: list[SharePartitionRequest] = [
+        *[fetch] * 2, *[acknowledge] * 3, unacquire, release, reserve, reserve, assign, unreserve
+    ]  # fmt: skip
     return draw(st.sampled_from(kinds))
 
 
@@ -188,7 +202,7 @@ def test_in_flight_equals_the_state_that_the_job_loads(
     tables = SampleTables(tables_path, "g", "id-t", SnapshotRules(updates_per_snapshot=4))
     config = GroupConfig.from_overrides(ShareGroupConfig(), GroupOverrides())
     now_ms, offset = 1_700_000_000_000, 0
-    tables.commit([rows.encode_row(rows.CONFIG, json.dumps(config.to_json())), load_row(MAX_OFFSET)], now_ms)
+    tables.commit([rows.encode_row(rows.CONFIG, json.dumps(config.to_json())), load_row(MAX_OFFSET // 2)], now_ms)
     for drawn, passed_ms in batches:
         now_ms += passed_ms
         lines = [rows.encode_row(rows.TICK, str(now_ms))]

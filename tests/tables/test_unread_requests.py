@@ -9,6 +9,7 @@ import pytest
 
 from sharegroup.job.clock.unread_requests import MAX_LINGER_MS, NO_DEMANDS, LingerRules, UnreadRequests
 from sharegroup.protocol.rows.probe import PROBE
+from sharegroup.protocol.rows.reservation_requests import AssignRequest
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, WaitsFor
 
@@ -30,6 +31,14 @@ def acknowledge(*types: int, is_renew_ack: bool = False, reply_to: str = "", lin
 ACKNOWLEDGEMENT = acknowledge(AcknowledgeType.ACCEPT)
 ANSWERED = acknowledge(AcknowledgeType.ACCEPT, reply_to="me")
 LINGERING = acknowledge(AcknowledgeType.ACCEPT, reply_to="me", linger_ms=300)
+ASSIGNED = AssignRequest(
+    *NAMED,
+    ranges=(OffsetRange(0, 9),),
+    requester="gateway",
+    reservation_epoch=1,
+    lock_duration_ms=30_000,
+    valid_until_ms=0,
+).encode()
 RELEASED = UnacquireRequest(*NAMED, ranges=(OffsetRange(0, 0),)).encode()
 
 
@@ -57,6 +66,7 @@ def lingers_ms(value: bytes, waiting: Mapping[str, WaitsFor] = NO_DEMANDS, rules
         (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), {THEIR_SHARD: RECORDS}, 0),
         (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), NO_DEMANDS, LINGER_MS),
         (acknowledge(AcknowledgeType.RENEW, is_renew_ack=True), {THEIR_SHARD: RECORDS}, 0),
+        (ASSIGNED, {THEIR_SHARD: ROOM}, LINGER_MS),
         (ANSWERED, NO_DEMANDS, 0),
         (LINGERING, NO_DEMANDS, 300),
         (LINGERING, {THEIR_SHARD: RECORDS, ANOTHER: ROOM}, 300),

@@ -164,6 +164,12 @@ class GatewayConfig(ConfigFamily):
         "its usual pauses must have passed as well.",
         ge=1,
     )
+    reserves: Flag = key(
+        "gateway.reservations.enable",
+        False,
+        "Whether the gateway reserves the next records for members that wait, and delivers them without waiting for a "
+        "micro-batch (experimental).",
+    )
     batch_cache_max_bytes: Whole = key(
         "gateway.batch.cache.max.bytes", 67_108_864, "Memory for record batches read from the brokers.", ge=1
     )

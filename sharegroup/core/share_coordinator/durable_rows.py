@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sharegroup.core.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone_record
-from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch, Transition
+from sharegroup.types import UNCHANGED, Cause, RecordState, SharePartitionKey, StateBatch, Transition
 
 _RECORD_TYPES = {
     RecordKind.SNAPSHOT: "ShareSnapshot",
@@ -44,6 +44,23 @@ def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
 def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:
     """Return the row that deletes the state of a share-partition."""
     return {**key._asdict(), **state_row(tombstone_record(key), UNCHANGED)}
+
+
+def delivery_log_rows(key: SharePartitionKey, transitions: Iterable[Transition]) -> list[dict[str, Any]]:
+    """Return the `delivery_log` rows of transitions.
+
+    The table does not show reservations: a reserved record was not delivered, so it counts as AVAILABLE. The assignment
+    of such a record is a delivery like a fetch.
+    """
+    return [
+        delivery_log_row(key, _as_fetch(transition) if transition.cause is Cause.ASSIGN else transition)
+        for transition in transitions
+        if transition.cause not in (Cause.RESERVE, Cause.UNRESERVE)
+    ]
+
+
+def _as_fetch(assignment: Transition) -> Transition:
+    return assignment._replace(from_state=RecordState.AVAILABLE, cause=Cause.FETCH)
 
 
 def delivery_log_row(key: SharePartitionKey, transition: Transition) -> dict[str, Any]:

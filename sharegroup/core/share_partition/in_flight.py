@@ -28,10 +28,14 @@ from sharegroup.core.share_partition.record_state import check_transition
 from sharegroup.core.share_partition.window_piece import PieceSummary, WindowPiece
 from sharegroup.errors import IllegalTransitionError
 from sharegroup.protocol.range_map import append_fused, holes_between
-from sharegroup.types import Cause, StateBatch, Transition
+from sharegroup.types import Cause, RecordState, StateBatch, Transition
 
 #: The cost of this many ranges is about the cost of the summaries of a window with 200,000 ranges.
 PIECE_RANGES = 256
+#: Transitions that may add offsets to the window.
+_ADDING = (Cause.FETCH, Cause.RESERVE)
+#: Transitions from ACQUIRED that only reserved records have.
+_OF_RESERVED = (Cause.RESERVE, Cause.ASSIGN, Cause.UNRESERVE)
 
 
 class InFlight:
@@ -67,18 +71,23 @@ class InFlight:
     def check_transition(self, transition: Transition, start_offset: int) -> None:
         """Raise IllegalTransitionError unless all records are in `from_state` and the table allows the transition.
 
-        Only a FETCH may name offsets that are not in the window: it acquires them from the log. They must not be below
-        `start_offset`.
+        Only a FETCH or RESERVE may name offsets that are not in the window, because it adds them. They must not be
+        below `start_offset`. Reserved records have transitions of their own, which no others have.
         """
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
+        is_acquired = from_state is RecordState.ACQUIRED
+        must_be_reserved = is_acquired and cause in _OF_RESERVED
         known = 0
         for known_first, known_last, record in self.items(first, last):
             known += known_last - known_first + 1
             if record.state is not from_state:
                 found = f"{known_first}..{known_last} is {record.state.name}"
                 raise IllegalTransitionError(f"{found}, not {from_state.name} (cause {cause.value})")
-        if known <= last - first and (cause is not Cause.FETCH or first < start_offset):
+            if is_acquired and (not record.delivery_count) is not must_be_reserved:
+                found = f"{known_first}..{known_last} is {'' if record.is_reserved else 'not '}reserved"
+                raise IllegalTransitionError(f"{found} (cause {cause.value})")
+        if known <= last - first and (is_acquired or cause not in _ADDING or first < start_offset):
             raise IllegalTransitionError(f"{first}..{last} is not in flight (cause {cause.value})")
 
     def trim_below(self, offset: int) -> None:
@@ -90,6 +99,17 @@ class InFlight:
         del pieces[:whole]
         if pieces and pieces[0].first_offset < offset:
             self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
+
+    def trim_undelivered(self) -> None:
+        """Remove the AVAILABLE records with delivery count 0 at the end."""
+        while self._pieces:
+            piece = self._pieces[-1]
+            first, last, record = next(piece.reversed_items())
+            if record.state is not RecordState.AVAILABLE or record.delivery_count:
+                return
+            self._counted(piece, piece.discard, first, last)
+            if not piece.ranges:
+                self._pieces.pop()
 
     def clear(self) -> None:
         """Remove every record."""
@@ -134,6 +154,12 @@ class InFlight:
     def last_offset(self) -> int | None:
         """The highest offset, or None if the window is empty."""
         return self._pieces[-1].last_offset if self._pieces else None
+
+    @property
+    def last_delivered(self) -> int | None:
+        """The highest offset that was delivered, or None if there is none."""
+        ranges = (item for piece in reversed(self._pieces) for item in piece.reversed_items())
+        return next((last for _, last, record in ranges if record.delivery_count > 0), None)
 
     @property
     def terminal_count(self) -> int:

@@ -11,10 +11,10 @@ class InFlightRecord(NamedTuple):
     """The state of each record of a range.
 
     `member_id` holds an ACQUIRED record until `lock_deadline_ms`. For an AVAILABLE record, it is the previous holder if
-    the record was lost by a lock timeout or a departure.
+    the record was lost by a lock timeout or a departure. For a reserved record, these are the reserver and its lease.
 
     `batch_first`..`batch_last` is the fetch batch of the record, which throttling uses: the range that one fetch read
-    from the log, or one batch of the loaded state. Terminal records have none (-1, -1), so that they fuse.
+    from the log, or one batch of the loaded state. Terminal and reserved records have none (-1, -1), so that they fuse.
     """
 
     state: RecordState
@@ -23,3 +23,8 @@ class InFlightRecord(NamedTuple):
     lock_deadline_ms: int | None = None
     batch_first: int = -1
     batch_last: int = -1
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether a gateway holds the record for its members, and no member was sent it (`reservation`)."""
+        return self.delivery_count == 0 and self.state is RecordState.ACQUIRED

@@ -2,18 +2,21 @@
 
 ::
 
-      AVAILABLE --+--> ACQUIRED      fetch
+      AVAILABLE --+--> ACQUIRED      fetch, reserve
                   +--> AVAILABLE     unacquire (*)
                   +--> ARCHIVED      log_truncated, reset, topic_deleted
 
-      ACQUIRED ---+--> ACQUIRED      renew, which sets a new lock deadline
-                  +--> AVAILABLE     release, lock_timeout, member_left, unacquire
+      ACQUIRED ---+--> ACQUIRED      renew, which sets a new lock deadline; reserve, which sets a new lease; assign
+                  +--> AVAILABLE     release, lock_timeout, member_left, unacquire, unreserve
                   +--> ACKNOWLEDGED  accept
                   +--> ARCHIVED      reject, gap;
                                      release, lock_timeout, member_left, at the delivery count limit;
                                      log_truncated, reset, topic_deleted
 
 (*) The lock expired before the records were sent to the member, so the delivery count goes down by one.
+
+A *reserved* record is ACQUIRED with delivery count 0: a gateway holds it for its members (`reservation`). Only reserve,
+assign and unreserve apply to it, and log_truncated, reset and topic_deleted, which remove it from the window.
 No arrow leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records"). A test compares the arrows with `TRANSITIONS`.
 """
 
@@ -31,11 +34,13 @@ ARCHIVED: Final = RecordState.ARCHIVED
 
 #: The causes that may lead from the first state to the second. Every other transition is illegal.
 TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
-    (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH}),
+    (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH, Cause.RESERVE}),
     (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED}),
     (AVAILABLE, AVAILABLE): frozenset({Cause.UNACQUIRE}),
-    (ACQUIRED, ACQUIRED): frozenset({Cause.RENEW}),
-    (ACQUIRED, AVAILABLE): frozenset({Cause.RELEASE, Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT, Cause.UNACQUIRE}),
+    (ACQUIRED, ACQUIRED): frozenset({Cause.RENEW, Cause.RESERVE, Cause.ASSIGN}),
+    (ACQUIRED, AVAILABLE): frozenset(
+        {Cause.RELEASE, Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT, Cause.UNACQUIRE, Cause.UNRESERVE}
+    ),
     (ACQUIRED, ACKNOWLEDGED): frozenset({Cause.ACCEPT}),
     (ACQUIRED, ARCHIVED): frozenset(
         {

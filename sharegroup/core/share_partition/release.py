@@ -20,13 +20,20 @@ def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterat
             raise not_held_error(f"{held_first}..{held_last} is {record.state.name}")
         if record.member_id != member_id:
             raise not_held_error(f"{held_first}..{held_last} is held by another member")
+        if not record.delivery_count:
+            raise not_held_error(f"{held_first}..{held_last} is reserved for a gateway")
         yield held_first, held_last, record
 
 
 def end_acquisition(
     first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
 ) -> Transition:
-    """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit."""
+    """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit.
+
+    A reserved record was not delivered, so nothing happens to it but the end of its reservation.
+    """
+    if not record.delivery_count:
+        return Transition(first, last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, record.member_id, 0)
     if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
         to_state = ARCHIVED
     return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
@@ -84,7 +91,7 @@ def undo_deliveries(
     for range_first, last, count in sorted(acquired):
         for first, held_last, record in window.items(max(range_first, done + 1), last):
             is_its_own = record.state in (ACQUIRED, AVAILABLE) and record.member_id == member_id
-            if record.delivery_count == count and is_its_own:
+            if record.delivery_count == count and is_its_own and not record.is_reserved:
                 append_fused(
                     transitions,
                     Transition(first, held_last, record.state, AVAILABLE, Cause.UNACQUIRE, member_id, count - 1),

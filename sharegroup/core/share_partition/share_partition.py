@@ -7,10 +7,11 @@ offset to the end offset (SPEO, exclusive as in the KIP) are in flight: each has
 Records from the end offset on have not been acquired yet. The window between the two (`in_flight`) is stored as ranges,
 so every cost depends on the number of ranges, not on the number of records.
 
-Handlers and replay. A handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `expire`, `move_log_start`,
-`move_log_end`, `reset`) reads the state and returns an `Outcome`. It changes nothing, also when it rejects a request
-with a RequestError. `replay(outcome)` is the only mutator. It needs neither a clock nor a configuration, because the
-transitions contain what those decided. A restart is therefore a load or restore, followed by replays.
+Handlers and replay. A handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `reserve`, `assign`,
+`unreserve`, `expire`, `move_log_start`, `move_log_end`, `reset`) reads the state and returns an `Outcome`. It changes
+nothing, also when it rejects a request with a RequestError. `replay(outcome)` is the only mutator. It needs neither a
+clock nor a configuration, because the transitions contain what those decided. A restart is therefore a load or restore,
+followed by replays.
 
 Start offset. `replay` moves the start offset in the same step as the transition that finishes the head of the window.
 It moves over terminal records, up to the first record that is not terminal. A fetch and a RENEW never move it. A move
@@ -25,6 +26,9 @@ earlier leader acquired them and did not store that. They count as never deliver
 starts at the first hole and follows each fetch. Until a fetch reaches the end of the loaded state, the start offset
 does not pass the cursor. A state that this project wrote has no holes, because acquired ranges are stored with member
 and deadline.
+
+Reservations. Offsets after the end of the log can be in flight, too: reserved for a gateway (`reservation`). They count
+against the limit on record locks. Members see them as offsets that are not in flight.
 
 Lost records. When the log start passes records, they leave the window immediately, acquired or not. Kafka keeps
 acquired ones until their locks are over, and they hold up the start offset. Two effects of Kafka's rule remain, because
@@ -63,6 +67,13 @@ from sharegroup.core.share_partition.release import (
     unacquire_ranges,
     undo_deliveries,
 )
+from sharegroup.core.share_partition.reservation import (
+    assign_ranges,
+    find_reservers,
+    iter_reserved,
+    reserve_ranges,
+    unreserve_ranges,
+)
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.acknowledge_rules import check_batches, has_renewals
@@ -79,10 +90,23 @@ from sharegroup.types import (
 
 #: Maximum ranges in one fetch. A range takes up to 50 bytes of a row, and Kafka accepts 1 MB per message by default.
 MAX_ACQUIRED_RANGES = 10_000
+#: The fetch batch of a record that was not fetched.
+_NO_BATCH = -1, -1
 #: After these causes a record keeps its previous member, which may still report that it never received the record.
 _MAY_BE_UNDONE = (Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT)
 #: Causes that never move the start offset.
-_NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED})
+_NO_MOVE = frozenset(
+    {
+        Cause.FETCH,
+        Cause.RENEW,
+        Cause.RESERVE,
+        Cause.ASSIGN,
+        Cause.UNRESERVE,
+        Cause.LOG_TRUNCATED,
+        Cause.RESET,
+        Cause.TOPIC_DELETED,
+    }
+)
 
 
 class SharePartition:
@@ -177,6 +201,12 @@ class SharePartition:
         return self.start_offset if last is None else last + 1
 
     @property
+    def delivered_end_offset(self) -> int:
+        """The offset after the last record in flight that was delivered; the start offset if there is none."""
+        last = self._window.last_delivered
+        return self.start_offset if last is None else last + 1
+
+    @property
     def delivery_complete_count(self) -> int:
         """The number of terminal records from the start to the end offset (KIP-1226)."""
         return self._window.terminal_count
@@ -210,8 +240,24 @@ class SharePartition:
         return self._window.has_member(member_id)
 
     def members(self) -> list[str]:
-        """Return the members that hold records, sorted."""
+        """Return the members that hold records, and the reservers, sorted."""
         return self._window.members()
+
+    def reservers(self) -> list[str]:
+        """Return the holders of reserved records, sorted."""
+        return find_reservers(self._window)
+
+    def reserved_ranges(self, reserver: str) -> list[OffsetRange]:
+        """Return the offsets that are reserved for `reserver`, in order."""
+        ranges: list[OffsetRange] = []
+        for first, last, _ in iter_reserved(self._window, reserver):
+            append_fused(ranges, OffsetRange(first, last))
+        return ranges
+
+    def lease_end_ms(self, reserver: str) -> int | None:
+        """Return when the first lease of the records that are reserved for `reserver` ends; None without any."""
+        deadlines = (record.lock_deadline_ms for _, _, record in iter_reserved(self._window, reserver))
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def next_fetch_offset(self) -> int:
         """Return the lowest offset that a fetch would acquire: AVAILABLE, in a loaded hole, or the end offset."""
@@ -334,6 +380,10 @@ class SharePartition:
         transitions = release_ranges(self._window, self._window.held_ranges(member_id), Cause.MEMBER_LEFT, config)
         return Outcome(transitions, lost_locks_over=over)
 
+    def release(self, ranges: Iterable[OffsetRange], config: SharePartitionConfig) -> Outcome:
+        """Release `ranges`, which must be ACQUIRED, because the member that they were assigned to had left."""
+        return Outcome(release_ranges(self._window, ranges, Cause.MEMBER_LEFT, config))
+
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
         """Release all records whose lock was over before `now_ms`; a lock with the deadline `now_ms` still holds."""
         over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
@@ -357,6 +407,40 @@ class SharePartition:
         either.
         """
         return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
+
+    def reserve(
+        self, reserver: str, records: int, until_ms: int, config: SharePartitionConfig, others_wait: bool = False
+    ) -> Outcome:
+        """Reserve offsets after the end of the log, so that `reserver` holds at least `records` until `until_ms`.
+
+        Nothing is reserved while records can be acquired. The lease of what is reserved already is extended. With
+        `others_wait`, that excludes offsets that the log has reached, so that their records are not held back.
+        """
+        if self.has_available(config):
+            return Outcome()
+        end_offset, free = self.end_offset, None
+        room = config.max_record_locks - self._window_size()
+        if room > 0:
+            free = OffsetRange(end_offset, end_offset + room - 1)
+        log_end_offset, extend_from = self.log_end_offset, self.log_end_offset if others_wait else self.start_offset
+        return Outcome(reserve_ranges(self._window, reserver, records, until_ms, log_end_offset, free, extend_from))
+
+    def assign(
+        self, reserver: str, member_id: str, ranges: Iterable[OffsetRange], append_ms: int, lock_duration_ms: int
+    ) -> Outcome:
+        """Deliver reserved records to a member, as appended to the request topic at `append_ms`: all or nothing.
+
+        Their locks run until `append_ms` + `lock_duration_ms`. Offsets below the start offset are skipped. Raises
+        RequestError (INVALID_RECORD_STATE) for a record that is not reserved for `reserver`, or whose lease had ended.
+        """
+        transitions = assign_ranges(
+            self._window, self.start_offset, reserver, member_id, ranges, append_ms, lock_duration_ms
+        )
+        return Outcome(transitions)
+
+    def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> Outcome:
+        """End the reservation of `ranges`, or of all that is reserved for `reserver` (None). Others are skipped."""
+        return Outcome(unreserve_ranges(self._window, reserver, ranges))
 
     def undelivered_ranges(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges that `member_id` holds outside of `delivered`."""
@@ -394,6 +478,8 @@ class SharePartition:
             self._apply(transition)
         if any(transition.cause not in _NO_MOVE for transition in outcome.transitions):
             self._advance()
+        if any(transition.cause is Cause.UNRESERVE for transition in outcome.transitions):
+            self._trim_undelivered()
         if outcome.lost_locks_over:
             self._end_lost_locks(outcome.lost_locks_over)
         if outcome.log_end_offset is not None:
@@ -410,25 +496,29 @@ class SharePartition:
     def _apply(self, transition: Transition) -> None:
         first, last, _, _, cause, member_id, count, deadline = transition
         old_end = self.end_offset
-        new = list(self._window.holes(first, last)) if cause is Cause.FETCH else ()
+        new = list(self._window.holes(first, last)) if cause is Cause.FETCH or cause is Cause.RESERVE else ()
         for known_first, known_last, record in list(self._window.items(first, last)):
             if cause is Cause.LOG_TRUNCATED and record.member_id is not None and record.lock_deadline_ms is not None:
                 self._add_lost_lock(record.lock_deadline_ms, record.member_id)
             self._window.assign(known_first, known_last, self._changed(record, transition))
         for new_first, new_last in new:
-            record = InFlightRecord(ACQUIRED, count, member_id, deadline, new_first, new_last)
-            self._window.assign(new_first, new_last, record)
+            batch = (new_first, new_last) if cause is Cause.FETCH else _NO_BATCH
+            self._window.assign(new_first, new_last, InFlightRecord(ACQUIRED, count, member_id, deadline, *batch))
         if cause is Cause.FETCH and self._hole_cursor is not None:
             self._hole_cursor = last + 1 if last + 1 < old_end else None
 
     def _changed(self, record: InFlightRecord, transition: Transition) -> InFlightRecord:
-        _, _, _, to_state, cause, member_id, count, deadline = transition
+        first, last, _, to_state, cause, member_id, count, deadline = transition
         if to_state.is_terminal:
             return self._in_batch(to_state, count, record.batch_first, record.batch_last)
+        if cause is Cause.RESERVE:
+            return InFlightRecord(ACQUIRED, 0, member_id, deadline)
         if to_state is not ACQUIRED:
             deadline = None
             member_id = member_id if cause in _MAY_BE_UNDONE else None
-        return InFlightRecord(to_state, count, member_id, deadline, record.batch_first, record.batch_last)
+        if record.batch_last >= 0:
+            first, last = record.batch_first, record.batch_last
+        return InFlightRecord(to_state, count, member_id, deadline, first, last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
         """Return a record without a holder; a terminal one needs its fetch batch only while there are loaded holes."""
@@ -442,7 +532,12 @@ class SharePartition:
             return self._in_batch(state, count, first, last)
         if member_id is None or deadline is None:
             return self._in_batch(AVAILABLE, count, first, last)
-        return InFlightRecord(ACQUIRED, count, member_id, deadline, first, last)
+        return InFlightRecord(ACQUIRED, count, member_id, deadline, *((first, last) if count else _NO_BATCH))
+
+    def _trim_undelivered(self) -> None:
+        """Remove records at the end that were never delivered, unless loaded holes lie before them."""
+        if self._hole_cursor is None:
+            self._window.trim_undelivered()
 
     def _advance(self) -> None:
         """Move the start offset over the terminal records at the head.
@@ -502,7 +597,8 @@ class SharePartition:
             known_below = first_known <= max(batch.first_offset, self.start_offset)
         if not known_below:
             raise not_held_error(f"no record is in flight at offset {batch.first_offset}")
-        if self._window.record_at(batch.last_offset) is None:
+        last = self._window.record_at(batch.last_offset)
+        if last is None or last.is_reserved:
             message = f"{batch.first_offset}..{batch.last_offset} reaches past the records in flight"
             raise RequestError(ErrorCode.INVALID_REQUEST, message)
 

@@ -168,6 +168,10 @@ class WindowPiece:
         """Return the ranges in offset order, clipped to first..last where given."""
         return self._open().items(first, last)
 
+    def reversed_items(self) -> Iterator[tuple[int, int, InFlightRecord]]:
+        """Return the ranges from the highest offset to the lowest."""
+        return reversed(self._open())
+
     @property
     def available(self) -> AvailableRecords[InFlightRecord]:
         """The index of the AVAILABLE ranges."""

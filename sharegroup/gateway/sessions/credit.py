@@ -65,6 +65,11 @@ class Credit:
         """The records that the buffer and the standing demand should hold together; 0 before the first demand."""
         return self._target
 
+    @property
+    def wanted(self) -> int:
+        """The number of records that the member's last fetch may be sent, or more if demands have a minimum."""
+        return self._wanted
+
     # -- what the client does ------------------------------------------------------------------------------------------
 
     def set_fetch_size(self, records: int, now_ms: int) -> None:

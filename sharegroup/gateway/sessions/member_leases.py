@@ -8,6 +8,7 @@ confirmed early.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from sharegroup.protocol.short_names import shorten_name
 
@@ -23,6 +24,11 @@ class Lease:
     def __init__(self) -> None:
         self._deadline_ms = -1
         self._is_over = False
+
+    @property
+    def deadline_ms(self) -> int:
+        """The time until which the member is certainly in its group; -1 if it is not known or has ended."""
+        return -1 if self._is_over else self._deadline_ms
 
     def extend(self, deadline_ms: int) -> None:
         """Set the end of the membership (milliseconds since the epoch); the newest value from the job counts."""
@@ -42,6 +48,8 @@ class MemberLeases:
 
     def __init__(self) -> None:
         self._leases: OrderedDict[tuple[str, str], Lease] = OrderedDict()
+        #: Called with the group of each lease that has been ended.
+        self.on_end: Callable[[str], None] = lambda _: None
 
     def get(self, group_id: str, member_id: str) -> Lease:
         """Return the lease of the member, or an expired one if none is known."""
@@ -64,6 +72,7 @@ class MemberLeases:
         lease = self._leases.pop(_key(group_id, member_id), None)
         if lease is not None:
             lease.end()
+            self.on_end(group_id)
 
 
 def _key(group_id: str, member_id: str) -> tuple[str, str]:

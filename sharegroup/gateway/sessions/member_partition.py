@@ -20,6 +20,7 @@ from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.protocol.acknowledge_rules import check_batches
 from sharegroup.protocol.rows.acknowledgement_rows import split_acknowledgement
+from sharegroup.protocol.rows.reservation_requests import AssignRequest
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_partition_requests import (
     MAX_RANGES_PER_ROW,
@@ -84,6 +85,8 @@ class MemberPartition:
         self._is_closed = self._is_released = False
         #: The last demand that was sent, and how many such were answered.
         self._last_id, self.rounds = "", 0
+        #: Called when a fetch of the client waits, if this gateway reserves records; None otherwise.
+        self.on_wait: Callable[[MemberPartition], None] | None = None
 
     @property
     def is_static(self) -> bool:
@@ -97,8 +100,43 @@ class MemberPartition:
 
         `is_round`: the job answers after one round, also without records; `rounds` is higher then.
         """
-        if not self._is_closed:
-            self._send_demand(self.read_ahead.records_to_request(now_ms, wanted, is_round), now_ms, is_round)
+        if self._is_closed:
+            return
+        self._send_demand(self.read_ahead.records_to_request(now_ms, wanted, is_round), now_ms, is_round)
+        if self.on_wait is not None and self.can_be_assigned:
+            self.on_wait(self)
+
+    @property
+    def can_be_assigned(self) -> bool:
+        """Whether a fetch of the client waits and would be sent records that are assigned to the member now."""
+        return self.read_ahead.is_waiting and not self.read_ahead.buffered and not self._is_closed
+
+    @property
+    def client_member_id(self) -> str:
+        """The member id that the client sends: that of its incarnation, for a static member."""
+        return self._incarnation_id or self.member_id
+
+    def assignment(
+        self, ranges: Sequence[OffsetRange], epoch: int, lock_duration_ms: int, valid_until_ms: int
+    ) -> AssignRequest:
+        """Return the row that assigns reserved records to the member; without effect if appended later than that."""
+        return AssignRequest(
+            *self._row_header(),
+            ranges=tuple(ranges),
+            requester=self._job.reply_to,
+            reservation_epoch=epoch,
+            lock_duration_ms=lock_duration_ms,
+            valid_until_ms=valid_until_ms,
+        )
+
+    def add_assigned(self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool) -> None:
+        """Add records whose assignment is durable to the buffer, or return them if the session has ended since."""
+        if self._is_closed:
+            if not self._is_released:  # else the release row has returned them
+                self.unacquire(ranges)
+            return
+        self.read_ahead.add_assigned(ranges, lock_deadline_ms, read_committed)
+        self.on_change()
 
     @property
     def is_in_use(self) -> bool:
@@ -115,6 +153,7 @@ class MemberPartition:
             is_static=self.is_static,
             opened_ms=-1 if self._opening_id else self._opened_ms,
             linger_ms=self.read_ahead.linger_ms(now_ms),
+            reserves=self.on_wait is not None,
         )
         self._opening_id = self._opening_id or request.id
         self._last_id = request.id

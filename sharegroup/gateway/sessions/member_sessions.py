@@ -79,6 +79,8 @@ class MemberSessions:
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         #: Called with the key of each session that has ended.
         self.on_end: Callable[[SessionKey], None] = lambda _: None
+        #: Called when a fetch of a member waits, if this gateway reserves records; None otherwise.
+        self.on_wait: Callable[[MemberPartition], None] | None = None
         #: Whether this gateway has stopped delivering records.
         self.is_draining = False
         job.on_broadcast(self._on_broadcast)
@@ -273,7 +275,7 @@ class MemberSessions:
         settings = self._config.gateway
         identity = self._identities.get(session.key)
         limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
-        return MemberPartition(
+        part = MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, topic_id_text(key.topic_id), key.partition),
             identity.member_id,
             self._job,
@@ -289,3 +291,11 @@ class MemberSessions:
             group.record_lock_duration_ms,
             identity.incarnation_id,
         )
+        if self.on_wait is not None and not topic.has_made_id:
+            part.on_wait = self.on_wait
+        return part
+
+    @property
+    def cache(self) -> BatchCache:
+        """The record batches that members are served from."""
+        return self._cache

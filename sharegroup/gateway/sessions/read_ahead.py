@@ -34,6 +34,9 @@ class ReadAhead:
         self._without_since_ms: int | None = None
         #: The last offset of an incomplete record batch whose rest was requested.
         self._rest_behind: int | None = None
+        #: Whether the newest records were assigned by this gateway, which may assign the rest of their record batch to
+        #: another member.
+        self._is_assigned = False
 
     @property
     def buffered(self) -> int:
@@ -115,7 +118,7 @@ class ReadAhead:
         if self._rest_behind == last_offset:
             return 0 if self._demands.is_standing else None
         may_send = self.credit.is_last_response_full and self.credit.can_send(records + rest, now_ms)
-        if not rest or records < self.buffered or not may_send:
+        if not rest or records < self.buffered or not may_send or self._is_assigned:
             return None
         self._rest_behind = last_offset
         if self._demands.can_send(now_ms):
@@ -153,9 +156,17 @@ class ReadAhead:
         demand = self._demands.remove(demand_id)
         if demand is None:
             return False
+        self._is_assigned = False
         self._buffer.add(ranges, lock_deadline_ms, read_committed)
         self.credit.record_response(demand, sum(last - first + 1 for first, last, _ in ranges), now_ms)
         return True
+
+    def add_assigned(
+        self, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False
+    ) -> None:
+        """Add records that this gateway has assigned to the member from its reservation."""
+        self._is_assigned = True
+        self._buffer.add(ranges, lock_deadline_ms, read_committed)
 
     def mark_demand_lost(self) -> None:
         """Treat the demand as lost, because the job has restarted; its response is still accepted."""

@@ -5,7 +5,8 @@ if nobody waits for its effect:
 
 - an acknowledgement without `reply_to` (from a gateway), or with `linger_ms` (from a `ShareConsumer`), at a shard
   where no member waits for the records or the space that it may free;
-- a fetch of a requester that has records until then (`linger_ms`).
+- a fetch of a requester that has records until then (`linger_ms`);
+- an `assign` row: it frees nothing, and its records have been sent.
 
 The next request that may not linger is processed together with them.
 """
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.protocol.rows.probe import PROBE_TYPE
+from sharegroup.protocol.rows.reservation_requests import ASSIGN
 from sharegroup.protocol.rows.row_fields import MAX_INT32, is_integer, json_object
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE
 from sharegroup.types import AcknowledgeType, WaitsFor
@@ -70,6 +72,8 @@ class UnreadRequests:
             return 0
         if not row.get("reply_to"):
             linger_ms = self._rules.linger_ms
+            if row.get("type") == ASSIGN:
+                return linger_ms
         elif row.get("type") == ACKNOWLEDGE:
             linger_ms = min(linger_ms, self._rules.linger_ms)
         else:

@@ -30,6 +30,7 @@ from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,
+    ReserveResponse,
     SharePartitionRejection,
     SharePartitionResponse,
     UnacquireResponse,
@@ -45,7 +46,7 @@ def _by_type(kinds: Iterable[type[Any]]) -> dict[str, type[Any]]:
 
 
 _OF_SHARE_PARTITION = _by_type(
-    (FetchResponse, AcknowledgeResponse, UnacquireResponse, ReleaseMemberResponse, WantedNotice)
+    (FetchResponse, AcknowledgeResponse, UnacquireResponse, ReleaseMemberResponse, ReserveResponse, WantedNotice)
 )
 _OF_GROUP = _by_type(
     (
@@ -71,6 +72,7 @@ _OMITTED_IF_EMPTY = (
     "renewals_off",
     "read_committed",
     "delivery_count_limit",
+    "retry_ms",
 )
 #: Fields that are lists of lists in JSON, and the type of their items.
 _NESTED = {

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, TypeVar
 
-from sharegroup.protocol.json_text import to_json
+from sharegroup.protocol.rows import reservation_requests
+from sharegroup.protocol.rows.reservation_requests import ReservationRequest
 from sharegroup.protocol.rows.row_fields import (
     MAX_INT32,
     MAX_OFFSET,
@@ -19,12 +20,11 @@ from sharegroup.protocol.rows.row_fields import (
     integer,
     json_field,
     json_object,
-    member_id_of,
     offset_ranges,
-    row_values,
     text,
 )
-from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
+from sharegroup.protocol.rows.share_partition_row import PartitionRequest, row_header
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 T = TypeVar("T")
 
@@ -44,53 +44,8 @@ def split_into_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
         yield tuple(ranges[first : first + most])
 
 
-#: Fields that are left out of a row while they have these values.
-_OMITTED_DEFAULTS = {"is_static": False, "opened_ms": -1, "linger_ms": 0, "acquired": (), "lock_deadline_ms": -1}
-
-
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """Fields of all requests.
-
-    - `topic_id`: identifies the topic, even if another topic has its name by now
-    - `member_epoch`: epoch of the member in the group (-1: not known and not checked). A request is rejected if a
-      release_member with this or a later epoch was processed before.
-    - `reply_to`: key of the response; if it is empty, no response is sent
-    - `incarnation_id`: process that acts as the member, or None. A request of a process that another process replaced
-      is rejected.
-    """
-
-    type: ClassVar[str]
-
-    id: str
-    group_id: str
-    topic: str
-    topic_id: str
-    partition: int
-    member_id: str
-    member_epoch: int = -1
-    reply_to: str = ""
-    incarnation_id: str | None = None
-
-    def encode(self) -> bytes:
-        """Return the record value, a JSON object."""
-        omitted = self._omitted_fields()
-        row = {name: value for name, value in row_values(self).items() if name not in omitted}
-        if self.incarnation_id is None:
-            del row["incarnation_id"]
-        return to_json(row).encode()
-
-    @property
-    def kafka_key(self) -> bytes:
-        """The record key. All rows of a share-partition are in one Kafka partition."""
-        return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
-
-    def _omitted_fields(self) -> tuple[str, ...]:
-        return tuple(name for name, default in _OMITTED_DEFAULTS.items() if getattr(self, name, default) == default)
-
-
-@dataclass(frozen=True, slots=True)
-class FetchRequest(_Request):
+class FetchRequest(PartitionRequest):
     """Request to acquire up to `max_records` records. It waits for them up to `max_wait_ms` from its append.
 
     - `is_static`: use the longer locks of static members, which outlast a restart of the member (KIP-345)
@@ -98,6 +53,8 @@ class FetchRequest(_Request):
       records. All records of the member are released, and this fetch gets them first. Ignored if the member has
       acquired records with a later fetch.
     - `linger_ms`: maximum delay until the job reads the row, for batching. The member has records until then.
+    - `reserves`: sent by a gateway that reserves offsets when its members wait, so that it does not have to wait for
+      offsets that are reserved for others
     """
 
     type: ClassVar[str] = FETCH
@@ -108,10 +65,11 @@ class FetchRequest(_Request):
     is_static: bool = False
     opened_ms: int = -1
     linger_ms: int = 0
+    reserves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AcknowledgeRequest(_Request):
+class AcknowledgeRequest(PartitionRequest):
     """Request to acknowledge `batches`, or to renew locks.
 
     - `acquired`: the acquired ranges that are acknowledged, with their delivery counts. The request applies only to
@@ -135,7 +93,7 @@ class AcknowledgeRequest(_Request):
 
 
 @dataclass(frozen=True, slots=True)
-class UnacquireRequest(_Request):
+class UnacquireRequest(PartitionRequest):
     """Request to return acquired records that the member never received. Their delivery attempts do not count.
 
     All `ranges` must be acquired by the member. `acquired`, instead of `ranges`, has acquired ranges with their
@@ -153,7 +111,7 @@ class UnacquireRequest(_Request):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseMemberRequest(_Request):
+class ReleaseMemberRequest(PartitionRequest):
     """Request to release all records of a member that left or whose share session ended.
 
     - `delivered`: ranges that were sent to the member, or None if not known. Acquired records outside of them never
@@ -178,7 +136,7 @@ class ReleaseMemberRequest(_Request):
 
 
 @dataclass(frozen=True, slots=True)
-class FenceMemberRequest(_Request):
+class FenceMemberRequest(PartitionRequest):
     """Notice that the process `incarnation_id` is now the member. Requests of its other processes are rejected.
 
     `joined_ms` is the append time of its join. The row is ignored if one with a later time was processed. The group
@@ -192,7 +150,7 @@ class FenceMemberRequest(_Request):
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigureRequest(_Request):
+class ConfigureRequest(PartitionRequest):
     """Notice of the group's new effective config (`GroupConfig.to_json`). `member_id` is empty.
 
     The group coordinator sends it before the response to alter_configs. `altered_ms` is the append time of that
@@ -207,7 +165,13 @@ class ConfigureRequest(_Request):
 
 
 SharePartitionRequest = (
-    FetchRequest | AcknowledgeRequest | UnacquireRequest | ReleaseMemberRequest | FenceMemberRequest | ConfigureRequest
+    FetchRequest
+    | AcknowledgeRequest
+    | UnacquireRequest
+    | ReleaseMemberRequest
+    | FenceMemberRequest
+    | ConfigureRequest
+    | ReservationRequest
 )
 
 
@@ -222,18 +186,19 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
 
 def _fetch(row: Mapping[str, Any]) -> FetchRequest:
     return FetchRequest(
-        *_header(row),
+        *row_header(row),
         max_records=integer(row, "max_records", 1, MAX_INT32),
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
         is_static=boolean(row, "is_static"),
         opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),
         linger_ms=integer(row, "linger_ms", 0, MAX_INT32, default=0),
+        reserves=boolean(row, "reserves"),
     )
 
 
 def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
     return AcknowledgeRequest(
-        *_header(row),
+        *row_header(row),
         batches=acknowledgement_batches(row),
         is_renew_ack=boolean(row, "is_renew_ack"),
         acquired=acquired_ranges(row, "acquired") if "acquired" in row else (),
@@ -245,14 +210,14 @@ def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
 
 def _unacquire(row: Mapping[str, Any]) -> UnacquireRequest:
     if "acquired" in row:
-        return UnacquireRequest(*_header(row), acquired=acquired_ranges(row, "acquired"))
-    return UnacquireRequest(*_header(row), ranges=offset_ranges(row, "ranges"))
+        return UnacquireRequest(*row_header(row), acquired=acquired_ranges(row, "acquired"))
+    return UnacquireRequest(*row_header(row), ranges=offset_ranges(row, "ranges"))
 
 
 def _release_member(row: Mapping[str, Any]) -> ReleaseMemberRequest:
     is_known = row.get("delivered") is not None  # an empty list means that nothing was delivered
     return ReleaseMemberRequest(
-        *_header(row),
+        *row_header(row),
         delivered=offset_ranges(row, "delivered", may_be_empty=True) if is_known else None,
         requester=text(row, "requester", may_be_empty=True, default=""),
         opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),
@@ -261,28 +226,12 @@ def _release_member(row: Mapping[str, Any]) -> ReleaseMemberRequest:
 
 def _fence_member(row: Mapping[str, Any]) -> FenceMemberRequest:
     text(row, "incarnation_id")  # required here, optional in other rows
-    return FenceMemberRequest(*_header(row), joined_ms=integer(row, "joined_ms", 0, MAX_OFFSET))
+    return FenceMemberRequest(*row_header(row), joined_ms=integer(row, "joined_ms", 0, MAX_OFFSET))
 
 
 def _configure(row: Mapping[str, Any]) -> ConfigureRequest:
     altered_ms = integer(row, "altered_ms", 0, MAX_OFFSET, default=0)
-    return ConfigureRequest(*_header(row), config=json_field(row, "config"), altered_ms=altered_ms)
-
-
-def _header(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str, str | None]:
-    """Return the fields of `_Request`, in order."""
-    partition = integer(row, "partition", 0, MAX_INT32)
-    return (
-        row["id"],
-        text(row, "group_id"),
-        text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
-        text(row, "topic_id"),
-        partition,
-        member_id_of(row) if row["type"] != CONFIGURE else "",
-        integer(row, "member_epoch", -1, MAX_INT32, default=-1),
-        row["reply_to"],
-        None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
-    )
+    return ConfigureRequest(*row_header(row, has_member=False), config=json_field(row, "config"), altered_ms=altered_ms)
 
 
 _DECODERS: dict[str, Callable[[Mapping[str, Any]], SharePartitionRequest]] = {
@@ -292,5 +241,6 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], SharePartitionRequest]] = {
     RELEASE_MEMBER: _release_member,
     FENCE_MEMBER: _fence_member,
     CONFIGURE: _configure,
+    **reservation_requests.DECODERS,
 }
 SHARE_PARTITION_REQUESTS = tuple(_DECODERS)

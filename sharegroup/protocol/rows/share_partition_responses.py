@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from sharegroup.errors import ErrorCode
+from sharegroup.protocol.rows.reservation_requests import RESERVE
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.types import AcquiredRange
 
@@ -80,6 +81,33 @@ class ReleaseMemberResponse(_Response):
 
 
 @dataclass(frozen=True, slots=True)
+class ReserveResponse(_Response):
+    """Response to a reserve.
+
+    - `acquired`: all ranges that are reserved for the gateway in this epoch, ascending, with delivery count 0. Ranges
+      of assignments that the job has not read yet are among them
+    - `lock_deadline_ms`: time when the first of their leases ends (-1: no ranges)
+    - `log_end_offset`: end of the log as the job knows it, -1 if unknown
+    - `read_committed`: whether records must be read with isolation level read_committed
+    - `retry_ms`: how long another request of the gateway would get nothing either, if nothing is reserved
+    - `record_lock_duration_ms`, `static_record_lock_duration_ms`: duration of the locks of assigned records, for
+      dynamic and for static members
+    """
+
+    type: ClassVar[str] = RESERVE
+
+    _: KW_ONLY
+    reservation_epoch: int = 0
+    acquired: tuple[AcquiredRange, ...] = ()
+    lock_deadline_ms: int = -1
+    log_end_offset: int = -1
+    read_committed: bool = False
+    retry_ms: int = 0
+    record_lock_duration_ms: int = 0
+    static_record_lock_duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WantedNotice(_Response):
     """Notice that members of other requesters wait for records of the share-partition.
 
@@ -102,6 +130,7 @@ SharePartitionResponse = (
     | AcknowledgeResponse
     | UnacquireResponse
     | ReleaseMemberResponse
+    | ReserveResponse
     | WantedNotice
     | SharePartitionRejection
 )

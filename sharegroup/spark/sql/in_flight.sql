@@ -6,7 +6,8 @@
 --     snapshot      |aaaaaaaaaa      the ranges' ends cut the offsets into segments, each in one state,
 --     update             BBBBBBBB    the newest range over a segment gives its state,
 --     update          CCCCC          equal neighbours become one range again,
---     in flight     |aCCCCCBBBBBB    and offsets below the start offset (|) are finished and left out.
+--     in flight     |aCCCCCBBBBBB    and offsets below the start offset (|) are finished and left out. So are those at
+--                                    or above the end offset: they were reserved, and are not any longer.
 WITH records AS (
     SELECT
         *,
@@ -32,7 +33,8 @@ newest AS (
         position,
         state_batches,
         max_by(start_offset, position) FILTER (WHERE start_offset <> -1)
-            OVER (PARTITION BY group_id, topic, topic_id, partition) AS spso
+            OVER (PARTITION BY group_id, topic, topic_id, partition) AS spso,
+        max_by(end_offset, position) OVER (PARTITION BY group_id, topic, topic_id, partition) AS speo
     FROM records JOIN snapshots USING (group_id, topic, topic_id, partition)
     WHERE records.snapshot_epoch = snapshots.snapshot.snapshot_epoch AND records.position >= snapshots.snapshot.position
 ),
@@ -45,10 +47,10 @@ batches AS (
         partition,
         position,
         greatest(batch.first_offset, spso) AS first_offset,
-        batch.last_offset + 1 AS next_offset,
+        least(batch.last_offset + 1, speo) AS next_offset,
         struct(batch.delivery_state, batch.delivery_count, batch.member_id, batch.lock_deadline) AS value
     FROM newest LATERAL VIEW explode(state_batches) AS batch
-    WHERE batch.last_offset >= spso
+    WHERE batch.last_offset >= spso AND batch.first_offset < speo
 ),
 
 cuts AS (

@@ -79,11 +79,15 @@ def fold_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitio
 
 
 def fold_current_rows(before: pa.Table, ordered: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """Fold the result of `current_rows`."""
+    """Fold the result of `select_current_rows`."""
     times = _snapshot_times(ordered)
+    states = fold_records(_records(ordered), before=_base_states(before))
+    for key, end_offset in _end_offsets(ordered).items():
+        if key in states:
+            states[key] = _without_offsets_from(end_offset, states[key])
     return {
         key: state._replace(header=state.header._replace(last_snapshot_ms=times[key])) if key in times else state
-        for key, state in fold_records(_records(ordered), before=_base_states(before)).items()
+        for key, state in states.items()
     }
 
 
@@ -163,6 +167,25 @@ def _state_batch(batch: Mapping[str, Any]) -> StateBatch:
 
 def _milliseconds(time: datetime | None) -> int | None:
     return None if time is None else round(time.timestamp() * 1000)
+
+
+def _end_offsets(ordered: pa.Table) -> dict[SharePartitionKey, int]:
+    """Return the end offset of each share-partition, which its newest row has."""
+    return {
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): row["end_offset"]
+        for row in ordered.select([*_KEY_COLUMNS, "end_offset"]).to_pylist()
+    }
+
+
+def _without_offsets_from(end_offset: int, state: ShareGroupOffset) -> ShareGroupOffset:
+    """Return the state without offsets that were reserved once, and that have left the window since then."""
+    batches = state.state_batches
+    if not batches or batches[-1].last_offset < end_offset:
+        return state
+    left = [batch for batch in batches if batch.first_offset < end_offset]
+    return state._replace(
+        state_batches=tuple(batch._replace(last_offset=min(batch.last_offset, end_offset - 1)) for batch in left)
+    )
 
 
 def _snapshot_times(table: pa.Table) -> dict[SharePartitionKey, int]:

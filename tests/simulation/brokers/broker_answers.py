@@ -24,6 +24,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.log_reader import IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
 from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, LATEST
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, parse_topic_id, topic_id_text
+from tests.simulation.brokers.fetch_sessions import FetchSessions, Place
 from tests.simulation.brokers.kafka_log import (
     CLUSTER_ID,
     LogBatch,
@@ -36,6 +37,8 @@ from tests.simulation.gateway.gateway_batch_bytes import batch_bytes, producer_i
 
 #: The APIs that a broker offers to the gateway: {api key: (lowest, highest version)}; and those without topic ids.
 OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 23: (2, 4), 42: (0, 2)}
+#: The session epoch of a request without a fetch session.
+NO_SESSION_EPOCH = -1
 OFFERED_WITHOUT_IDS = OFFERED | {1: (4, NAMES_FETCH_VERSION), 3: (0, 9)}
 
 
@@ -83,6 +86,7 @@ class BrokerAnswers:
         self.kafka, self._random, self.faults, self._batches = kafka, random, faults, batches
         self._latency_s, self._metadata_lag_ms = latency_s, metadata_lag_ms
         self._told: tuple[Metadata, Any] | None = None
+        self._sessions = FetchSessions(kafka, self._read_tail)
         self._answers: dict[str, Callable[[int, Any, int], Any]] = {
             MetadataRequest.__name__: self._metadata,
             FetchRequest.__name__: self._fetch,
@@ -101,12 +105,21 @@ class BrokerAnswers:
         await self._served(node_id)
         if not isinstance(request, MetadataRequest) and self._happens(self.faults.lost_answer):
             await asyncio.get_running_loop().create_future()
+        if isinstance(request, FetchRequest) and request.session_epoch != NO_SESSION_EPOCH:
+            if self._happens(self.faults.empty_answer):
+                self._sessions.lose(node_id)
+            found = await self._sessions.answer(node_id, request)
+            await self._served(node_id)
+            return found
         answer = self._answers[type(request).__name__]
         found = answer(node_id, request, version)
         if found is None:  # a long poll without records
             await asyncio.sleep(request.max_wait_ms / 1000)
             await self._served(node_id)
-            found = answer(node_id, request, version) or self._fetched(request, ErrorCode.NONE, None)
+            found = answer(node_id, request, version)
+        if found is None:
+            asked = request.topics[0].partitions[0]
+            found = _response_of(request, self._data(request, asked.partition, asked.fetch_offset, ErrorCode.NONE))
         return found
 
     async def _served(self, node_id: int) -> None:
@@ -133,32 +146,42 @@ class BrokerAnswers:
     def _fetch(self, node_id: int, request: Any, version: int) -> Any:
         """Return None if there is nothing yet at the log's end. Newer requests name the topic by its id."""
         asked, name = request.topics[0].partitions[0], self._name(request.topics[0], version)
+        data = self._read(node_id, request, name, asked.partition, asked.fetch_offset, asked.partition_max_bytes)
+        if data is None:
+            return None
+        return _response_of(request, data)
+
+    def _read_tail(self, node_id: int, request: Any, place: Place, offset: int) -> Any | None:
+        """Return the data of a partition of a fetch session, or None if there is nothing new."""
+        found = self.kafka.topic_by_id(topic_id_text(place[0])) if self.kafka.has_topic_ids else None
+        data = self._read(node_id, request, None if found is None else found.name, place[1], offset, request.max_bytes)
+        return data if data is not None and (data.records or data.error_code) else None
+
+    def _read(
+        self, node_id: int, request: Any, name: str | None, partition: int, offset: int, max_bytes: int
+    ) -> Any | None:
+        """Return the data of a partition, or None if there is nothing at this offset yet."""
         if name is None:
-            return self._fetched(request, ErrorCode.UNKNOWN_TOPIC_ID, None)
-        try:
-            log = self.kafka.log(name, asked.partition)
-        except LeaderNotAvailableError:
-            return self._fetched(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        except KafkaError:
-            return self._fetched(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-        if log.leader != node_id:
-            return self._fetched(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
-            return self._fetched(request, ErrorCode.OFFSET_OUT_OF_RANGE, log)
+            return self._data(request, partition, offset, ErrorCode.UNKNOWN_TOPIC_ID)
+        log = self._led(node_id, name, partition)
+        if isinstance(log, ErrorCode):
+            return self._data(request, partition, offset, log)
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return self._data(request, partition, offset, ErrorCode.OFFSET_OUT_OF_RANGE, log)
         if self._happens(self.faults.empty_answer):
-            return self._fetched(request, ErrorCode.NONE, log)
+            return self._data(request, partition, offset, ErrorCode.NONE, log)
         end = _visible_end(request, log)
-        if asked.fetch_offset >= end:
+        if offset >= end:
             return None
         topic_id = self.kafka.topic(name).topic_id
-        records, last = bytearray(), asked.fetch_offset
-        for batch in log.read(asked.fetch_offset, end):
-            data = self._batches.of(topic_id, asked.partition, batch)
-            if records and len(records) + len(data) > asked.partition_max_bytes:
+        records, last = bytearray(), offset
+        for batch in log.read(offset, end):
+            data = self._batches.of(topic_id, partition, batch)
+            if records and len(records) + len(data) > max_bytes:
                 break
             records += data
             last = batch.last_offset
-        return self._fetched(request, ErrorCode.NONE, log, bytes(records), last)
+        return self._data(request, partition, offset, ErrorCode.NONE, log, bytes(records), last)
 
     def _name(self, topic: Any, version: int) -> str | None:
         if version < IDS_FETCH_VERSION:
@@ -166,19 +189,25 @@ class BrokerAnswers:
         found = self.kafka.topic_by_id(topic_id_text(topic.topic_id)) if self.kafka.has_topic_ids else None
         return None if found is None else found.name
 
-    def _fetched(
-        self, request: Any, code: ErrorCode, log: PartitionLog | None, records: bytes = b"", last: int = -1
+    def _data(
+        self,
+        request: Any,
+        partition: int,
+        offset: int,
+        code: ErrorCode,
+        log: PartitionLog | None = None,
+        records: bytes = b"",
+        last: int = -1,
     ) -> Any:
         topic = FetchResponse.FetchableTopicResponse
-        asked = request.topics[0].partitions[0]
         committed = request.isolation_level == READ_COMMITTED
         aborted = [
             topic.PartitionData.AbortedTransaction(producer_id=producer_id(producer), first_offset=first)
             for producer, first, marker in (log.aborted if log is not None and committed else ())
-            if first <= last and marker >= asked.fetch_offset
+            if first <= last and marker >= offset
         ]
-        found = topic.PartitionData(
-            partition_index=asked.partition,
+        return topic.PartitionData(
+            partition_index=partition,
             error_code=int(code),
             high_watermark=-1 if log is None else log.log_end_offset,
             last_stable_offset=-1 if log is None else log.last_stable_offset,
@@ -186,8 +215,6 @@ class BrokerAnswers:
             aborted_transactions=aborted,
             records=records,
         )
-        named = topic(topic=request.topics[0].topic, partitions=[found])
-        return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[named])
 
     def _list_offsets(self, node_id: int, request: Any, _: int) -> Any:
         kind = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -252,6 +279,12 @@ class BrokerAnswers:
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self._random.random() < chance
+
+
+def _response_of(request: Any, data: Any) -> Any:
+    """Return the response to a request without a session, which has one partition."""
+    named = FetchResponse.FetchableTopicResponse(topic=request.topics[0].topic, partitions=[data])
+    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[named])
 
 
 def _no_such_groups(_node_id: int, request: Any, _: int) -> Any:

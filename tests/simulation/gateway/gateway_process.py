@@ -20,6 +20,7 @@ from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.share.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share.share_fetch import ShareApis
+from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.server import REFRESH_INTERVAL_S
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
@@ -50,6 +51,8 @@ from tests.simulation.virtual_loop import VirtualLoop
 #: `server.py` checks ten times a second, which would take most of a simulated hour. A later return is also correct.
 UPKEEP_INTERVAL_S = 0.5
 PORT = 9192
+#: Brokers respond to the reader of the ends of logs when something is appended, or after this time, in ms.
+tail_reader.MAX_WAIT_MS = 2_000
 
 
 class Tables(Protocol):
@@ -228,7 +231,8 @@ class _Process:
         for node_id in around.kafka.brokers:
             listeners.add(node_id, PORT + node_id)
         leases, identities = MemberLeases(), MemberIdentities(configs)
-        self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities)
+        tails = cluster.tail_connections if config.gateway.reserves else None
+        self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities, tails)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
         heartbeat = ShareGroupHeartbeat(
             job, cluster, security, leases, upstream_groups, identities, self.share.open_acknowledgements, OpenLeaves()
@@ -270,7 +274,7 @@ class _Process:
 
     async def _stop(self) -> None:
         if self.share is not None and self._job is not None:
-            self.share.sessions.close()
+            self.share.close()
             self._end_connections()
             await self._job.close()
         self.loop.call_soon(self.loop.kill)
@@ -331,19 +335,21 @@ class _Process:
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
     def _keep_up(self) -> None:
-        """Check records that are read ahead, as long as there are some."""
+        """Check records that are read ahead or reserved, as long as there are some."""
         if self._upkeep is None and self._has_buffers():
             self._upkeep = self.loop.call_later(UPKEEP_INTERVAL_S, self._look)
 
     def _look(self) -> None:
         self._upkeep = None
         if self.share is not None:
-            self.share.sessions.upkeep()
+            self.share.upkeep()
         self._keep_up()
 
     def _has_buffers(self) -> bool:
         if self.share is None:
             return False
+        if self.share.has_reservations:
+            return True
         served = self.share.sessions._served.values()
         return any(part.read_ahead.buffered for session in served for part in session.member_partitions)
 

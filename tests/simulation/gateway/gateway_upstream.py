@@ -9,11 +9,25 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
-from tests.simulation.brokers.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
+from tests.simulation.brokers.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults, broker_host
 from tests.simulation.brokers.kafka_log import SimulatedKafka
 from tests.simulation.brokers.log_clients import Weather
-from tests.simulation.gateway.simulated_connections import SimulatedConnections
+from tests.simulation.gateway.simulated_connections import PORT, SimulatedConnections, SimulatedReconnectingConnection
 from tests.simulation.virtual_clock import Scheduler
+
+
+class TailConnections:
+    """Connections to the simulated brokers, as `NodeConnections`."""
+
+    def __init__(self, answers: BrokerAnswers) -> None:
+        self._answers = answers
+        self._connections: dict[int, ReconnectingConnection] = {}
+
+    def get(self, node_id: int) -> ReconnectingConnection:
+        """Return the connection to a broker."""
+        if node_id not in self._connections:
+            self._connections[node_id] = SimulatedReconnectingConnection(broker_host(node_id), PORT, self._answers)
+        return self._connections[node_id]
 
 
 class SimulatedUpstream(UpstreamCluster):
@@ -33,6 +47,8 @@ class SimulatedUpstream(UpstreamCluster):
         self._simulated = SimulatedConnections(answers)
         super().__init__(self._simulated.settings)
         self._connections = self._simulated
+        #: Connections of their own for the reader of the ends of logs.
+        self.tail_connections = TailConnections(answers)
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
         """Return the metadata without converting it to bytes and back."""

@@ -53,7 +53,7 @@ class SimulatedConnection(UpstreamConnection):
             task.cancel()
 
 
-class _KeptConnection(ReconnectingConnection):
+class SimulatedReconnectingConnection(ReconnectingConnection):
     """A connection to one broker. A silent broker accepts it, like the machine of a paused one, but never responds."""
 
     def __init__(self, host: str, port: int, answers: BrokerAnswers) -> None:
@@ -74,4 +74,4 @@ class SimulatedConnections(BrokerConnections):
         super().__init__(self.settings, metadata_timeout_s)
 
     def _connection(self, address: Address) -> ReconnectingConnection:
-        return _KeptConnection(*address, self._answers)
+        return SimulatedReconnectingConnection(*address, self._answers)

@@ -150,7 +150,8 @@ class LastJudgement:
     def _check_views(self, key: TableKey, state: ShareGroupOffset) -> None:
         start = state.header.start_offset
         told = {o: r for o, r in self._records.get(key, {}).items() if o >= start and r != _NEW}
-        stored = dict(_by_offset(state.state_batches))
+        delivered = tuple(batch for batch in state.state_batches if not _is_reserved(batch))
+        stored = dict(_by_offset(delivered))
         for offset in sorted({*told, *stored}):
             left, right = told.get(offset, _NEW), stored.get(offset, _NEW)
             if (left.state, left.delivery_count) != (right.state, right.delivery_count) or (
@@ -276,6 +277,11 @@ def _done_up_to(state: ShareGroupOffset) -> int:
         if batch.first_offset <= done and RecordState(batch.delivery_state).is_terminal:
             done = max(done, batch.last_offset + 1)
     return done
+
+
+def _is_reserved(batch: StateBatch) -> bool:
+    """Return whether a gateway holds the records for its members; `delivery_log` does not show that."""
+    return batch.delivery_state is RecordState.ACQUIRED and batch.delivery_count == 0
 
 
 def _by_offset(batches: tuple[StateBatch, ...]) -> Iterator[tuple[int, _Record]]:

@@ -11,6 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow
+from sharegroup.protocol.rows.reservation_requests import (
+    ASSIGN,
+    MAX_LEASE_MS,
+    MAX_RESERVED_RECORDS,
+    RESERVE,
+    UNRESERVE,
+    AssignRequest,
+    ReserveRequest,
+    UnreserveRequest,
+)
 from sharegroup.protocol.rows.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, InvalidFieldError
 from sharegroup.protocol.rows.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
 from sharegroup.protocol.rows.share_group_requests import (
@@ -85,7 +95,7 @@ SHARE_PARTITION_ROWS = st.one_of(
     st.builds(
         FetchRequest, *COMMON, max_records=st.integers(1, MAX_INT32), max_wait_ms=NUMBER, is_static=st.booleans(),
         opened_ms=st.integers(-1, MAX_OFFSET),
-        linger_ms=st.integers(0, MAX_INT32),
+        linger_ms=st.integers(0, MAX_INT32), reserves=st.booleans(),
     ),
     st.builds(
         AcknowledgeRequest, *COMMON, batches=BATCHES, is_renew_ack=st.booleans(), acquired=st.just(()) | GRANTS,
@@ -98,6 +108,15 @@ SHARE_PARTITION_ROWS = st.one_of(
     st.builds(ReleaseMemberRequest, *COMMON, delivered=st.just(()) | RANGES, requester=st.just("") | TEXT),
     st.builds(FenceMemberRequest, *COMMON[:-1], TEXT, joined_ms=OFFSET),
     st.builds(ConfigureRequest, *OF_NOBODY, config=CONFIG, altered_ms=OFFSET),
+    st.builds(
+        ReserveRequest, *OF_NOBODY[:-1], TEXT, records=st.integers(1, MAX_RESERVED_RECORDS),
+        lease_ms=st.integers(1, MAX_LEASE_MS), reservation_epoch=NUMBER,
+    ),
+    st.builds(
+        AssignRequest, *COMMON, ranges=RANGES, requester=TEXT, reservation_epoch=NUMBER,
+        lock_duration_ms=st.integers(1, MAX_INT32), valid_until_ms=OFFSET,
+    ),
+    st.builds(UnreserveRequest, *OF_NOBODY, ranges=st.none() | RANGES, requester=TEXT, reservation_epoch=NUMBER),
 )  # fmt: skip
 
 
@@ -179,6 +198,15 @@ VALID: dict[str, dict[str, Any]] = {
     UNACQUIRE: {"ranges": [[0, 9]]},
     RELEASE_MEMBER: {},
     CONFIGURE: {"member_id": ..., "config": {"session_timeout_ms": 45_000}},
+    RESERVE: {"member_id": ..., "records": 32, "lease_ms": 10_000, "reservation_epoch": 1},
+    ASSIGN: {
+        "ranges": [[0, 9]],
+        "requester": "gateway",
+        "reservation_epoch": 1,
+        "lock_duration_ms": 9,
+        "valid_until_ms": 5,
+    },
+    UNRESERVE: {"member_id": ..., "requester": "gateway", "reservation_epoch": 1},
     HEARTBEAT: {"member_epoch": 0, "subscribed_topic_names": ["orders"], "topics": {"orders": ["id", 2]}},
     INITIALIZED: {"initialized": [["id", 0, 1]]},
     DELETED: {"deleted": [["id", 0, 1]]},
@@ -273,6 +301,16 @@ def test_the_rows_of_the_next_test_are_valid_before_it_changes_them(kind: str) -
         (RELEASE_MEMBER, {"requester": 7}, "requester must be a string"),
         (CONFIGURE, {"config": ...}, "config must be a JSON object"),
         (CONFIGURE, {"config": []}, "config must be a JSON object"),
+        (RESERVE, {"records": 0}, f"records must be an integer of 1..{MAX_RESERVED_RECORDS}"),
+        (RESERVE, {"records": MAX_RESERVED_RECORDS + 1}, f"records must be an integer of 1..{MAX_RESERVED_RECORDS}"),
+        (RESERVE, {"lease_ms": MAX_LEASE_MS + 1}, f"lease_ms must be an integer of 1..{MAX_LEASE_MS}"),
+        (RESERVE, {"reservation_epoch": ...}, "lacks the field reservation_epoch"),
+        (ASSIGN, {"member_id": ...}, "lacks the field member_id"),
+        (ASSIGN, {"ranges": []}, RANGES_MUST_BE),
+        (ASSIGN, {"requester": ""}, "requester must be a string"),
+        (ASSIGN, {"reservation_epoch": -1}, f"reservation_epoch must be an integer of 0..{MAX_INT32}"),
+        (ASSIGN, {"lock_duration_ms": 0}, f"lock_duration_ms must be an integer of 1..{MAX_INT32}"),
+        (UNRESERVE, {"ranges": []}, RANGES_MUST_BE),
         (RELEASE_MEMBER, {"type": "leave"}, "type must be one of fetch, acknowledge, unacquire, release_member"),
         (RELEASE_MEMBER, {"type": ["fetch"]}, "type must be one of fetch, acknowledge, unacquire, release_member"),
         (RELEASE_MEMBER, {"type": None}, "type must be one of fetch, acknowledge, unacquire, release_member"),
@@ -416,3 +454,8 @@ def test_a_row_header_has_the_fields_of_each_constructor_in_order(kind: type[Any
         "incarnation_id",
     )
     assert kind.__match_args__[: len(names)] == names
+
+
+def test_a_reservation_needs_a_requester() -> None:
+    with pytest.raises(InvalidFieldError, match="reply_to must be a string"):
+        decode(row(RESERVE, reply_to=""))

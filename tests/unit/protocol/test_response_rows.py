@@ -38,6 +38,7 @@ from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
     ReleaseMemberResponse,
+    ReserveResponse,
     SharePartitionRejection,
     UnacquireResponse,
     WantedNotice,
@@ -66,6 +67,10 @@ RESPONSES = st.one_of(
     ),
     st.builds(UnacquireResponse, *OF_SHARE_PARTITION),
     st.builds(ReleaseMemberResponse, *OF_SHARE_PARTITION),
+    st.builds(
+        ReserveResponse, *OF_SHARE_PARTITION, acquired=RANGES, reservation_epoch=NUMBER, lock_deadline_ms=NUMBER,
+        log_end_offset=NUMBER, read_committed=st.booleans(), record_lock_duration_ms=NUMBER,
+    ),
     st.builds(WantedNotice, *OF_SHARE_PARTITION),
     st.builds(SharePartitionRejection, *OF_SHARE_PARTITION, type=TEXT),
     st.builds(

@@ -13,6 +13,7 @@ class Demand(NamedTuple):
     """A waiting fetch, which gets an empty response at `deadline_ms`.
 
     `incarnation_id` is the process that sent it, None if not given. `is_first`: it is served before all others.
+    `reserves`: its gateway reserves offsets, so it need not wait for records that are reserved for others.
     """
 
     id: str
@@ -24,6 +25,7 @@ class Demand(NamedTuple):
     is_static: bool = False
     incarnation_id: str | None = None
     is_first: bool = False
+    reserves: bool = False
 
     def is_abandoned(self, now_ms: int) -> bool:
         """Return whether the requester has given up; acquired records would only wait for their locks to end."""

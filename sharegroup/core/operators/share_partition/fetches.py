@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from sharegroup.core.operators.share_partition.demands import Demand
 from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.operators.share_partition.shard_state import ShardState
+from sharegroup.core.share_partition.reservation import requester_of
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse, WantedNotice
 from sharegroup.types import AcquiredRange
 
@@ -43,10 +44,15 @@ def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | Wan
 def _wanted(
     state: ShardState, partition: int, managed: ManagedPartition, waiting: Sequence[Demand]
 ) -> Iterator[WantedNotice]:
-    """Yield a notice to each gateway whose members hold records, because it cannot know that others wait."""
+    """Yield a notice to each gateway whose members hold records, because it cannot know that others wait.
+
+    A gateway that has reserved records gets it as well if a member waits that cannot reserve.
+    """
     if waiting:
         requesters = {demand.reply_to for demand in waiting}
+        are_able = all(demand.reserves for demand in waiting)
+        reservers = () if are_able else [requester_of(reserver) for reserver in managed.window.reservers()]
         for requester in state.requesters.requesters_to_notify(
-            partition, requesters, managed.window.has_member, state.now_ms
+            partition, requesters, managed.window.has_member, state.now_ms, reservers
         ):
             yield WantedNotice("", requester, *state.key(partition), "")

@@ -11,8 +11,10 @@ from sharegroup.core.share_coordinator.durable_rows import state_row
 from sharegroup.core.share_coordinator.next_record import StateWrite, initial_record, next_record
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.core.share_partition import Outcome, SharePartition, SharePartitionConfig
+from sharegroup.core.share_partition.reservation import reserver_id
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+from sharegroup.protocol.rows.reservation_requests import AssignRequest
 from sharegroup.protocol.rows.share_partition_requests import AcknowledgeRequest, UnacquireRequest
 from sharegroup.types import (
     AcquiredRange,
@@ -102,7 +104,7 @@ class ManagedPartition:
         start offset is given.
         """
         has_fallen = self.log is None or log.log_end_offset < self.log.log_end_offset
-        is_below = log.log_end_offset < self.window.end_offset
+        is_below = log.log_end_offset < self.window.delivered_end_offset
         return not log.has_topic_id and has_fallen and is_below and not self._must_snapshot
 
     def is_outdated(self, log: PartitionLog) -> bool:
@@ -121,7 +123,7 @@ class ManagedPartition:
                 cut = min(cut, log.epoch_start)
             if cut >= known.log_end_offset:
                 return None
-        end = self.window.end_offset
+        end = self.window.delivered_end_offset
         return OffsetRange(cut, end - 1) if log.has_topic_id and cut < end else None
 
     def move_log(self, log: PartitionLog, config: PartitionConfig) -> None:
@@ -175,6 +177,28 @@ class ManagedPartition:
             self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))
         self._replay(self.window.release_member(member_id, config))
 
+    def reserve(
+        self, reserver: str, records: int, until_ms: int, config: SharePartitionConfig, others_wait: bool
+    ) -> None:
+        """Reserve offsets for a gateway, so that it holds at least `records`, if nothing can be acquired."""
+        self._replay(self.window.reserve(reserver, records, until_ms, config, others_wait))
+
+    def assign(self, request: AssignRequest, append_ms: int) -> None:
+        """Apply the assignment of reserved records to a member. Raises RequestError."""
+        reserver = reserver_id(request.requester, request.reservation_epoch)
+        member_id, ranges = request.member_id, request.ranges
+        self._replay(self.window.assign(reserver, member_id, ranges, append_ms, request.lock_duration_ms))
+
+    def release_assigned(self, request: AssignRequest, config: SharePartitionConfig) -> None:
+        """Release the records of an assignment that has just been applied, because its member had left."""
+        start_offset = self.window.start_offset
+        ranges = [OffsetRange(max(first, start_offset), last) for first, last in request.ranges if last >= start_offset]
+        self._replay(self.window.release(ranges, config))
+
+    def unreserve(self, reserver: str, ranges: Sequence[OffsetRange] | None = None) -> None:
+        """End the reservation of `ranges`, or of all that is reserved for `reserver` (None)."""
+        self._replay(self.window.unreserve(reserver, ranges))
+
     def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
         """Expire the locks whose deadline is before the expiry clock."""
         if self.window.is_due(clock_ms):
@@ -227,7 +251,11 @@ class ManagedPartition:
         return state_row(record, window.end_offset)
 
     def _changed_batches(self) -> list[StateBatch]:
-        """Return the changed offsets in their final state; those below the start offset are no longer in flight."""
+        """Return the changed offsets in their final state.
+
+        Those below the start offset are no longer in flight. Neither are those at or above the end offset of the row,
+        whose reservation has ended.
+        """
         ranges: list[OffsetRange] = []
         for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
             if ranges and first <= ranges[-1].last_offset + 1:
@@ -237,12 +265,15 @@ class ManagedPartition:
         return self.window.state_batches_in(ranges)
 
     def window_sizes(self, key: SharePartitionKey) -> WindowSizes:
-        """Return the sizes of the window, for metrics."""
+        """Return the sizes of the window, for metrics, without reserved offsets that the log has not reached."""
         window = self.window
+        end_offset = window.end_offset
+        if end_offset > window.log_end_offset and window.reservers():
+            end_offset = max(window.delivered_end_offset, window.log_end_offset)
         return WindowSizes(
             *key,
             window.start_offset,
-            window.end_offset,
+            end_offset,
             window.delivery_complete_count,
             window.available_count,
             -1 if self.log is None else window.log_end_offset,

@@ -10,6 +10,7 @@ from sharegroup.core.operators.share_partition.demands import Demand
 from sharegroup.core.share_partition.acknowledgement import RenewalsDisabled
 from sharegroup.errors import RequestError
 from sharegroup.protocol.rows.broadcasts import TopicDeletedBroadcast
+from sharegroup.protocol.rows.reservation_requests import ReserveRequest
 from sharegroup.protocol.rows.response_rows import reject_share_partition_request
 from sharegroup.protocol.rows.row_fields import row_values
 from sharegroup.protocol.rows.share_group_requests import DeletedNotice, InitializedNotice, TopicDeletedNotice
@@ -17,6 +18,7 @@ from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequ
 from sharegroup.protocol.rows.share_partition_responses import (
     AcknowledgeResponse,
     FetchResponse,
+    ReserveResponse,
     SharePartitionResponse,
 )
 from sharegroup.types import SharePartitionKey
@@ -62,4 +64,6 @@ def rejection(request: SharePartitionRequest, error: RequestError) -> ShareParti
     response = reject_share_partition_request(row_values(request), error.code, error.message)
     if isinstance(response, AcknowledgeResponse) and isinstance(error, RenewalsDisabled):
         return replace(response, renewals_off=True)
+    if isinstance(response, ReserveResponse) and isinstance(request, ReserveRequest):
+        return replace(response, reservation_epoch=request.reservation_epoch)
     return response

@@ -11,7 +11,14 @@ from sharegroup.core.operators.share_partition.managed_partition import ManagedP
 from sharegroup.core.operators.share_partition.notices import rejection, response_header
 from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig
 from sharegroup.core.operators.share_partition.shard_state import ShardState
+from sharegroup.core.share_partition.reservation import reserver_id
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
+from sharegroup.protocol.rows.reservation_requests import (
+    AssignRequest,
+    ReservationRequest,
+    ReserveRequest,
+    UnreserveRequest,
+)
 from sharegroup.protocol.rows.response_rows import reject_share_partition_request
 from sharegroup.protocol.rows.row_fields import InvalidFieldError
 from sharegroup.protocol.rows.share_partition_requests import (
@@ -72,6 +79,8 @@ class RequestHandler:
         managed = state.get(request.partition)
         if managed is None:
             return self._add_pending(row, request)
+        if isinstance(request, AssignRequest | ReserveRequest | UnreserveRequest):
+            return self._handle_reservation(row, request, managed)
         self._check_incarnation(request, row.append_ms)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, managed)
@@ -133,6 +142,38 @@ class RequestHandler:
         deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
         return AcknowledgeResponse(*response_header(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
+    def _handle_reservation(self, row: RequestRow, request: ReservationRequest, managed: ManagedPartition) -> Responses:
+        """Handle a request of a gateway. Those to reserve are answered after the waiting fetches."""
+        match request:
+            case ReserveRequest():
+                self._state.add_reserve_request(request)
+            case AssignRequest():
+                self._assign(row, request, managed)
+            case UnreserveRequest():
+                reserver = reserver_id(request.requester, request.reservation_epoch)
+                managed.unreserve(reserver, request.ranges)
+                if request.ranges is None:
+                    self._state.cancel_reserve_requests(request.partition, reserver)
+            case _:
+                assert_never(request)
+        return ()
+
+    def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
+        """Apply an assignment. Raises RequestError.
+
+        The gateway has sent the records, also to a member of which it did not know that it had left. Then the delivery
+        counts, and the records are released at once.
+        """
+        if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
+            return
+        state, partition, member_id = self._state, request.partition, request.member_id
+        managed.assign(request, row.append_ms)
+        is_fenced = state.incarnations.is_fenced(partition, member_id, request.incarnation_id, row.append_ms)
+        if is_fenced or state.departed.has_left(partition, member_id, request.member_epoch):
+            managed.release_assigned(request, state.config(partition))
+        else:
+            state.requesters.record_acquisition(partition, member_id, request.requester, row.append_ms)
+
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
         """Add a demand. It replaces the member's previous one, which gets an empty response."""
         deadline_ms = row.append_ms + request.max_wait_ms
@@ -140,7 +181,7 @@ class RequestHandler:
         asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
         demand = Demand(
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
-            request.is_static, request.incarnation_id, is_first,
+            request.is_static, request.incarnation_id, is_first, request.reserves,
         )  # fmt: skip
         replaced = self._state.demands.add(request.partition, demand)
         return [self._state.demand_response(request.partition, old) for old in replaced]

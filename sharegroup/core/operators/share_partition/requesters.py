@@ -37,7 +37,10 @@ class Requesters:
 
     def dump(self) -> dict[str, tuple[dict[str, dict[str, int]], int]]:
         """Return the requesters for JSON; the constructor reads them."""
-        return {str(p): (members, self._notified_ms.get(p, 0)) for p, members in self._members.items() if members}
+        known = {p for p, members in self._members.items() if members}.union(
+            p for p, notified_ms in self._notified_ms.items() if notified_ms
+        )
+        return {str(p): (self._members.get(p, {}), self._notified_ms.get(p, 0)) for p in sorted(known)}
 
     def record_acquisition(self, partition: int, member_id: str, reply_to: str, asked_ms: int) -> None:
         """Record that a fetch of the member got records; it was appended, or its session was opened, at `asked_ms`."""
@@ -66,13 +69,22 @@ class Requesters:
         return 0 <= opened_ms <= max(times.values(), default=-1)
 
     def requesters_to_notify(
-        self, partition: int, waiting: Collection[str], holds: Callable[[str], bool], now_ms: int
+        self,
+        partition: int,
+        waiting: Collection[str],
+        holds: Callable[[str], bool],
+        now_ms: int,
+        reservers: Collection[str] = (),
     ) -> list[str]:
-        """Return the other requesters whose members hold records, at most once per `TELL_INTERVAL_MS`."""
+        """Return the other requesters whose members hold records, at most once per `NOTIFY_INTERVAL_MS`.
+
+        They include `reservers`.
+        """
         members = self._members.get(partition, {})
         if now_ms < self._notified_ms.get(partition, 0) + NOTIFY_INTERVAL_MS:
             return []
-        others = {reply_to for member, times in members.items() for reply_to in times if holds(member)} - {*waiting}
+        holding = {reply_to for member, times in members.items() for reply_to in times if holds(member)}
+        others = {*holding, *reservers} - {*waiting}
         if others:
             self._notified_ms[partition] = now_ms
         return sorted(others)

@@ -17,6 +17,7 @@ from sharegroup.core.operators.share_partition.requesters import PendingRequests
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.json_text import from_json, to_json
+from sharegroup.protocol.rows.reservation_requests import ReserveRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
@@ -53,6 +54,8 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
+        self._reserve_requests: dict[int, list[ReserveRequest]] = {}
+        self._given_back: set[tuple[int, str]] = set()
         #: Dumped windows, which are restored when a row touches them.
         self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
         self._touched: dict[int, ManagedPartition] = {}
@@ -142,6 +145,29 @@ class ShardState:
             acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=config.read_committed,
             delivery_count_limit=config.machine.delivery_count_limit if was_delivered else 0,
         )  # fmt: skip
+
+    # -- reservations ----------------------------------------------------------------------------------------------
+
+    def add_reserve_request(self, request: ReserveRequest) -> None:
+        """Keep a request to reserve offsets until the demands have been served in this batch."""
+        self._reserve_requests.setdefault(request.partition, []).append(request)
+
+    def pop_reserve_requests(self) -> list[tuple[int, list[ReserveRequest]]]:
+        """Remove and return the requests to reserve offsets, by partition and in their order."""
+        requests, self._reserve_requests = self._reserve_requests, {}
+        return sorted(requests.items())
+
+    def cancel_reserve_requests(self, partition: int, reserver: str) -> None:
+        """Grant nothing to the requests of this batch so far: the gateway has given everything back since then."""
+        self._given_back.add((partition, reserver))
+
+    def end_cancellations(self) -> None:
+        """Forget what was cancelled, at the end of the batch."""
+        self._given_back.clear()
+
+    def is_cancelled(self, partition: int, reserver: str) -> bool:
+        """Return whether the requests of a reserver in this batch were cancelled."""
+        return (partition, reserver) in self._given_back
 
     # -- time ------------------------------------------------------------------------------------------------------
 

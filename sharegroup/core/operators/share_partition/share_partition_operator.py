@@ -21,6 +21,9 @@ No time is kept as a maximum, so a wrong time has no effect on later batches.
 Fetches. Demands are served after all rows of the batch have been processed, in the order of their arrival. Several
 demands share new records evenly, so that a large one does not starve the others.
 
+Reservations. A gateway reserves offsets after the end of the log (`share_partition.reservation`) and assigns them to
+its members when their records arrive. `reserve` requests are served after the demands, with what is left then.
+
 Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
 of the log is not known yet. A request for a share-partition that is not loaded has nothing to acknowledge. It is kept
 for a limited time, because the two queries are not synchronised. All requests for a deleted topic are rejected, and its
@@ -49,8 +52,9 @@ from sharegroup.core.operators.share_partition.notices import (
 )
 from sharegroup.core.operators.share_partition.partition_configs import PartitionConfig, SnapshotRules
 from sharegroup.core.operators.share_partition.request_handler import RequestHandler
+from sharegroup.core.operators.share_partition.reserves import are_next_records_reserved, serve_reserves
 from sharegroup.core.operators.share_partition.shard_state import DELETED_MS, ShardState
-from sharegroup.core.share_coordinator.durable_rows import delivery_log_row, tombstone_row
+from sharegroup.core.share_coordinator.durable_rows import delivery_log_row, delivery_log_rows, tombstone_row
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 from sharegroup.protocol.json_text import from_json
 from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartitionKey, Transition, WaitsFor
@@ -99,6 +103,9 @@ class SharePartitionOperator:
             self._process(row)
         for partition in state.demands.partitions():
             self._output.respond(*serve_demands(state, partition))
+        for partition, requests in state.pop_reserve_requests():
+            self._output.respond(*serve_reserves(state, partition, requests))
+        state.end_cancellations()
         for partition, managed in state.touched():
             self._write_record(partition, managed)
         self._output.deadline_ms = state.next_deadline_ms(self._snapshot_rules)
@@ -108,10 +115,12 @@ class SharePartitionOperator:
         return self._output
 
     def _waiting(self) -> WaitsFor:
-        places = self._state.demands.partitions()
-        if any(managed.has_unacquired for managed in map(self._state.get, places) if managed is not None):
+        state = self._state
+        places = state.demands.partitions()
+        if any(managed.has_unacquired for managed in map(state.get, places) if managed is not None):
             return WaitsFor.ROOM
-        return WaitsFor.RECORDS if places else WaitsFor.NOTHING
+        needs_records = any(not are_next_records_reserved(state, partition) for partition in places)
+        return WaitsFor.RECORDS if needs_records else WaitsFor.NOTHING
 
     def dump(self) -> str | None:
         """Return the operator's state, or None if it is empty."""
@@ -264,8 +273,8 @@ class SharePartitionOperator:
             self._output.append_row("share_group_state", key._asdict() | record)
 
     def _write_transitions(self, key: SharePartitionKey, managed: ManagedPartition) -> None:
-        for transition in managed.transitions:
-            self._output.append_row("delivery_log", delivery_log_row(key, transition))
+        for row in delivery_log_rows(key, managed.transitions):
+            self._output.append_row("delivery_log", row)
 
     # -- metrics ---------------------------------------------------------------------------------------------------
 

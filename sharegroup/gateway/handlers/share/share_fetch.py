@@ -11,6 +11,8 @@ from sharegroup.gateway.handlers.share.share_requests import acknowledgements_of
 from sharegroup.gateway.handlers.share.share_responses import AcknowledgeResponseBuilder, FetchResponseBuilder
 from sharegroup.gateway.handlers.share.share_topics import ShareTopics
 from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.records.tail_reader import Connections
+from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
@@ -31,7 +33,10 @@ RECORD_LIMIT = 1
 
 
 class ShareApis:
-    """The handlers, with their share `sessions`. `security` raises RequestError for what the caller may not do."""
+    """The handlers, with their share `sessions`. `security` raises RequestError for what the caller may not do.
+
+    With `tail_connections`, which are used for nothing else, records are reserved for members that wait.
+    """
 
     def __init__(
         self,
@@ -43,11 +48,15 @@ class ShareApis:
         security: Authorization,
         leases: MemberLeases,
         identities: MemberIdentities,
+        tail_connections: Connections | None = None,
     ) -> None:
         self._job, self._cluster, self._security = job, cluster, security
         self._group_configs, self._listeners, self._identities = group_configs, listeners, identities
         self._topics = ShareTopics(cluster, security)
         self.sessions = MemberSessions(config, group_configs, job, cluster, leases, identities)
+        self._reserved: ReservedDelivery | None = None
+        if tail_connections is not None:
+            self._reserved = ReservedDelivery(job, cluster, self.sessions, leases, group_configs, tail_connections)
         self._acknowledgements = ShareAcknowledgements(
             job, cluster, security, leases, self.sessions, config.gateway.ack_margin_ms
         )
@@ -56,6 +65,29 @@ class ShareApis:
     def open_acknowledgements(self) -> OpenAcknowledgements:
         """The acknowledgements without an outcome yet."""
         return self._acknowledgements.open
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether records are reserved for members, or are about to be."""
+        return self._reserved is not None and self._reserved.has_partitions
+
+    def upkeep(self) -> None:
+        """Return what members do not use to the job."""
+        self.sessions.upkeep()
+        if self._reserved is not None:
+            self._reserved.upkeep()
+
+    def drain(self) -> None:
+        """Stop delivering records, because the gateway stops."""
+        if self._reserved is not None:
+            self._reserved.close()
+        self.sessions.drain()
+
+    def close(self) -> None:
+        """End all sessions and return what their members hold."""
+        if self._reserved is not None:
+            self._reserved.close()
+        self.sessions.close()
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 

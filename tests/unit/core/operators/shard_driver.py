@@ -16,6 +16,7 @@ from sharegroup.core.operators.share_partition.managed_partition import ManagedP
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.share_partition_requests import (
     ACKNOWLEDGE,
     FETCH,
@@ -37,6 +38,8 @@ T0 = 1_700_000_000_000
 LOCK_MS = 30_000
 REWRITE_MS = 12 * 3600 * 1000
 COLD_MS = 300_000
+LEASE_MS = 10_000
+GATEWAY = "gateway-1"
 
 
 class ShardDriver:
@@ -186,6 +189,37 @@ def configure(partition: int = 0, altered: int = 0, **values: object) -> Configu
     """Return the request of a config change, `altered` ms after T0."""
     values = Config().group_config(GROUP).to_json() | values
     return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values, altered_ms=T0 + altered)
+
+
+_SHARE_PARTITION = GROUP, TOPIC, TOPIC_ID, 0
+
+
+def reserve(
+    request_id: str, records: int = 10, gateway: str = GATEWAY, epoch: int = 1, lease_ms: int = LEASE_MS,
+) -> ReserveRequest:  # fmt: skip
+    named = request_id, *_SHARE_PARTITION, "", -1, gateway
+    return ReserveRequest(*named, records=records, lease_ms=lease_ms, reservation_epoch=epoch)
+
+
+def assign(
+    first: int, last: int, member: str = "m1", gateway: str = GATEWAY, epoch: int = 1, member_epoch: int = -1,
+    lock_ms: int = LOCK_MS, valid_until: int = 10**9,
+) -> AssignRequest:  # fmt: skip
+    named = f"assign-{first}", *_SHARE_PARTITION, member, member_epoch
+    ranges = (OffsetRange(first, last),)
+    return AssignRequest(
+        *named,
+        ranges=ranges,
+        requester=gateway,
+        reservation_epoch=epoch,
+        lock_duration_ms=lock_ms,
+        valid_until_ms=T0 + valid_until,
+    )
+
+
+def unreserve(*ranges: tuple[int, int], gateway: str = GATEWAY, epoch: int = 1) -> UnreserveRequest:
+    named = tuple(OffsetRange(*each) for each in ranges) or None
+    return UnreserveRequest("u", *_SHARE_PARTITION, "", ranges=named, requester=gateway, reservation_epoch=epoch)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------

@@ -6,10 +6,27 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from .shard_driver import ShardDriver, acknowledge, config, fetch, load, log, release, tick, unacquire, unload
+from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
+
+from .shard_driver import (
+    ShardDriver,
+    acknowledge,
+    assign,
+    config,
+    fetch,
+    load,
+    log,
+    release,
+    reserve,
+    tick,
+    unacquire,
+    unload,
+    unreserve,
+)
 
 LIMITS = {"record_lock_duration_ms": 100, "partition_max_record_locks": 12}
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
+GATEWAYS = st.sampled_from(["gateway-1", "gateway-2"])
 TYPES = st.sampled_from([0, 1, 1, 1, 2, 2, 3, 4])
 OFFSETS = st.tuples(st.integers(0, 25), st.integers(0, 6)).map(lambda r: (r[0], r[0] + r[1]))
 
@@ -42,6 +59,9 @@ def member_steps(waits: st.SearchStrategy[int], epochs: st.SearchStrategy[int]) 
         _step("unacquire", MEMBERS, OFFSETS),
         _step("release", MEMBERS, epochs),
         _step("append", st.integers(1, 8)),
+        _step("reserve", GATEWAYS, st.integers(1, 6), st.integers(1, 2)),
+        _step("assign", GATEWAYS, OFFSETS, MEMBERS, st.integers(1, 2)),
+        _step("unreserve", GATEWAYS, OFFSETS, st.integers(1, 2)),
         _step("tick", st.sampled_from([0, 0, 30, 120])),
     )
 
@@ -85,6 +105,8 @@ class Script:
     def _row(self, step: Step) -> str:
         if step.kind in ("fetch", "acknowledge", "unacquire", "release"):
             return self._request(step)
+        if step.kind in ("reserve", "assign", "unreserve"):
+            return self._gateway_request(step)
         if step.kind == "tick":
             return tick(self.now - step.arguments[0])
         if step.kind == "append":
@@ -101,6 +123,18 @@ class Script:
         elif step.kind == "other":
             return load(0, (0, 3), partition=1)
         return log(self._log[1], self._log[0])
+
+    def _gateway_request(self, step: Step) -> str:
+        gateway, of_kind, *_, epoch = step.arguments
+        request: SharePartitionRequest
+        if step.kind == "reserve":
+            self._requests += 1
+            request = reserve(f"r{self._requests}", of_kind, gateway, epoch, lease_ms=80)
+        elif step.kind == "assign":
+            request = assign(*of_kind, step.arguments[2], gateway, epoch, lock_ms=100)
+        else:
+            request = unreserve(of_kind, gateway=gateway, epoch=epoch)
+        return self._lines.line(request, self.now)
 
     @property
     def _ends(self) -> tuple[int, int]:

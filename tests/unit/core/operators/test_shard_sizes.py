@@ -8,6 +8,7 @@ from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
+from sharegroup.protocol.rows.reservation_requests import ReserveRequest
 
 from .shard_driver import GROUP, KEY, TOPIC, TOPIC_ID, ShardDriver, acknowledge, config, fetch, gone, load, log, unload
 
@@ -46,6 +47,15 @@ def test_removed_share_partition_is_reported_once() -> None:
 
 def test_unknown_log_has_no_end_offset() -> None:
     assert told(CountedShard().batch(config(), load(3, None), at=0)) == [window(0, 3, 3, 0, 0, -1)]
+
+
+def test_reserved_offsets_are_not_in_the_sizes() -> None:
+    shard = CountedShard()
+    reserve = ReserveRequest(
+        "r", GROUP, TOPIC, TOPIC_ID, 0, "", -1, "gateway", records=8, lease_ms=9, reservation_epoch=1
+    )
+    assert told(shard.batch(config(), load(0, (0, 0)), shard.line(reserve, 0), at=0)) == [window(0, 0, 0, 0, 0, 0)]
+    assert told(shard.batch(log(3), at=1)) == [window(0, 0, 3, 0, 0, 3)]
 
 
 def test_sizes_are_not_reported_without_metrics() -> None:

@@ -60,6 +60,14 @@ MEMBER_OPERATIONS = st.one_of(
     st.builds(Operation, st.just("expire"), st.tuples(st.sampled_from([0, 40, 101]))),
     st.builds(Operation, st.just("append"), st.tuples(st.integers(1, 8))),
 )
+RESERVERS = st.sampled_from(["g1#1", "g1#2", "g2#1"])
+RESERVATIONS = st.one_of(
+    st.builds(Operation, st.just("reserve"), st.tuples(RESERVERS, st.integers(1, 6), st.sampled_from([60, 120]))),
+    st.builds(Operation, st.just("assign"), st.tuples(RESERVERS, MEMBERS, RANGES)),
+    st.builds(Operation, st.just("assign_first"), st.tuples(RESERVERS, MEMBERS, st.integers(1, 4))),
+    st.builds(Operation, st.just("unreserve"), st.tuples(RESERVERS, st.one_of(st.none(), RANGES))),
+)
+MEMBER_OPERATIONS = st.one_of(MEMBER_OPERATIONS, MEMBER_OPERATIONS, RESERVATIONS)
 LOG_OPERATIONS = st.one_of(
     st.builds(Operation, st.just("move_log_start"), st.tuples(st.integers(0, 30))),
     st.builds(Operation, st.just("reset"), st.tuples(st.integers(0, 20))),
@@ -88,11 +96,25 @@ class Driver:
             return partition.acknowledge(member, batches, self.now_ms, config, True, grants)
         if name == "release_member":
             return partition.release_member(*arguments, config)
+        if name == "reserve":
+            reserver, records, lease_ms = arguments
+            return partition.reserve(reserver, records, self.now_ms + lease_ms, config)
+        if name in ("assign", "assign_first"):
+            reserver, member, ranges = self.assigned_ranges(operation)
+            return partition.assign(reserver, member, ranges, self.now_ms, config.record_lock_duration_ms)
         if name == "append":
             return partition.move_log_end(max(partition.log_end_offset, partition.log_start_offset) + arguments[0])
         method = getattr(partition, name)
         outcome: Outcome = method(*arguments)
         return outcome
+
+    def assigned_ranges(self, operation: Operation) -> tuple[str, str, list[OffsetRange]]:
+        """Return reserver, member and ranges of an assignment, for example of the first records that are reserved."""
+        reserver, member, ranges = operation.arguments
+        if operation.name == "assign_first":
+            first, last = next(iter(self.partition.reserved_ranges(reserver)), (0, -1))
+            ranges = [OffsetRange(first, min(last, first + ranges - 1))] if first <= last else []
+        return reserver, member, ranges
 
     def apply(self, operation: Operation) -> Outcome | str:
         """Decide and replay; return the outcome, or the name of the error."""

@@ -1,6 +1,7 @@
 """A share-partition the slow and obvious way: a dictionary of offsets, rules written out offset by offset.
 
-The machine is compared with it on random operations. It has no loaded holes and no lost records' locks.
+The machine is compared with it on random operations. It has no loaded holes and no lost records' locks. A record that
+is ACQUIRED with delivery count 0 is reserved, and then `member` is a gateway.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from sharegroup.core.share_partition import SharePartitionConfig
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType, RecordState
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, RecordState
 
 STATES = {
     AcknowledgeType.GAP: RecordState.ARCHIVED,
@@ -32,6 +33,10 @@ class Record:
     #: Who held it last, of one that is AVAILABLE because its lock ran out or its member left.
     lost_by: str | None = None
 
+    @property
+    def is_reserved(self) -> bool:
+        return self.state is RecordState.ACQUIRED and self.count == 0
+
 
 @dataclass
 class PerOffsetModel:
@@ -52,7 +57,8 @@ class PerOffsetModel:
         if config.max_record_locks <= len(self.records):
             if not available:
                 return []
-            budget, last = min(max_records, self.end - available[0]), self.end - 1
+            budget, last = min(max_records, self.end - available[0]), min(self.end, self.log_end) - 1
+        available = [o for o in available if o <= last]
         taken: list[int] = []
         throttled = False
         for batch in sorted({self.records[o].batch for o in available}):
@@ -106,11 +112,11 @@ class PerOffsetModel:
                 continue
             if not after:
                 raise Refused("INVALID_RECORD_STATE")
-            if last >= self.end:
+            if last >= self.end or after[last].is_reserved:
                 raise Refused("INVALID_REQUEST")
             for offset in range(max(first, self.start), last + 1):
                 record = after[offset]
-                if record.state is not RecordState.ACQUIRED or record.member != member:
+                if record.state is not RecordState.ACQUIRED or record.member != member or record.is_reserved:
                     raise Refused("INVALID_RECORD_STATE")
                 if grants and granted.get(offset) != record.count:
                     raise Refused("INVALID_RECORD_STATE")
@@ -153,7 +159,60 @@ class PerOffsetModel:
                     self.records[offset] = Record(RecordState.AVAILABLE, count - 1, record.batch)
                     taken.add(offset)
 
+    def reserve(self, gateway: str, records: int, lease: int, now: int, config: SharePartitionConfig) -> None:
+        available = [o for o, r in self.records.items() if r.state is RecordState.AVAILABLE]
+        room = config.max_record_locks - len(self.records)
+        if any(o < self.log_end for o in available) or (not available and self.end < self.log_end and room > 0):
+            return
+        mine = [o for o, r in self.records.items() if r.is_reserved and r.member == gateway]
+        for offset in mine:
+            deadline = max(self.records[offset].deadline or 0, now + lease)
+            self.records[offset] = replace(self.records[offset], deadline=deadline)
+        free = [*sorted(o for o in available if not self.records[o].count), *range(self.end, self.end + room)]
+        for offset in free[: max(0, records - len(mine))] if room > 0 else ():
+            self.records[offset] = Record(RecordState.ACQUIRED, 0, (-1, -1), gateway, now + lease)
+
+    def assign(
+        self, gateway: str, member: str, ranges: list[OffsetRange], now: int, config: SharePartitionConfig
+    ) -> None:
+        pieces = [(max(first, self.start), last) for first, last in sorted(ranges) if last >= self.start]
+        offsets = [o for first, last in pieces for o in range(first, last + 1)]
+        for offset in offsets:
+            record = self.records.get(offset)
+            held = record is not None and record.is_reserved and record.member == gateway
+            if not held or offsets.count(offset) > 1:
+                raise Refused("INVALID_RECORD_STATE")
+        for first, last in pieces:
+            for o in range(first, last + 1):
+                deadline = now + config.record_lock_duration_ms
+                self.records[o] = Record(RecordState.ACQUIRED, 1, (first, last), member, deadline)
+
+    def unreserve(self, gateway: str, ranges: list[OffsetRange] | None) -> None:
+        offsets = {o for first, last in ranges for o in range(first, last + 1)} if ranges is not None else None
+        mine = [o for o, r in self.records.items() if r.is_reserved and r.member == gateway]
+        self._free([o for o in mine if offsets is None or o in offsets])
+
+    def _free(self, offsets: list[int]) -> None:
+        """End the reservation of consecutive offsets as one fetch batch; forget undelivered records at the end."""
+        runs: list[list[int]] = []
+        for offset in sorted(offsets):
+            follows = runs and runs[-1][-1] == offset - 1
+            if follows and self.records[offset].member == self.records[offset - 1].member:
+                runs[-1].append(offset)
+            else:
+                runs.append([offset])
+        for run in runs:
+            for offset in run:
+                self.records[offset] = Record(RecordState.AVAILABLE, 0, (run[0], run[-1]))
+        while offsets and self.records:
+            last = self.records[self.end - 1]
+            if last.state is not RecordState.AVAILABLE or last.count:
+                break
+            del self.records[self.end - 1]
+
     def _release(self, offsets: list[int], config: SharePartitionConfig) -> None:
+        unused = [o for o in offsets if self.records[o].is_reserved]
+        offsets = [o for o in offsets if o not in unused]
         for offset in offsets:
             member = self.records[offset].member
             self.records[offset] = self._let_go(self.records[offset], RecordState.AVAILABLE, config)
@@ -161,6 +220,7 @@ class PerOffsetModel:
                 self.records[offset] = replace(self.records[offset], lost_by=member)
         if offsets:
             self._advance()
+        self._free(unused)
 
     @staticmethod
     def _let_go(record: Record, state: RecordState, config: SharePartitionConfig) -> Record:

@@ -57,10 +57,11 @@ def test_invariants(config: SharePartitionConfig, operations: list[Operation]) -
                 assert batch[2:4] == old[2:4]
             if batch.delivery_count > count:
                 assert batch.delivery_state is RecordState.ACQUIRED
-                assert operation.name == "acquire"
+                assert operation.name in ("acquire", "assign", "assign_first")
             assert batch.delivery_count >= count or operation.name in ("unacquire", "undo_deliveries")
         held = [batch for batch in after.values() if batch.delivery_state is RecordState.ACQUIRED]
-        assert {member for member in ("m1", "m2", "m3") if partition.has_member(member)} == {b.member_id for b in held}
+        assert set(partition.members()) == {b.member_id for b in held}
+        assert set(partition.reservers()) == {b.member_id for b in held if b.delivery_count == 0}
         deadlines = [batch.lock_deadline_ms for batch in held if batch.lock_deadline_ms is not None]
         deadline = partition.next_deadline_ms()
         assert deadline is not None or not deadlines
@@ -134,7 +135,10 @@ def test_updates_add_up_to_the_snapshot(config: SharePartitionConfig, operations
 def test_behaves_like_the_per_offset_model(config: SharePartitionConfig, operations: list[Operation]) -> None:
     driver, model = Driver(SharePartition(0, 0, 12), config), PerOffsetModel(0, 12)
     for operation in operations:
+        assigned = driver.assigned_ranges(operation) if operation.name.startswith("assign") else None
         outcome = driver.apply(operation)
+        if assigned is not None:
+            operation = Operation("assign", assigned)
         expected = _apply_to_model(model, driver, operation)
         if isinstance(outcome, Outcome):
             response = [(offset, count) for first, last, count in outcome.response for offset in range(first, last + 1)]
@@ -155,8 +159,10 @@ def _apply_to_model(model: PerOffsetModel, driver: Driver, operation: Operation)
             return model.acquire(*arguments, driver.now_ms, driver.config)
         if name == "acknowledge":
             return model.acknowledge(*arguments, driver.now_ms, driver.config)
-        if name == "unacquire":
-            model.unacquire(*arguments)
+        if name in ("reserve", "assign"):
+            getattr(model, name)(*arguments, driver.now_ms, driver.config)
+        elif name in ("unacquire", "unreserve"):
+            getattr(model, name)(*arguments)
         elif name == "undo_deliveries":
             model.undo_deliveries(*arguments)
         elif name == "release_member":

@@ -16,13 +16,17 @@ A, Q, K, X = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDG
 
 LEGAL = {
     (A, Q, Cause.FETCH),
+    (A, Q, Cause.RESERVE),
     (Q, Q, Cause.RENEW),
+    (Q, Q, Cause.RESERVE),
+    (Q, Q, Cause.ASSIGN),
     (A, A, Cause.UNACQUIRE),
     (Q, K, Cause.ACCEPT),
     (Q, A, Cause.RELEASE),
     (Q, A, Cause.LOCK_TIMEOUT),
     (Q, A, Cause.MEMBER_LEFT),
     (Q, A, Cause.UNACQUIRE),
+    (Q, A, Cause.UNRESERVE),
     (Q, X, Cause.GAP),
     (Q, X, Cause.REJECT),
     (Q, X, Cause.RELEASE),

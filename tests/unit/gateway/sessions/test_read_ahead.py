@@ -486,3 +486,18 @@ def test_stopped_client_loses_its_read_ahead_and_its_rate() -> None:
     assert sum(last - first + 1 for first, last, _ in back) == held
     assert fast > 100_000
     assert run.ahead.credit.target == WANTED
+
+
+def test_rest_of_a_batch_is_not_awaited_after_an_assignment() -> None:
+    """The rest may be assigned to another member."""
+    ahead = ReadAhead(2_000, 30_000, 60_000)
+    ahead.begin_wait(0)
+    records = ahead.records_to_request(0, 5)
+    assert records is not None
+    ahead.record_demand("d1", records, 0)
+    assert ahead.add_response("d1", [AcquiredRange(0, records - 1, 1)], 30_000, 1)
+    part = ahead.ranges()
+    assert ahead.records_to_complete_batch(part, 1, 1) is not None
+    ahead.remove(part, (), 1)
+    ahead.add_assigned([AcquiredRange(records, records + 4, 1)], 30_000)
+    assert ahead.records_to_complete_batch(ahead.ranges(), 1, 2) is None

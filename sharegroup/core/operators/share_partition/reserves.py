@@ -1,0 +1,91 @@
+"""Serving of requests to reserve offsets, after the waiting fetches.
+
+A reservation must not hold records back from members that cannot reserve, such as Spark jobs. So none is granted while
+one of them waits. Gateways that reserve do so in turns: each holds a slice, and what it does not use in time lapses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
+from sharegroup.core.operators.share_partition.shard_state import ShardState
+from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of, reserver_id
+from sharegroup.protocol.rows.reservation_requests import ReserveRequest
+from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
+from sharegroup.types import AcquiredRange
+
+#: When a gateway that got nothing may ask again: usually, and while a member waits that cannot reserve.
+RETRY_MS, RETRY_DENIED_MS = 250, 5_000
+
+
+def serve_reserves(state: ShardState, partition: int, requests: Iterable[ReserveRequest]) -> list[ReserveResponse]:
+    """Reserve offsets for the requests of a batch, in order, and return the responses."""
+    managed = state.get(partition)
+    if managed is None:
+        return []
+    responses = []
+    for request in requests:
+        reserver = reserver_id(request.reply_to, request.reservation_epoch)
+        if not state.is_cancelled(partition, reserver) and _begin_epoch(managed, request):
+            _reserve(state, managed, request)
+        responses.append(_response(state, managed, request))
+    return responses
+
+
+def are_next_records_reserved(state: ShardState, partition: int) -> bool:
+    """Return whether a gateway will deliver the next records, and every waiting fetch is of a gateway that reserves.
+
+    Then no fetch waits for the job to see the records.
+    """
+    managed = state.get(partition)
+    if managed is None or managed.window.end_offset <= managed.window.log_end_offset:
+        return False
+    return all(demand.reserves for demand in state.demands.get(partition)) and bool(managed.window.reservers())
+
+
+def _begin_epoch(managed: ManagedPartition, request: ReserveRequest) -> bool:
+    """End the gateway's reservations of earlier epochs; return False if the request is of an earlier epoch itself."""
+    own = reserver_id(request.reply_to, request.reservation_epoch)
+    others = [found for found in managed.window.reservers() if requester_of(found) == request.reply_to and found != own]
+    if any(reservation_epoch_of(found) > request.reservation_epoch for found in others):
+        return False
+    for earlier in others:
+        managed.unreserve(earlier)
+    return True
+
+
+def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> None:
+    demands = state.demands.get(request.partition)
+    if managed.log is None or not _has_topic_id(managed) or any(not demand.reserves for demand in demands):
+        return
+    reserver = reserver_id(request.reply_to, request.reservation_epoch)
+    others_wait = any(demand.reply_to != request.reply_to for demand in demands)
+    until_ms = state.now_ms + request.lease_ms
+    managed.reserve(reserver, request.records, until_ms, state.config(request.partition), others_wait)
+
+
+def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
+    """Return how soon it makes sense to ask again: soon if only a backlog or a full window stands in the way."""
+    is_able = _has_topic_id(managed) and all(demand.reserves for demand in state.demands.get(request.partition))
+    return RETRY_MS if is_able else RETRY_DENIED_MS
+
+
+def _has_topic_id(managed: ManagedPartition) -> bool:
+    return managed.log is None or managed.log.has_topic_id
+
+
+def _response(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> ReserveResponse:
+    reserver, window = reserver_id(request.reply_to, request.reservation_epoch), managed.window
+    config, lease_end_ms = state.configs.get(request.partition), window.lease_end_ms(reserver)
+    return ReserveResponse(
+        request.id, request.reply_to, *state.key(request.partition), "",
+        reservation_epoch=request.reservation_epoch,
+        acquired=tuple(AcquiredRange(first, last, 0) for first, last in window.reserved_ranges(reserver)),
+        lock_deadline_ms=-1 if lease_end_ms is None else lease_end_ms,
+        log_end_offset=-1 if managed.log is None else window.log_end_offset,
+        read_committed=config.read_committed,
+        retry_ms=0 if lease_end_ms is not None else _retry_ms(state, managed, request),
+        record_lock_duration_ms=config.machine.record_lock_duration_ms,
+        static_record_lock_duration_ms=config.machine.for_member(is_static=True).record_lock_duration_ms,
+    )  # fmt: skip

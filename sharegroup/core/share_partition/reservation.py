@@ -1,0 +1,160 @@
+"""Reservations: offsets after the end of the log that a gateway holds for its members. These functions change nothing.
+
+A record that has not arrived yet cannot be acquired by a member, and after it has arrived, the next micro-batch takes
+some hundred milliseconds. So a gateway with waiting members reserves the offsets of the next records. It reads the end
+of the log, chooses a member for each record, and *assigns* the record to it. The job applies that later::
+
+    log          [ finished ][ in flight ]|                      | the end of the log
+    window        start offset            RRRRRRRRRRSSSSSSSS     R, S are reserved for two gateways
+    later        [ finished ][ in flight  mmmmnn]RRRSSSSSSSS     m, n were assigned to two members
+
+A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*, its lock deadline the end of the lease.
+An assignment is a delivery: the count becomes 1, and the lock begins with the append of the `assign` row. A reservation
+that ends unused leaves no trace: its records become AVAILABLE with delivery count 0, and those at the end of the window
+leave it. So a record never delivered is not in flight, as before it was reserved.
+
+A reserver is a gateway in one of its reservation epochs. The gateway begins a new epoch when its reservation may have
+ended without its knowledge, so that an old assignment never takes effect on a new reservation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from sharegroup.core.share_partition.in_flight import InFlight
+from sharegroup.core.share_partition.in_flight_record import InFlightRecord
+from sharegroup.core.share_partition.record_state import ACQUIRED, AVAILABLE
+from sharegroup.core.share_partition.release import not_held_error
+from sharegroup.protocol.range_map import append_fused
+from sharegroup.types import Cause, OffsetRange, Transition
+
+_SEPARATOR = "#"
+
+
+def reserver_id(requester: str, reservation_epoch: int) -> str:
+    """Return the holder of the records that a gateway, named by its `reply_to`, reserves in an epoch."""
+    return f"{requester}{_SEPARATOR}{reservation_epoch}"
+
+
+def requester_of(reserver: str) -> str:
+    """Return the gateway of a reserver."""
+    return reserver.rpartition(_SEPARATOR)[0]
+
+
+def reservation_epoch_of(reserver: str) -> int:
+    """Return the reservation epoch of a reserver."""
+    return int(reserver.rpartition(_SEPARATOR)[2])
+
+
+def find_reservers(window: InFlight) -> list[str]:
+    """Return the holders of reserved records, sorted."""
+    return [
+        holder
+        for holder in window.members()
+        if _SEPARATOR in holder and any(True for _ in iter_reserved(window, holder))
+    ]
+
+
+def iter_reserved(window: InFlight, reserver: str) -> Iterator[tuple[int, int, InFlightRecord]]:
+    """Yield the ranges that are reserved for `reserver`, in offset order."""
+    for held_first, held_last in window.held_ranges(reserver):
+        for first, last, record in window.items(held_first, held_last):
+            if record.is_reserved:
+                yield first, last, record
+
+
+def reserve_ranges(
+    window: InFlight,
+    reserver: str,
+    records: int,
+    until_ms: int,
+    log_end_offset: int,
+    free: OffsetRange | None,
+    extend_from: int,
+) -> tuple[Transition, ...]:
+    """Return the transitions after which at least `records` offsets are reserved for `reserver` until `until_ms`.
+
+    The lease of those that are reserved already is extended from the offset `extend_from` on. `free` are the offsets
+    after the window that may be reserved. Offsets in the window that nobody holds any longer and that the log has not
+    reached are reserved before these. A lease is never shortened.
+    """
+    transitions: list[Transition] = []
+    missing = records
+    for first, last, record in iter_reserved(window, reserver):
+        missing -= last - first + 1
+        if last >= extend_from and record.lock_deadline_ms is not None and record.lock_deadline_ms < until_ms:
+            first = max(first, extend_from)
+            transitions.append(Transition(first, last, ACQUIRED, ACQUIRED, Cause.RESERVE, reserver, 0, until_ms))
+    unheld = window.available(log_end_offset, free.first_offset - 1) if free is not None else ()
+    candidates = [OffsetRange(first, last) for first, last, record in unheld if record.delivery_count == 0]
+    for first, last in [*candidates, *([free] if free is not None else [])]:
+        if missing <= 0:
+            break
+        last = min(last, first + missing - 1)
+        missing -= last - first + 1
+        append_fused(transitions, Transition(first, last, AVAILABLE, ACQUIRED, Cause.RESERVE, reserver, 0, until_ms))
+    return tuple(transitions)
+
+
+def assign_ranges(
+    window: InFlight,
+    start_offset: int,
+    reserver: str,
+    member_id: str,
+    ranges: Iterable[OffsetRange],
+    append_ms: int,
+    lock_duration_ms: int,
+) -> tuple[Transition, ...]:
+    """Return the transitions of an assignment that was appended at `append_ms`.
+
+    Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not
+    reserved for `reserver`, or whose lease had ended, and for ranges that overlap.
+    """
+    transitions: list[Transition] = []
+    expected = start_offset
+    for range_first, last in sorted(ranges):
+        if last < start_offset:
+            continue
+        first = max(range_first, start_offset)
+        if first < expected:
+            raise not_held_error(f"offset {first} is assigned twice")
+        expected = first
+        for held_first, held_last, record in window.items(first, last):
+            if held_first != expected or not record.is_reserved or record.member_id != reserver:
+                break
+            if record.lock_deadline_ms is None or record.lock_deadline_ms < append_ms:
+                raise not_held_error(f"the lease of {held_first}..{held_last} had ended")
+            deadline_ms = append_ms + lock_duration_ms
+            append_fused(
+                transitions,
+                Transition(held_first, held_last, ACQUIRED, ACQUIRED, Cause.ASSIGN, member_id, 1, deadline_ms),
+            )
+            expected = held_last + 1
+        if expected <= last:
+            raise not_held_error(f"{expected}..{last} is not reserved for {reserver}")
+    return tuple(transitions)
+
+
+def unreserve_ranges(
+    window: InFlight, reserver: str, ranges: Sequence[OffsetRange] | None = None
+) -> tuple[Transition, ...]:
+    """Return the transitions that end the reservation of `ranges`, or of all that `reserver` holds (None).
+
+    Offsets that are not reserved for it are skipped.
+    """
+    transitions: list[Transition] = []
+    for first, last, _ in iter_reserved(window, reserver):
+        for part_first, part_last in [(first, last)] if ranges is None else _overlaps(first, last, ranges):
+            transition = Transition(part_first, part_last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, reserver, 0)
+            append_fused(transitions, transition)
+    return tuple(transitions)
+
+
+def _overlaps(first: int, last: int, ranges: Iterable[OffsetRange]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of first..last that lie in `ranges`, each once and in offset order."""
+    done = first - 1
+    for range_first, range_last in sorted(ranges):
+        part_first, part_last = max(range_first, done + 1), min(range_last, last)
+        if part_first <= part_last:
+            yield part_first, part_last
+            done = part_last

@@ -1,0 +1,247 @@
+"""Reads the ends of logs continuously, and puts new record batches into the cache that members are served from.
+
+Each broker has a connection and a fetch session of its own for this, so that new records never wait behind the long
+reads of other members. A broker that is silent or fails delays its own partitions only. A partition whose leader moves
+is read from its new leader at the same offset.
+
+Reads are paced: at a high rate, a read waits until `PACE_S` after the one before. Otherwise each record would be a
+response of its own, whose cost delays all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey
+from sharegroup.gateway.records.fetch_session import FetchSession, FetchStep
+from sharegroup.gateway.records.log_reader import (
+    IDS_FETCH_VERSION,
+    READ_BYTES,
+    READ_COMMITTED,
+    READ_TIMEOUT_S,
+    READ_UNCOMMITTED,
+    LogPosition,
+    chunk_from,
+)
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
+
+logger = logging.getLogger(__name__)
+
+_Fetched = FetchResponse.FetchableTopicResponse.PartitionData
+
+#: How long a broker waits for records. A partition that is added meanwhile is read after this time at the latest.
+MAX_WAIT_MS = 200
+#: The minimum time from one read of a broker to the next, and the pause after a failure, in seconds.
+PACE_S, RETRY_S = 0.005, 0.25
+
+
+class Connections(Protocol):
+    """Connections to the brokers that are used for nothing else, such as `NodeConnections`."""
+
+    def get(self, node_id: int) -> ReconnectingConnection:
+        """Return the connection to a broker. Raises UpstreamUnavailableError."""
+
+
+class TailReader:
+    """Reads partitions from an offset on until they are removed. Must be used on the event loop.
+
+    `on_read` is called with a partition and the offset up to which it has been read, `on_lost` with one whose offset
+    does not exist (any longer).
+    """
+
+    def __init__(
+        self,
+        cluster: UpstreamCluster,
+        connections: Connections,
+        cache: BatchCache,
+        on_read: Callable[[CacheKey, int], None],
+        on_lost: Callable[[CacheKey], None],
+    ) -> None:
+        self._cluster, self._connections, self._cache = cluster, connections, cache
+        self._on_read, self._on_lost = on_read, on_lost
+        self._positions: dict[CacheKey, LogPosition] = {}
+        self._brokers: dict[tuple[int, bool], _BrokerTails] = {}
+        self._retries: set[asyncio.Task[None]] = set()
+        cluster.on_log_change(self._on_log_change)
+
+    def follow(self, position: LogPosition, offset: int) -> None:
+        """Read a partition from `offset` on, which exists or is the end of the log. Does nothing if it is read now."""
+        if position.key not in self._positions:
+            self._positions[position.key] = position
+            self._add(position, offset)
+
+    def offset(self, key: CacheKey) -> int | None:
+        """Return the offset up to which a partition has been read, or None for one that is not read."""
+        found = (broker.session.offset(key) for broker in self._brokers.values())
+        return next((offset for offset in found if offset is not None), None)
+
+    def remove(self, key: CacheKey) -> None:
+        """Stop reading a partition."""
+        if self._positions.pop(key, None) is not None:
+            for broker in self._brokers.values():
+                broker.session.remove(key)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._positions.clear()
+        for broker in self._brokers.values():
+            broker.close()
+        for retry in self._retries:
+            retry.cancel()
+
+    def _add(self, position: LogPosition, offset: int) -> None:
+        leader = self._cluster.leader(position.topic.topic_id, position.partition)
+        if leader is None or leader.node_id < 0:
+            self._retry_later(position, offset)
+            return
+        place = leader.node_id, position.read_committed
+        broker = self._brokers.get(place)
+        if broker is None:
+            broker = self._brokers[place] = _BrokerTails(self, *place)
+        broker.session.set_offset(position.key, offset)
+        broker.start()
+
+    def _retry_later(self, position: LogPosition, offset: int) -> None:
+        """Read the partition again after a pause, from the leader that newer metadata names."""
+        task = asyncio.ensure_future(self._retry(position, offset))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+
+    async def _retry(self, position: LogPosition, offset: int) -> None:
+        await asyncio.sleep(RETRY_S)
+        await self._cluster.try_refresh()
+        is_read = any(broker.session.offset(position.key) is not None for broker in self._brokers.values())
+        if self._positions.get(position.key) == position and not is_read:
+            self._add(position, offset)
+
+    def _on_log_change(self, topic_id: UUID, partition: int) -> None:
+        """Read a partition from its new leader, at the same offset."""
+        for read_committed in (False, True):
+            key = CacheKey(topic_id, partition, read_committed)
+            position = self._positions.get(key)
+            if position is None:
+                continue
+            offsets = [
+                offset for broker in self._brokers.values() if (offset := broker.session.offset(key)) is not None
+            ]
+            for broker in self._brokers.values():
+                broker.session.remove(key)
+            if offsets:
+                self._add(position, offsets[0])
+
+    # -- one broker ----------------------------------------------------------------------------------------------------
+
+    async def read(self, node_id: int, read_committed: bool, session: FetchSession) -> None:
+        """Send the next request of a session, and handle the response. Raises UpstreamUnavailableError."""
+        step = session.next_step()
+        request = self._request(step, read_committed)
+        connection = self._connections.get(node_id)
+        response = await connection.ask(request, FetchResponse, IDS_FETCH_VERSION, READ_TIMEOUT_S)
+        if response.error_code:
+            session.reset()
+            return
+        session.on_response(response.session_id)
+        ids = {position.topic.name: position.topic.topic_id for position in self._positions.values()}
+        for topic in response.responses:
+            topic_id = ids.get(topic.topic) if topic.topic else topic.topic_id
+            if topic_id is not None:
+                for found in topic.partitions:
+                    self._apply(session, CacheKey(topic_id, found.partition_index, read_committed), found)
+
+    def _request(self, step: FetchStep, read_committed: bool) -> FetchRequest:
+        topic = FetchRequest.FetchTopic
+        partitions: dict[UUID, list[FetchRequest.FetchTopic.FetchPartition]] = {}
+        for key, offset in step.offsets.items():
+            wanted = topic.FetchPartition(
+                partition=key.partition,
+                current_leader_epoch=-1,
+                fetch_offset=offset,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=READ_BYTES,
+            )
+            partitions.setdefault(key.topic_id, []).append(wanted)
+        forgotten: dict[UUID, list[int]] = {}
+        for key in step.forgotten:
+            forgotten.setdefault(key.topic_id, []).append(key.partition)
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=READ_BYTES,
+            isolation_level=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
+            session_id=step.session_id,
+            session_epoch=step.epoch,
+            topics=[
+                topic(topic=self._name(topic_id), topic_id=topic_id, partitions=found)
+                for topic_id, found in partitions.items()
+            ],
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic=self._name(topic_id), topic_id=topic_id, partitions=found)
+                for topic_id, found in forgotten.items()
+            ],
+            rack_id="",
+        )
+
+    def _name(self, topic_id: UUID) -> str:
+        """Return the name of a topic, which older brokers need."""
+        topic = self._cluster.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
+
+    def _apply(self, session: FetchSession, key: CacheKey, found: _Fetched) -> None:
+        position, offset = self._positions.get(key), session.offset(key)
+        if position is None or offset is None:  # it was removed during the read
+            return
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.remove(key)
+            self._on_lost(key)
+        elif found.error_code:  # the broker does not lead the partition or does not know it
+            session.remove(key)
+            self._retry_later(position, offset)
+        elif (chunk := chunk_from(found, offset, key.read_committed)) is not None:
+            self._cache.insert(key, chunk)
+            session.set_offset(key, chunk.last_offset + 1)
+            self._on_read(key, chunk.last_offset + 1)
+
+
+class _BrokerTails:
+    """Reads the partitions that one broker leads, as long as there are some."""
+
+    def __init__(self, reader: TailReader, node_id: int, read_committed: bool) -> None:
+        self._reader, self._node_id, self._read_committed = reader, node_id, read_committed
+        self.session = FetchSession()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self.session:
+                started_s = loop.time()
+                try:
+                    await self._reader.read(self._node_id, self._read_committed, self.session)
+                    pause_s = started_s + PACE_S - loop.time()
+                except UpstreamUnavailableError as error:
+                    logger.info("the ends of logs cannot be read from broker %d: %s", self._node_id, error)
+                    self.session.reset()
+                    pause_s = RETRY_S
+                await asyncio.sleep(max(0.0, pause_s))
+        finally:
+            self._task = None
+            self.session.reset()

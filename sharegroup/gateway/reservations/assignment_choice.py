@@ -1,0 +1,59 @@
+"""Which waiting member gets which records that have arrived. PURE: no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from sharegroup.types import OffsetRange
+
+M = TypeVar("M", bound=Hashable)
+
+
+class Candidate(NamedTuple, Generic[M]):
+    """A waiting member, and how many records it may be sent now."""
+
+    member: M
+    room: int
+
+
+class Assignment(NamedTuple, Generic[M]):
+    """The ranges for a member, ascending."""
+
+    member: M
+    ranges: tuple[OffsetRange, ...]
+
+
+def choose_members(
+    ranges: Sequence[OffsetRange], candidates: Sequence[Candidate[M]], at_least: int
+) -> list[Assignment[M]]:
+    """Divide `ranges` among `candidates`, who come first in the list if they were served least recently.
+
+    Each gets at most an even share, or `at_least` records if that is more: a few records go to one member, because each
+    assignment is a row. Offsets are assigned in order. What no candidate has room for stays unassigned.
+    """
+    total = sum(last - first + 1 for first, last in ranges)
+    left = list(ranges)
+    chosen: list[Assignment[M]] = []
+    for number, (member, room) in enumerate(candidates):
+        share = max(at_least, -(-total // (len(candidates) - number)))
+        taken = _take(left, min(room, share))
+        if taken:
+            total -= sum(last - first + 1 for first, last in taken)
+            chosen.append(Assignment(member, taken))
+    return chosen
+
+
+def _take(left: list[OffsetRange], records: int) -> tuple[OffsetRange, ...]:
+    """Remove the first `records` offsets from `left`, and return them."""
+    taken: list[OffsetRange] = []
+    while left and records > 0:
+        first, last = left[0]
+        end = min(last, first + records - 1)
+        taken.append(OffsetRange(first, end))
+        records -= end - first + 1
+        if end == last:
+            del left[0]
+        else:
+            left[0] = OffsetRange(end + 1, last)
+    return tuple(taken)

@@ -1,0 +1,332 @@
+"""Delivers new records to waiting members without waiting for the job, from reserved offsets.
+
+::
+
+    a fetch waits   ->  reserve row            at most one open for each share-partition
+    response        ->  the tail of the log is read
+    records arrive  ->  a member is chosen, assign row
+    row is durable  ->  the records are in the member's buffer, and its fetch is answered
+
+A record is in a buffer only if its row was appended within the lease of the reservation, and while the member was
+certainly in its group. Otherwise the row has no effect, and the record comes by the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+from sharegroup.config import IsolationLevel
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.gateway.records.batch_cache import CacheKey
+from sharegroup.gateway.records.log_reader import LogPosition
+from sharegroup.gateway.records.tail_reader import Connections, TailReader
+from sharegroup.gateway.reservations.arrival_rate import ArrivalRate
+from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
+from sharegroup.gateway.reservations.partition_reservation import LEASE_MS, PartitionReservation
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
+from sharegroup.protocol.rows.response_rows import Response
+from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
+from sharegroup.protocol.topic_ids import parse_topic_id
+from sharegroup.types import AcquiredRange, SharePartitionKey
+
+logger = logging.getLogger(__name__)
+
+#: A reservation is given back when no member has waited for this long.
+IDLE_MS = 500
+#: When one lease is extended, those with at most this time left are extended as well.
+EXTENDED_MS = LEASE_MS * 4 // 5
+#: A member may be assigned the records that arrive in this time, even if that is more than its even share.
+SHARE_MS = 20
+
+
+class _Partition:
+    """The reservation of a share-partition, and the members that wait there."""
+
+    def __init__(self, key: SharePartitionKey, epochs: Iterator[int]) -> None:
+        self.key = key
+        self.topic_id: UUID = parse_topic_id(key.topic_id)
+        self.reservation = PartitionReservation(epochs)
+        #: Members that have waited since the last one was served, those served least recently first.
+        self.members: dict[MemberPartition, None] = {}
+        self.rate = ArrivalRate()
+        self.waited_ms = 0
+        #: The log whose tail is read for this reservation, and the offset up to which it has been read.
+        self.log: CacheKey | None = None
+        self.end_offset = 0
+        #: The group certainly had a member of this gateway until then, all the time since the reservation began.
+        self.has_member_until_ms = -1
+
+    def waiting(self) -> list[MemberPartition]:
+        """Return the members that wait; those served least recently first."""
+        self.members = {member: None for member in self.members if member.can_be_assigned}
+        return list(self.members)
+
+
+class ReservedDelivery:
+    """The reservations of this gateway. Must be created on the event loop."""
+
+    def __init__(
+        self,
+        job: JobChannel,
+        cluster: UpstreamCluster,
+        sessions: MemberSessions,
+        leases: MemberLeases,
+        group_configs: GroupConfigs,
+        connections: Connections,
+    ) -> None:
+        self._job, self._cluster, self._leases, self._group_configs = job, cluster, leases, group_configs
+        self._tails = TailReader(cluster, connections, sessions.cache, self._on_read, self._on_lost)
+        self._partitions: dict[SharePartitionKey, _Partition] = {}
+        self._by_log: dict[CacheKey, dict[_Partition, None]] = {}
+        self._leases_of: dict[str, dict[str, Lease]] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+        self._epochs = itertools.count(1)
+        self._is_closed = False
+        sessions.on_wait = self.on_wait
+        leases.on_end = self._on_lease_end
+        job.on_broadcast(self._on_broadcast)
+        job.on_wanted(self._on_wanted)
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether there are share-partitions where members wait or have waited just now."""
+        return bool(self._partitions)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def on_wait(self, member: MemberPartition) -> None:
+        """Serve a member whose fetch waits."""
+        if self._is_closed:
+            return
+        partition = self._partitions.get(member.key)
+        if partition is None:
+            partition = self._partitions[member.key] = _Partition(member.key, self._epochs)
+        partition.members.setdefault(member)
+        partition.waited_ms = self._job.now_ms()
+        self._assign(partition)
+        self._reserve(partition)
+
+    def upkeep(self) -> None:
+        """Request more where that is due, and give back what nobody waits for."""
+        now_ms = self._job.now_ms()
+        partitions = list(self._partitions.values())
+        # Leases are extended together, so that one micro-batch extends them all.
+        extends = any(partition.reservation.must_extend(now_ms) for partition in partitions)
+        for partition in partitions:
+            if partition.waiting():
+                partition.waited_ms = now_ms
+            if now_ms >= partition.waited_ms + IDLE_MS:
+                self._give_back(partition)
+                del self._partitions[partition.key]
+            elif not self._has_had_members(partition, now_ms) or partition.reservation.is_over(now_ms):
+                self._give_back(partition)
+            else:
+                self._reserve(partition, EXTENDED_MS if extends else LEASE_MS // 2)
+
+    def close(self) -> None:
+        """Give everything back, because the gateway stops."""
+        self._is_closed = True
+        for partition in self._partitions.values():
+            self._give_back(partition)
+        self._partitions.clear()
+        self._tails.close()
+
+    def _on_read(self, log: CacheKey, end_offset: int) -> None:
+        for partition in list(self._by_log.get(log, ())):
+            partition.end_offset = end_offset
+            self._assign(partition)
+            self._reserve(partition)
+
+    def _on_lost(self, log: CacheKey) -> None:
+        for partition in list(self._by_log.get(log, ())):
+            self._give_back(partition)
+
+    def _on_wanted(self, key: SharePartitionKey) -> None:
+        """Give back what is reserved, because members wait that cannot reserve."""
+        partition = self._partitions.get(key)
+        if partition is not None:
+            self._give_back(partition)
+
+    def _on_lease_end(self, group_id: str) -> None:
+        now_ms = self._job.now_ms()
+        for partition in self._partitions.values():
+            if partition.key.group_id == group_id and not self._has_had_members(partition, now_ms):
+                self._give_back(partition)
+
+    def _on_broadcast(self, row: Broadcast) -> None:
+        match row:
+            case NewLeaderBroadcast():
+                for partition in self._partitions.values():
+                    partition.reservation.mark_request_lost()
+            case TopicDeletedBroadcast():
+                for partition in self._partitions.values():
+                    if partition.key.topic_id == row.topic_id:
+                        self._give_back(partition)
+
+    # -- reservations --------------------------------------------------------------------------------------------------
+
+    def _reserve(self, partition: _Partition, lease_left_ms: int = LEASE_MS // 2) -> None:
+        now_ms, reservation = self._job.now_ms(), partition.reservation
+        waiting, records_per_s = len(partition.waiting()), partition.rate.per_second(now_ms)
+        records = reservation.records_to_reserve(waiting, records_per_s, now_ms, lease_left_ms)
+        if records is None or not self._has_had_members(partition, now_ms):
+            return
+        row = ReserveRequest(
+            self._job.new_id(), *partition.key, "", -1, self._job.reply_to,
+            records=records, lease_ms=LEASE_MS, reservation_epoch=reservation.epoch,
+        )  # fmt: skip
+        reservation.record_request(row.id, now_ms)
+        self._job.subscribe(row.id, lambda response: self._on_response(partition, response))
+        self._job.append_soon(row, lambda: self._on_failure(partition, row.id))
+
+    def _on_failure(self, partition: _Partition, request_id: str) -> None:
+        self._job.unsubscribe(request_id)
+        partition.reservation.record_failure(request_id, self._job.now_ms())
+
+    def _on_response(self, partition: _Partition, response: Response) -> None:
+        if response.error_code:
+            logger.info("%s: nothing is reserved: %s", partition.key, response.error_message)
+        if not isinstance(response, ReserveResponse):
+            partition.reservation.record_failure(response.id, self._job.now_ms())
+        elif partition.reservation.apply_response(response, self._job.now_ms()) and partition.reservation.unused_count:
+            self._follow(partition)
+            self._assign(partition)
+
+    def _follow(self, partition: _Partition) -> None:
+        """Read the tail of the log, from the end that the job knew."""
+        topic, reservation = self._cluster.topic_by_id(partition.topic_id), partition.reservation
+        if topic is None or reservation.log_end_offset < 0:
+            self._give_back(partition)
+            return
+        position = LogPosition(topic, partition.key.partition, reservation.read_committed)
+        if partition.log != position.key:
+            self._stop_following(partition)
+            partition.log = position.key
+            self._by_log.setdefault(position.key, {})[partition] = None
+            self._tails.follow(position, reservation.log_end_offset)
+            partition.end_offset = self._tails.offset(position.key) or 0
+
+    def _stop_following(self, partition: _Partition) -> None:
+        log, partition.log, partition.end_offset = partition.log, None, 0
+        if log is not None:
+            del self._by_log[log][partition]
+            if not self._by_log[log]:
+                del self._by_log[log]
+                self._tails.remove(log)
+
+    def _give_back(self, partition: _Partition) -> None:
+        """End the reservation; what it has assigned stays with its members."""
+        reservation = partition.reservation
+        if reservation.may_hold:
+            row = UnreserveRequest(
+                self._job.new_id(), *partition.key, "",
+                ranges=None, requester=self._job.reply_to, reservation_epoch=reservation.epoch,
+            )  # fmt: skip
+            self._job.append_soon(row)
+        reservation.begin_epoch()
+        partition.has_member_until_ms = -1
+        self._stop_following(partition)
+
+    def _has_had_members(self, partition: _Partition, now_ms: int) -> bool:
+        """Return whether the group has had a member of this gateway all the time since the reservation began.
+
+        If it had none for a moment, an administrator may have reset its offsets.
+        """
+        leases = self._leases_of.setdefault(partition.key.group_id, {})
+        for member in partition.members:
+            member_id = member.client_member_id
+            leases[member_id] = self._leases.get(partition.key.group_id, member_id)
+        known = {member_id: lease for member_id, lease in leases.items() if lease.is_valid_at(now_ms)}
+        if known:
+            self._leases_of[partition.key.group_id] = known
+        else:
+            del self._leases_of[partition.key.group_id]
+        had_members = partition.has_member_until_ms < 0 or now_ms < partition.has_member_until_ms
+        partition.has_member_until_ms = max((lease.deadline_ms for lease in known.values()), default=-1)
+        return had_members and bool(known)
+
+    # -- assignments ---------------------------------------------------------------------------------------------------
+
+    def _assign(self, partition: _Partition) -> None:
+        """Assign the records that have arrived to the members that wait."""
+        now_ms, reservation = self._job.now_ms(), partition.reservation
+        ranges = reservation.assignable_ranges(partition.end_offset, now_ms)
+        waiting = [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
+        if not (ranges and waiting):
+            return
+        if not self._has_had_members(partition, now_ms) or self._reads_uncommitted_wrongly(partition):
+            self._give_back(partition)
+            return
+        at_least = max(1, round(partition.rate.per_second(now_ms) * SHARE_MS / 1000))
+        candidates = [Candidate(member, max(1, member.read_ahead.credit.wanted)) for member in waiting]
+        for assignment in choose_members(ranges, candidates, at_least):
+            if not self._send(partition, assignment):
+                return
+
+    def _send(self, partition: _Partition, assignment: Assignment[MemberPartition]) -> bool:
+        """Append the row of an assignment, and deliver the records when it is durable; False if that is impossible."""
+        reservation, member = partition.reservation, assignment.member
+        lock_ms = reservation.record_lock_duration_ms
+        if member.is_static:
+            lock_ms = reservation.static_record_lock_duration_ms
+        valid_until_ms = min(reservation.lease_end_ms, self._lease(member).deadline_ms - 1)
+        row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)
+        try:
+            appended = self._job.append(row)
+        except JobUnavailableError as error:
+            logger.info("%s: failed to assign records: %s", partition.key, error)
+            return False
+        reservation.use(assignment.ranges)
+        partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
+        del partition.members[member]  # it waits again, behind the others, when it fetches again
+        delivery = self._deliver(partition, member, row, appended, reservation.read_committed)
+        task = asyncio.ensure_future(delivery)
+        self._deliveries.add(task)
+        task.add_done_callback(self._deliveries.discard)
+        return True
+
+    async def _deliver(
+        self,
+        partition: _Partition,
+        member: MemberPartition,
+        row: AssignRequest,
+        appended: asyncio.Future[int],
+        read_committed: bool,
+    ) -> None:
+        """Give the records of an assignment to the member, if the job applies the row.
+
+        If that is not known, the records are not sent. If the job applies the row nevertheless, they come back when
+        their locks end. They are not returned by a row: the member may have got them from the job since then.
+        """
+        try:
+            append_ms = await appended
+        except JobUnavailableError as error:
+            logger.info("%s: the outcome of an assignment is unknown: %s", partition.key, error)
+            append_ms = -1
+        if not 0 <= append_ms <= row.valid_until_ms:
+            if partition.reservation.epoch == row.reservation_epoch:
+                self._give_back(partition)
+            return
+        acquired = [AcquiredRange(first, last, 1) for first, last in row.ranges]
+        if self._lease(member).is_valid_at(append_ms):
+            member.add_assigned(acquired, append_ms + row.lock_duration_ms, read_committed)
+        else:  # it has left meanwhile
+            member.unacquire(acquired)
+
+    def _lease(self, member: MemberPartition) -> Lease:
+        return self._leases.get(member.key.group_id, member.client_member_id)
+
+    def _reads_uncommitted_wrongly(self, partition: _Partition) -> bool:
+        """Return whether the group was altered to read committed records only since the records were reserved."""
+        config = self._group_configs.group_config(partition.key.group_id)
+        return config.isolation_level is IsolationLevel.READ_COMMITTED and not partition.reservation.read_committed

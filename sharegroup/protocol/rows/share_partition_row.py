@@ -1,0 +1,81 @@
+"""What all rows of `__share_partition_requests` have in common: their first fields, their key and their encoding."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sharegroup.protocol.json_text import to_json
+from sharegroup.protocol.rows.row_fields import MAX_INT32, integer, member_id_of, row_values, text
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH
+
+#: Fields that are left out of a row while they have these values.
+_OMITTED_DEFAULTS = {
+    "is_static": False,
+    "opened_ms": -1,
+    "linger_ms": 0,
+    "acquired": (),
+    "lock_deadline_ms": -1,
+    "reserves": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """Fields of all requests.
+
+    - `topic_id`: identifies the topic, even if another topic has its name by now
+    - `member_epoch`: epoch of the member in the group (-1: not known and not checked). A request is rejected if a
+      release_member with this or a later epoch was processed before.
+    - `reply_to`: key of the response; if it is empty, no response is sent
+    - `incarnation_id`: process that acts as the member, or None. A request of a process that another process replaced
+      is rejected.
+    """
+
+    type: ClassVar[str]
+
+    id: str
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    member_id: str
+    member_epoch: int = -1
+    reply_to: str = ""
+    incarnation_id: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the record value, a JSON object."""
+        omitted = self._omitted_fields()
+        row = {name: value for name, value in row_values(self).items() if name not in omitted}
+        if self.incarnation_id is None:
+            del row["incarnation_id"]
+        return to_json(row).encode()
+
+    @property
+    def kafka_key(self) -> bytes:
+        """The record key. All rows of a share-partition are in one Kafka partition."""
+        return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
+
+    def _omitted_fields(self) -> tuple[str, ...]:
+        return tuple(name for name, default in _OMITTED_DEFAULTS.items() if getattr(self, name, default) == default)
+
+
+def row_header(
+    row: Mapping[str, Any], has_member: bool = True
+) -> tuple[str, str, str, str, int, str, int, str, str | None]:
+    """Return the fields of `PartitionRequest` in order; `has_member` is whether the row is a member's.
+
+    Raise InvalidFieldError.
+    """
+    partition = integer(row, "partition", 0, MAX_INT32)
+    return (
+        row["id"],
+        text(row, "group_id"),
+        text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
+        text(row, "topic_id"),
+        partition,
+        member_id_of(row) if has_member else "",
+        integer(row, "member_epoch", -1, MAX_INT32, default=-1),
+        row["reply_to"],
+        None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
+    )

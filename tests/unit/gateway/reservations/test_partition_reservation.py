@@ -1,0 +1,120 @@
+"""What is reserved for a gateway: which offsets it may assign, and when it asks for more."""
+
+from __future__ import annotations
+
+import itertools
+
+from sharegroup.gateway.reservations.partition_reservation import (
+    FAILURE_PAUSE_MS,
+    LEASE_MARGIN_MS,
+    LEASE_MS,
+    LOST_AFTER_MS,
+    MIN_SLICE,
+    PartitionReservation,
+)
+from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
+from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
+from sharegroup.types import AcquiredRange, OffsetRange
+
+LOCK_MS, RETRY_MS = 30_000, 400
+
+
+def response(
+    *ranges: tuple[int, int], request_id: str = "r1", epoch: int = 1, until_ms: int = LEASE_MS
+) -> ReserveResponse:
+    acquired = tuple(AcquiredRange(first, last, 0) for first, last in ranges)
+    return ReserveResponse(
+        request_id, "gateway", "g", "orders", "id", 0, "", reservation_epoch=epoch, acquired=acquired,
+        lock_deadline_ms=until_ms, log_end_offset=7, record_lock_duration_ms=LOCK_MS, retry_ms=RETRY_MS,
+    )  # fmt: skip
+
+
+def reserved(*ranges: tuple[int, int]) -> PartitionReservation:
+    """Return a reservation whose first request was answered with these ranges."""
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    assert reservation.apply_response(response(*ranges), 0)
+    return reservation
+
+
+def test_nothing_is_requested_without_waiting_members() -> None:
+    assert PartitionReservation(itertools.count(1)).records_to_reserve(0, 100, 0) is None
+
+
+def test_slice_grows_with_members_and_arrivals_up_to_the_limit() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    assert reservation.records_to_reserve(1, 0, 0) == MIN_SLICE
+    assert reservation.records_to_reserve(4, 0, 0) == 64
+    assert reservation.records_to_reserve(4, 1_000, 0) == 3_000
+    assert reservation.records_to_reserve(4, 10_000, 0) == MAX_RESERVED_RECORDS
+
+
+def test_one_request_is_open_at_a_time_until_it_counts_as_lost() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS - 1) is None
+    assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS) == MIN_SLICE
+    reservation.record_request("r2", LOST_AFTER_MS)
+    reservation.mark_request_lost()
+    assert reservation.records_to_reserve(1, 0, LOST_AFTER_MS) == MIN_SLICE
+    assert not reservation.apply_response(response((7, 38), request_id="r2"), LOST_AFTER_MS)
+
+
+def test_more_is_requested_when_half_is_used_or_half_of_the_lease_is_over() -> None:
+    reservation = reserved((7, 38))
+    assert reservation.records_to_reserve(1, 0, 1) is None
+    assert reservation.records_to_reserve(1, 0, LEASE_MS // 2) == MIN_SLICE
+    reservation.use([OffsetRange(7, 21)])
+    assert reservation.records_to_reserve(1, 0, 1) is None
+    reservation.use([OffsetRange(22, 22)])
+    assert reservation.records_to_reserve(1, 0, 1) == MIN_SLICE
+
+
+def test_a_slice_smaller_than_requested_is_half_used_as_well() -> None:
+    reservation = reserved((7, 10))
+    assert reservation.records_to_reserve(1, 0, 1) is None
+    reservation.use([OffsetRange(7, 8)])
+    assert reservation.records_to_reserve(1, 0, 1) == MIN_SLICE
+
+
+def test_empty_response_and_failures_delay_the_next_request() -> None:
+    reservation = reserved()
+    assert reservation.records_to_reserve(1, 0, RETRY_MS - 1) is None
+    assert reservation.records_to_reserve(1, 0, RETRY_MS) == MIN_SLICE
+    reservation.record_request("r2", RETRY_MS)
+    reservation.record_failure("r1", RETRY_MS)  # of an earlier one
+    assert reservation.records_to_reserve(1, 0, RETRY_MS) is None
+    reservation.record_failure("r2", RETRY_MS)
+    assert reservation.records_to_reserve(1, 0, RETRY_MS + FAILURE_PAUSE_MS - 1) is None
+    assert reservation.records_to_reserve(1, 0, RETRY_MS + FAILURE_PAUSE_MS) == MIN_SLICE
+
+
+def test_offsets_are_assignable_when_the_log_has_reached_them_within_the_lease() -> None:
+    reservation = reserved((7, 9), (12, 15))
+    assert reservation.assignable_ranges(7, 0) == []
+    assert reservation.assignable_ranges(13, 0) == [(7, 9), (12, 12)]
+    assert reservation.assignable_ranges(13, LEASE_MS - LEASE_MARGIN_MS) == []
+    assert not reservation.is_over(LEASE_MS)
+    assert reservation.is_over(LEASE_MS + 1)
+
+
+def test_each_offset_is_used_once_though_responses_repeat_it() -> None:
+    reservation = reserved((7, 10))
+    reservation.use([OffsetRange(7, 8)])
+    assert reservation.assignable_ranges(100, 0) == [(9, 10)]
+    reservation.record_request("r2", 1)
+    assert reservation.apply_response(response((8, 14), request_id="r2"), 1)
+    assert reservation.assignable_ranges(100, 1) == [(9, 14)]
+    assert not reservation.apply_response(response((7, 14), request_id="r2"), 1)  # sent twice
+    assert reservation.unused_count == 6
+
+
+def test_new_epoch_discards_the_reservation_and_late_responses() -> None:
+    reservation = reserved((7, 10))
+    reservation.record_request("r2", 1)
+    reservation.begin_epoch()
+    assert (reservation.epoch, reservation.unused_count, reservation.lease_end_ms) == (2, 0, -1)
+    assert not reservation.apply_response(response((7, 14), request_id="r2"), 1)
+    reservation.record_request("r3", 1)
+    assert not reservation.apply_response(response((7, 14), request_id="r3", epoch=1), 1)
+    assert reservation.assignable_ranges(100, 1) == []

@@ -1,0 +1,371 @@
+"""Delivery from reserved offsets: the rows that are sent, and which records members get."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sharegroup.config import Config, IsolationLevel
+from sharegroup.gateway.records import tail_reader
+from sharegroup.gateway.reservations.partition_reservation import LEASE_MS
+from sharegroup.gateway.reservations.reserved_delivery import EXTENDED_MS, IDLE_MS, ReservedDelivery, _Partition
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.protocol.rows.broadcasts import NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
+from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
+from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
+from sharegroup.protocol.share_session import TopicIdPartition
+from sharegroup.types import AcquiredRange, OffsetRange
+from tests.unit.gateway.known_cluster import KnownCluster
+from tests.unit.gateway.recording_job import KEY, TOPIC_ID, RecordingJob
+from tests.unit.gateway.tail_broker import TailBroker, until
+
+LOCK_MS, SESSION_MS = 30_000, 45_000
+PLACE = TopicIdPartition(TOPIC_ID, 0)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_reader, "PACE_S", 0.0)
+
+
+class Gateway:
+    """A gateway of the topic `orders`, with members whose fetches wait. The test plays the job and the broker."""
+
+    def __init__(self) -> None:
+        config = Config()
+        self.job, self.broker = RecordingJob(), TailBroker()
+        self.cluster = KnownCluster(orders=(TOPIC_ID, 1))
+        self.group_config = config.group_config("group")
+        configs: Any = SimpleNamespace(group_config=lambda _: self.group_config)
+        self.leases = MemberLeases()
+        job = cast(Any, self.job)
+        self.sessions = MemberSessions(config, configs, job, self.cluster, self.leases, MemberIdentities(configs))
+        self.delivery = ReservedDelivery(job, self.cluster, self.sessions, self.leases, configs, self.broker)
+        self._connections = 0
+
+    def member(self, member_id: str, wanted: int = 100, session_ms: int = SESSION_MS) -> MemberPartition:
+        """Return a member of the group whose fetch waits."""
+        self.leases.get_or_create("group", member_id).extend(self.job.time_ms + session_ms)
+        self._connections += 1
+        context = self.sessions.sessions_at(1).fetch_context(
+            "group", member_id, 0, self._connections, [PLACE], [], False
+        )
+        part = self.sessions.get_member_partition(context.session, PLACE)
+        self.wait(part, wanted)
+        return part
+
+    def wait(self, part: MemberPartition, wanted: int = 100) -> None:
+        """Let a member fetch again."""
+        part.read_ahead.begin_wait(self.job.time_ms)
+        part.request_records(self.job.time_ms, wanted)
+
+    def rows(self, kind: type[Any]) -> list[Any]:
+        return [row for row in self.job.rows if isinstance(row, kind)]
+
+    def respond(self, *ranges: tuple[int, int], until_ms: int = LEASE_MS, end: int = 0, **values: Any) -> None:
+        """Answer the last request to reserve."""
+        row = self.rows(ReserveRequest)[-1]
+        acquired = tuple(AcquiredRange(first, last, 0) for first, last in ranges)
+        response = ReserveResponse(
+            row.id, row.reply_to, *KEY, "", reservation_epoch=row.reservation_epoch, acquired=acquired,
+            lock_deadline_ms=until_ms, log_end_offset=end, record_lock_duration_ms=LOCK_MS, **values,
+        )  # fmt: skip
+        self.job.respond(response)
+
+    async def deliver(self, base_offset: int, count: int) -> None:
+        """Append records, and wait until they have been read and their assignments are done."""
+        self.broker.append(TOPIC_ID, base_offset, count)
+        await until(lambda: self.delivery._tails.offset(next(iter(self.delivery._by_log))) == base_offset + count)
+        await until(lambda: not self.delivery._deliveries)
+
+    async def deliver_nothing(self, base_offset: int, count: int) -> None:
+        """Append records, and wait until their assignments are done, which end the reservation."""
+        self.broker.append(TOPIC_ID, base_offset, count)
+        await until(lambda: not self.delivery._by_log)
+
+    def assigned(self) -> list[tuple[str, list[tuple[int, int]]]]:
+        return [(row.member_id, [tuple(each) for each in row.ranges]) for row in self.rows(AssignRequest)]
+
+
+def run(scenario: Callable[[Gateway], Awaitable[None]]) -> None:
+    async def main() -> None:
+        gateway = Gateway()
+        try:
+            await scenario(gateway)
+        finally:
+            gateway.delivery.close()
+
+    asyncio.run(main())
+
+
+def held(part: MemberPartition) -> list[tuple[int, int, int]]:
+    return [tuple(each) for each in part.read_ahead.ranges()]  # type: ignore[misc]
+
+
+def test_waiting_member_gets_new_records_when_their_assignment_is_durable() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        (fetch,), (reserve,) = gateway.rows(FetchRequest), gateway.rows(ReserveRequest)
+        assert (fetch.reserves, reserve.records, reserve.reservation_epoch) == (True, 32, 1)
+        gateway.respond((0, 31))
+        gateway.job.append_ms = 40
+        await gateway.deliver(0, 3)
+        (row,) = gateway.rows(AssignRequest)
+        assert row.ranges == (OffsetRange(0, 2),)
+        assert (row.requester, row.reservation_epoch, row.lock_duration_ms) == ("gateway", 1, LOCK_MS)
+        assert held(part) == [(0, 2, 1)]
+        assert part.read_ahead.locked_ranges([(0, 2)])[0].lock_deadline_ms == 40 + LOCK_MS
+        assert gateway.sessions.cache.last_offset(next(iter(gateway.delivery._by_log))) == 2
+
+    run(scenario)
+
+
+def test_records_go_to_the_member_that_was_served_least_recently() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        first, second = gateway.member("m1"), gateway.member("m2")
+        gateway.respond((0, 31))
+        await gateway.deliver(0, 1)
+        part = first if held(first) else second
+        part.read_ahead.remove_all()
+        gateway.wait(part)
+        await gateway.deliver(1, 1)
+        assert {member for member, _ in gateway.assigned()} == {"m1", "m2"}
+
+    run(scenario)
+
+
+def test_records_wait_for_a_member_and_are_assigned_when_one_waits() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1", wanted=2)
+        gateway.respond((0, 31))
+        await gateway.deliver(0, 5)
+        assert held(part) == [(0, 1, 1)]
+        part.read_ahead.remove_all()
+        gateway.wait(part, 100)
+        await until(lambda: not gateway.delivery._deliveries)
+        assert gateway.assigned() == [("m1", [(0, 1)]), ("m1", [(2, 4)])]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("append_ms", "session_ms"), [(LEASE_MS + 1, SESSION_MS), (40, 40), (-1, SESSION_MS)])
+def test_late_or_undated_assignment_is_not_sent_and_ends_the_epoch(append_ms: int, session_ms: int) -> None:
+    """It was appended after the lease of the records, or of the member, or the broker did not say when."""
+
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1", session_ms=session_ms)
+        gateway.respond((0, 31))
+        gateway.job.append_ms = append_ms
+        await gateway.deliver_nothing(0, 3)
+        (row,) = gateway.rows(AssignRequest)
+        assert row.valid_until_ms == min(LEASE_MS, session_ms - 1)
+        assert (held(part), gateway.rows(UnacquireRequest)) == ([], [])
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+
+    run(scenario)
+
+
+def test_records_of_a_member_that_left_before_the_row_was_durable_are_returned() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.member("m2")
+        gateway.respond((0, 31))
+        gateway.broker.append(TOPIC_ID, 0, 1)
+        await until(lambda: bool(gateway.rows(AssignRequest)))
+        gateway.leases.end("group", gateway.rows(AssignRequest)[0].member_id)
+        await until(lambda: not gateway.delivery._deliveries)
+        assert held(part) == []
+        assert [row.acquired for row in gateway.rows(UnacquireRequest)] == [(AcquiredRange(0, 0, 1),)]
+
+    run(scenario)
+
+
+def test_unknown_outcome_of_an_append_ends_the_epoch() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.job.fail_next = True
+        gateway.broker.append(TOPIC_ID, 0, 3)
+        await until(lambda: bool(gateway.rows(UnreserveRequest)))
+        assert (held(part), gateway.rows(UnacquireRequest)) == ([], [])
+        gateway.wait(part)
+        assert gateway.rows(ReserveRequest)[-1].reservation_epoch == 2
+
+    run(scenario)
+
+
+def test_member_that_left_gets_nothing_and_ends_the_reservation_of_its_group() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.leases.end("group", "m1")
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+        gateway.broker.append(TOPIC_ID, 0, 3)
+        gateway.wait(part)
+        assert (gateway.assigned(), len(gateway.rows(ReserveRequest))) == ([], 1)
+
+    run(scenario)
+
+
+def test_reservation_survives_a_member_that_left_while_another_one_stays() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.member("m2")
+        gateway.leases.end("group", "m1")
+        await gateway.deliver(0, 3)
+        assert gateway.assigned() == [("m2", [(0, 2)])]
+
+    run(scenario)
+
+
+def test_reservation_of_a_group_without_members_for_a_moment_is_not_used() -> None:
+    """Its offsets may have been reset meanwhile."""
+
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1", session_ms=1_000)
+        gateway.respond((0, 31))
+        gateway.job.time_ms = 2_000
+        gateway.member("m2")
+        gateway.delivery.upkeep()
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+        assert gateway.assigned() == []
+
+    run(scenario)
+
+
+def test_reservation_is_given_back_when_nobody_has_waited() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS - 1
+        gateway.delivery.upkeep()
+        assert gateway.rows(UnreserveRequest) == []
+        gateway.job.time_ms = IDLE_MS
+        gateway.delivery.upkeep()
+        (row,) = gateway.rows(UnreserveRequest)
+        assert (row.ranges, row.requester, row.reservation_epoch) == (None, "gateway", 1)
+
+    run(scenario)
+
+
+def test_reservation_is_extended_while_a_member_waits() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.job.time_ms = LEASE_MS // 2
+        gateway.delivery.upkeep()
+        assert [row.reservation_epoch for row in gateway.rows(ReserveRequest)] == [1, 1]
+        assert gateway.rows(UnreserveRequest) == []
+
+    run(scenario)
+
+
+def test_leases_of_all_share_partitions_are_extended_together() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31), until_ms=LEASE_MS)
+        gateway.leases.get_or_create("other", "m1").extend(SESSION_MS)
+        other = gateway.delivery._partitions[KEY._replace(group_id="other")] = _Partition(
+            KEY._replace(group_id="other"), itertools.count(100)
+        )
+        other.reservation.record_request("r", 0)
+        late = ReserveResponse(
+            "r", "gateway", *other.key, "", reservation_epoch=100, acquired=(AcquiredRange(0, 31, 0),),
+            lock_deadline_ms=LEASE_MS // 2 + EXTENDED_MS,
+        )  # fmt: skip
+        assert other.reservation.apply_response(late, 0)
+        gateway.job.time_ms = LEASE_MS // 2
+        assert not other.reservation.must_extend(gateway.job.time_ms)
+        other.members = dict(gateway.delivery._partitions[KEY].members)
+        gateway.delivery.upkeep()
+        assert [row.group_id for row in gateway.rows(ReserveRequest)] == ["group", "group", "other"]
+
+    run(scenario)
+
+
+def test_reservation_is_given_back_when_members_wait_that_cannot_reserve() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31))
+        for callback in gateway.job.wanted:
+            callback(KEY)
+        assert len(gateway.rows(UnreserveRequest)) == 1
+
+    run(scenario)
+
+
+def test_restarted_job_is_asked_again_and_a_deleted_topic_is_not_read() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.job.tell(NewLeaderBroadcast())
+        gateway.delivery.upkeep()
+        assert len(gateway.rows(ReserveRequest)) == 2
+        gateway.respond((0, 31))
+        gateway.job.tell(TopicDeletedBroadcast("group", KEY.topic_id))
+        assert gateway.delivery._by_log == {}
+
+    run(scenario)
+
+
+def test_uncommitted_records_are_not_assigned_after_the_group_was_altered() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.group_config = replace(gateway.group_config, isolation_level=IsolationLevel.READ_COMMITTED)
+        gateway.broker.append(TOPIC_ID, 0, 3)
+        await until(lambda: bool(gateway.rows(UnreserveRequest)))
+        assert gateway.assigned() == []
+
+    run(scenario)
+
+
+def test_assignment_of_a_session_that_ended_meanwhile_is_left_to_its_release() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        gateway.broker.append(TOPIC_ID, 0, 3)
+        await until(lambda: bool(gateway.rows(AssignRequest)))
+        part.close()
+        await until(lambda: not gateway.delivery._deliveries)
+        assert (held(part), gateway.rows(UnacquireRequest)) == ([], [])
+
+    run(scenario)
+
+
+def test_next_reservation_has_another_epoch_and_a_stopping_gateway_reserves_nothing() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS
+        gateway.delivery.upkeep()
+        gateway.wait(part)
+        first, second = gateway.rows(ReserveRequest)
+        assert first.reservation_epoch < second.reservation_epoch
+        gateway.delivery.close()
+        gateway.member("m2")
+        assert len(gateway.rows(ReserveRequest)) == 2
+
+    run(scenario)
+
+
+def test_request_without_a_response_is_given_back_as_well() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS
+        gateway.delivery.upkeep()
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+
+    run(scenario)
