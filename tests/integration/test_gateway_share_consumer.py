@@ -130,6 +130,7 @@ def test_members_share_a_partition(producer: KafkaProducer, new_topic: NewTopic,
     assert group.await_finished().outcomes == {"accepted": produced}
 
 
+@pytest.mark.thorough
 def test_a_slow_member_holds_up_nobody(producer: KafkaProducer, new_topic: NewTopic, new_group: NewGroup) -> None:
     """It was fast, so the gateway has read ahead for it; the locks are longer than the test's patience."""
     group = new_group(new_topic(1))

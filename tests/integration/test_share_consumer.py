@@ -399,6 +399,7 @@ def test_topics_are_subscribed_to_by_pattern_and_changed_while_the_query_runs(
         deliveries.wait_for(lambda: sum(map(len, deliveries.seen.values())) == 3 * 3 + 2 * 3)
 
 
+@pytest.mark.thorough
 def test_a_sink_leaves_out_what_it_has(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:

@@ -190,6 +190,7 @@ def load_row(log_end_offset: int) -> str:
     )
 
 
+@pytest.mark.thorough
 @SPARK_EXAMPLES
 @given(st.lists(st.tuples(st.lists(requests(), max_size=4), st.integers(0, 20_000)), min_size=10, max_size=25))
 def test_in_flight_equals_the_state_that_the_job_loads(
