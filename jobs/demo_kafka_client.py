@@ -48,7 +48,7 @@ def main() -> int:
     """Consume until SIGTERM."""
     from confluent_kafka import AcknowledgeType, ShareConsumer
 
-    arguments = _arguments()
+    arguments = parse_arguments(__doc__, "demo-kafka-client")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -79,12 +79,13 @@ def main() -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
-    parser = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_arguments(description: str | None, client_id: str) -> argparse.Namespace:
+    """Parse the command line of a member of the demo; `client_id` is the default."""
+    parser = CommandParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--group-id", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--client-id", default="demo-kafka-client")
+    parser.add_argument("--client-id", default=client_id)
     return parser.parse_args()
 
 

@@ -8,7 +8,6 @@ as JSON, and exits with code 0.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -17,9 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from jobs.demo_kafka_client import WORK_S, acknowledge_type
+from jobs.demo_kafka_client import WORK_S, acknowledge_type, parse_arguments
 from sharegroup.client import Record, Reject, Release, ShareConsumer
-from sharegroup.job.command_parser import CommandParser
 
 #: What the handler raises for each acknowledge type.
 ERRORS = {"RELEASE": Release, "REJECT": Reject}
@@ -27,7 +25,7 @@ ERRORS = {"RELEASE": Release, "REJECT": Reject}
 
 def main() -> int:
     """Handle records until SIGTERM."""
-    arguments = _arguments()
+    arguments = parse_arguments(__doc__, "demo-python-client")
     consumer = ShareConsumer(
         arguments.bootstrap_servers,
         group_id=arguments.group_id,
@@ -47,15 +45,6 @@ def main() -> int:
     consumer.run()
     print(json.dumps(done), flush=True)
     return 0
-
-
-def _arguments() -> argparse.Namespace:
-    parser = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--group-id", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--client-id", default="demo-python-client")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

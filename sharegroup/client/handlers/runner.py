@@ -104,7 +104,7 @@ class HandlerRunner:
         while self._queue.is_renewing and self._clock.now_ms() < end_ms:  # their acknowledgements wait for the renewals
             await self._wait(end_ms)
             self._turn()
-        await self._consumer.commit_sync(_TURN_MS / 100)
+        await self._consumer.commit_sync(10 * _TURN_MS / 1000)
 
     async def _wait(self, until_ms: int) -> None:
         """Wait until a call or a poll has ended, `stop` was called, or something is due by time."""

@@ -95,11 +95,13 @@ def _topic(topic: Topic) -> Any:
     return classes(error_code=int(code), name=topic.name, topic_id=topic.topic_id or NO_TOPIC_ID, partitions=partitions)
 
 
-def find_coordinator_response(request: Any) -> FindCoordinatorResponse:
-    """Return a response with the only broker."""
+def find_coordinator_response(
+    request: Any, node_id: int = _NODE_ID, host: str = _HOST, port: int = _PORT
+) -> FindCoordinatorResponse:
+    """Return a response with a broker, by default the only one."""
     (group_id,) = request.coordinator_keys
     found = FindCoordinatorResponse.Coordinator(
-        key=group_id, node_id=_NODE_ID, host=_HOST, port=_PORT, error_code=0, error_message=None
+        key=group_id, node_id=node_id, host=host, port=port, error_code=0, error_message=None
     )
     response = FindCoordinatorResponse(coordinators=[found])
     response.API_VERSION = 4

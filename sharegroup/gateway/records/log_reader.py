@@ -194,17 +194,22 @@ def chunk_from(found: _Fetched, offset: int, read_committed: bool) -> Chunk | No
     return Chunk(offset, batches[-1].last_offset, tuple(batches), len(records)) if batches else None
 
 
-def _fetch_request(position: LogPosition, offset: int) -> FetchRequest:
-    request = FetchRequest
-    topic = request.FetchTopic
-    wanted = topic.FetchPartition(
-        partition=position.partition,
+def fetch_partition(partition: int, offset: int) -> FetchRequest.FetchTopic.FetchPartition:
+    """Return the part of a Fetch that reads a partition from `offset`, up to READ_BYTES."""
+    return FetchRequest.FetchTopic.FetchPartition(
+        partition=partition,
         current_leader_epoch=-1,
         fetch_offset=offset,
         last_fetched_epoch=-1,
         log_start_offset=-1,
         partition_max_bytes=READ_BYTES,
     )
+
+
+def _fetch_request(position: LogPosition, offset: int) -> FetchRequest:
+    request = FetchRequest
+    topic = request.FetchTopic
+    wanted = fetch_partition(position.partition, offset)
     return request(
         replica_id=-1,
         max_wait_ms=500,

@@ -29,6 +29,7 @@ from sharegroup.gateway.records.log_reader import (
     READ_UNCOMMITTED,
     LogPosition,
     chunk_from,
+    fetch_partition,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
@@ -161,15 +162,7 @@ class TailReader:
         topic = FetchRequest.FetchTopic
         partitions: dict[UUID, list[FetchRequest.FetchTopic.FetchPartition]] = {}
         for key, offset in step.offsets.items():
-            wanted = topic.FetchPartition(
-                partition=key.partition,
-                current_leader_epoch=-1,
-                fetch_offset=offset,
-                last_fetched_epoch=-1,
-                log_start_offset=-1,
-                partition_max_bytes=READ_BYTES,
-            )
-            partitions.setdefault(key.topic_id, []).append(wanted)
+            partitions.setdefault(key.topic_id, []).append(fetch_partition(key.partition, offset))
         forgotten: dict[UUID, list[int]] = {}
         for key in step.forgotten:
             forgotten.setdefault(key.topic_id, []).append(key.partition)

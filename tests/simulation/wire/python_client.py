@@ -8,13 +8,11 @@ groups only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from random import Random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.metadata import (
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
@@ -23,66 +21,47 @@ from sharegroup.client import AsyncShareConsumer, Record, Reject, Release, Wakeu
 from sharegroup.client.clock import SteadyClock
 from sharegroup.client.connector import ApiRanges, UpstreamUnavailableError
 from sharegroup.client.handlers.runner import HandlerRunner
+from sharegroup.client.testing.messages import (
+    API_RANGES,
+    find_coordinator_response,
+    forgotten_of,
+    partitions_of,
+)
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.protocol.messages import (
-    ShareAcknowledgeRequest,
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
 )
+from sharegroup.protocol.share_session import TopicIdPartition
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, parse_topic_id, topic_id_text
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from sharegroup.types import AcknowledgeType
 from tests.simulation.gateway.gateway_process import SimulatedGateway
-from tests.simulation.virtual_loop import VirtualLoop
-from tests.simulation.wire.wire_client import KEEPALIVE_MS, LEAST_LOCK_MS, ClientSide
+from tests.simulation.wire.wire_client import LEAST_LOCK_MS, ClientProcess
 from tests.simulation.wire.wire_connection import Answer, Connection, ConnectionLostError
-from tests.simulation.wire.wire_habits import Habit
 from tests.simulation.wire.wire_observer import Acknowledgement, Place
 from tests.simulation.wire.wire_session import deliveries_in, parts_of
 
-_API_RANGES = {
-    MetadataRequest.API_KEY: (0, 12),
-    FindCoordinatorRequest.API_KEY: (0, 4),
-    ShareGroupHeartbeatRequest.API_KEY: (1, 1),
-    ShareFetchRequest.API_KEY: (1, 2),
-    ShareAcknowledgeRequest.API_KEY: (1, 2),
-}
-_POLL_S, _RETRY_S, _DRAIN_S = 30.0, 1.0, 20.0
+_POLL_S, _DRAIN_S = 30.0, 20.0
 #: Calls of the handler loop that run at the same time.
 _CONCURRENCY = 4
 
 
-class PythonClient:
-    """One consumer, from its start to its end, with the interface of `ShareClient`.
+class PythonClient(ClientProcess):
+    """A consumer that is an `AsyncShareConsumer`, of which it is the connector.
 
     Half of them run a handler loop, which renews locks; the others poll and commit.
     """
 
-    def __init__(
-        self,
-        member_id: str,
-        group_id: str,
-        topics: Sequence[str],
-        habit: Habit,
-        side: ClientSide,
-        random: Random,
-        on_end: Callable[[PythonClient], None] = lambda client: None,
-        client_id: str = "",
-    ) -> None:
-        self.member_id, self.group_id, self.topics, self.habit = member_id, group_id, tuple(topics), habit
-        self.client_id, self.identity = client_id, client_id or member_id
-        self.loop = VirtualLoop(side.clock)
-        side.loops.append(self.loop)
-        self.side, self._random, self._on_end = side, random, on_end
+    def _set_up(self) -> None:
         #: Implements Connector, as `connect` does.
-        self.clock = SteadyClock(lambda: side.clock.now_ms)
-        self._handles = random.random() < 0.5
+        self.clock = SteadyClock(lambda: self.side.clock.now_ms)
+        self._handles = self._random.random() < 0.5
         self.connections: list[ObservedConnection] = []
         self._consumer: AsyncShareConsumer | None = None
         self._runner: HandlerRunner | None = None
         self._lock_ms = LEAST_LOCK_MS
         self._is_leaving = False
-        self.has_ended = False
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -92,17 +71,9 @@ class PythonClient:
         self._say(f"starts: Python client, {how}, {self.habit.name}, group {self.group_id}, {', '.join(self.topics)}")
         self.loop.start(self._run())
 
-    def die(self, seen_after_ms: float | None = None) -> None:
-        """End without notice: connections close immediately (the process died) or after a while (its host died)."""
-        if self.has_ended:
-            return
-        if seen_after_ms is None:
-            seen_after_ms = self._random.choice((0, KEEPALIVE_MS))
-        self._say("dies")
-        self._end()
+    def _close_connections(self, seen_after_ms: float) -> None:
         for connection in self.connections:
             connection.close(seen_after_ms)
-        self.loop.kill()
 
     def leave(self) -> None:
         """Close in order: acknowledgements, sessions, then the membership."""
@@ -111,22 +82,11 @@ class PythonClient:
             self._say("leaves")
             self.loop.call_soon(self._stop)
 
-    def pause(self, ms: float) -> None:
-        """Suspend the client for a time."""
-        self._say(f"stands still for {ms / 1000:g} s")
-        self.loop.pause()
-        self.side.clock.after(ms, self.loop.resume)
-
     def _stop(self) -> None:
         if self._runner is not None:
             self._runner.stop()
         elif self._consumer is not None:
             self._consumer.wakeup()
-
-    def _end(self) -> None:
-        if not self.has_ended:
-            self.has_ended = True
-            self._on_end(self)
 
     # -- consuming -----------------------------------------------------------------------------------------------------
 
@@ -205,12 +165,6 @@ class PythonClient:
             work_ms += self._lock_ms * self._random.uniform(*self.habit.work_locks)
         return work_ms / _CONCURRENCY if self._handles else work_ms
 
-    def _verdict(self) -> AcknowledgeType:
-        chance = self._random.random()
-        if chance < self.habit.release:
-            return AcknowledgeType.RELEASE
-        return AcknowledgeType.REJECT if chance < self.habit.release + self.habit.reject else AcknowledgeType.ACCEPT
-
     def note_lock(self, lock_ms: int) -> None:
         """Note the lock duration of a response, on which the duration of slow work depends."""
         self._lock_ms = max(LEAST_LOCK_MS, lock_ms)
@@ -227,9 +181,6 @@ class PythonClient:
         self.connections = [*(known for known in self.connections if known.is_open), connection]
         return connection
 
-    def _say(self, what: str) -> None:
-        self.side.trace.add(self.member_id, what)
-
 
 class ObservedConnection:
     """A connection of the client to a port of a gateway, which reports what passes through it."""
@@ -240,7 +191,7 @@ class ObservedConnection:
         self._inner = Connection(side.clock, side.weather, client.loop, gateway, node_id, client.client_id)
         self._inner.on_end = self._session_lost
         self._partitions: dict[Place, None] = {}
-        self.api_ranges: ApiRanges = _API_RANGES
+        self.api_ranges: ApiRanges = API_RANGES
 
     # -- Connection ----------------------------------------------------------------------------------------------------
 
@@ -255,7 +206,8 @@ class ObservedConnection:
             case MetadataRequest():
                 return await self._answer(self._metadata(request))
             case FindCoordinatorRequest():
-                return await self._answer(self._coordinator(request))
+                node_id = self._side.kafka.brokers[0]
+                return await self._answer(find_coordinator_response(request, node_id, self._gateway.name, node_id))
             case ShareGroupHeartbeatRequest():
                 return await self._heartbeat(request, version, timeout_s)
             case _:
@@ -298,20 +250,6 @@ class ObservedConnection:
         brokers = [broker(node_id=node, host=self._gateway.name, port=node) for node in self._side.kafka.brokers]
         return MetadataResponse(brokers=brokers, topics=topics)
 
-    def _coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        node_id = self._side.kafka.brokers[0]
-        found = FindCoordinatorResponse.Coordinator(
-            key=request.coordinator_keys[0],
-            node_id=node_id,
-            host=self._gateway.name,
-            port=node_id,
-            error_code=0,
-            error_message=None,
-        )
-        response = FindCoordinatorResponse(coordinators=[found])
-        response.API_VERSION = 4
-        return response
-
     # -- the group -----------------------------------------------------------------------------------------------------
 
     async def _heartbeat(self, request: Any, version: int, timeout_s: float) -> Any:
@@ -353,7 +291,9 @@ class ObservedConnection:
     def _report_begin(self, request: Any) -> None:
         """Report that a session begins or ends with this request."""
         if request.share_session_epoch == 0:
-            self._side.observer.let_go(self._client.identity, list(self._named(request)), "opens a session")
+            self._side.observer.let_go(
+                self._client.identity, [self._place(key) for key, _ in partitions_of(request)], "opens a session"
+            )
             self._partitions = {}
         elif request.share_session_epoch < 0:
             self._side.observer.let_go(self._client.identity, list(self._partitions), "ends its session")
@@ -363,10 +303,9 @@ class ObservedConnection:
         group_id = self._client.group_id
         codes = {place: part.acknowledge_error_code for place, part in parts_of(group_id, answer.message)}
         self._report_answers(sent, codes, 0)
-        self._partitions |= dict.fromkeys(self._named(request))
-        for topic in request.forgotten_topics_data:
-            for partition in topic.partitions:
-                self._partitions.pop(Place(group_id, topic_id_text(topic.topic_id), partition), None)
+        self._partitions |= dict.fromkeys(self._place(key) for key, _ in partitions_of(request))
+        for key in forgotten_of(request):
+            self._partitions.pop(self._place(key), None)
         for node in answer.message.node_endpoints:
             node.host, node.port = self._gateway.name, node.node_id
         self._client.note_lock(answer.message.acquisition_lock_timeout_ms)
@@ -382,24 +321,16 @@ class ObservedConnection:
         for acknowledgement in sent:
             self._side.observer.acknowledge_answered(acknowledgement, code, 0)
 
-    def _named(self, request: Any) -> Iterator[Place]:
-        for topic in request.topics or ():
-            for part in topic.partitions:
-                yield Place(self._client.group_id, topic_id_text(topic.topic_id), part.partition_index)
+    def _place(self, key: TopicIdPartition) -> Place:
+        return Place(self._client.group_id, topic_id_text(key.topic_id), key.partition)
 
     def _acknowledgements(self, request: Any) -> Iterator[Acknowledgement]:
-        for topic in request.topics or ():
-            for part in topic.partitions:
-                batches = tuple(
-                    AcknowledgementBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
-                    for batch in part.acknowledgement_batches or ()
-                )
-                if batches:
-                    place = Place(self._client.group_id, topic_id_text(topic.topic_id), part.partition_index)
-                    yield Acknowledgement(
-                        next(self._side.numbers), place, self._client.identity, batches, request.is_renew_ack,
-                        self._side.clock.now_ms,
-                    )  # fmt: skip
+        for key, batches in partitions_of(request):
+            if batches:
+                yield Acknowledgement(
+                    next(self._side.numbers), self._place(key), self._client.identity, tuple(batches),
+                    request.is_renew_ack, self._side.clock.now_ms,
+                )  # fmt: skip
 
     def _session_lost(self) -> None:
         if self._partitions and not self._client.client_id:

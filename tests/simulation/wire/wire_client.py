@@ -52,9 +52,9 @@ class ClientSide:
     loops: list[VirtualLoop] = field(default_factory=list)
 
 
-class ShareClient:
-    """One share consumer, from its join to its end. `on_end` is called after its end, in order or not; `random` decides
-    on its actions; `client_id` is the name of a static member."""
+class ClientProcess:
+    """The process of one share consumer, from its start to its end. `on_end` is called after its end, in order or not;
+    `random` decides on its actions; `client_id` is the name of a static member."""
 
     def __init__(
         self,
@@ -64,15 +64,69 @@ class ShareClient:
         habit: Habit,
         side: ClientSide,
         random: Random,
-        on_end: Callable[[ShareClient], None] = lambda client: None,
+        on_end: Callable[[ClientProcess], None] = lambda client: None,
         client_id: str = "",
     ) -> None:
         self.member_id, self.group_id, self.topics, self.habit = member_id, group_id, tuple(topics), habit
-        self._client_id, self._identity = client_id, client_id or member_id
+        self.client_id, self.identity = client_id, client_id or member_id
         self.loop = VirtualLoop(side.clock)
         side.loops.append(self.loop)
-        self._side, self._random, self._on_end = side, random, on_end
-        self._gateway = random.randrange(len(side.gateways))
+        self.side, self._random, self._on_end = side, random, on_end
+        self.has_ended = False
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Create the state of the consumer."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Join and consume."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Close in order: acknowledgements, sessions, then the membership."""
+        raise NotImplementedError
+
+    def die(self, seen_after_ms: float | None = None) -> None:
+        """End without notice: connections close immediately (the process died) or after a while (its host died)."""
+        if self.has_ended:
+            return
+        if seen_after_ms is None:
+            seen_after_ms = self._random.choice((0, KEEPALIVE_MS))
+        self._say("dies")
+        self._end()
+        self._close_connections(seen_after_ms)
+        self.loop.kill()
+
+    def pause(self, ms: float) -> None:
+        """Suspend the client for a time."""
+        self._say(f"stands still for {ms / 1000:g} s")
+        self.loop.pause()
+        self.side.clock.after(ms, self.loop.resume)
+
+    def _close_connections(self, seen_after_ms: float) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            self._on_end(self)
+
+    def _verdict(self) -> AcknowledgeType:
+        chance = self._random.random()
+        if chance < self.habit.release:
+            return AcknowledgeType.RELEASE
+        return AcknowledgeType.REJECT if chance < self.habit.release + self.habit.reject else AcknowledgeType.ACCEPT
+
+    def _say(self, what: str) -> None:
+        self.side.trace.add(self.member_id, what)
+
+
+class ShareClient(ClientProcess):
+    """A consumer with its own implementation of the protocol."""
+
+    def _set_up(self) -> None:
+        self._gateway = self._random.randrange(len(self.side.gateways))
         self._epoch = JOINING
         self._assignment: list[Place] = []
         self._changed = asyncio.Event()
@@ -82,7 +136,6 @@ class ShareClient:
         self._leaders_s = float("-inf")
         self._coordinator: Connection | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.has_ended = False
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -97,30 +150,16 @@ class ShareClient:
         if self.habit.moves_ms:
             self.loop.start(self._move_now_and_then())
 
-    def die(self, seen_after_ms: float | None = None) -> None:
-        """End without notice: connections close immediately (the process died) or after a while (its host died)."""
-        if self.has_ended:
-            return
-        if seen_after_ms is None:
-            seen_after_ms = self._random.choice((0, KEEPALIVE_MS))
-        self._say("dies")
-        self._end()
+    def _close_connections(self, seen_after_ms: float) -> None:
         for session in self._sessions.values():
             session.lost(seen_after_ms)
         if self._coordinator is not None:
             self._coordinator.close(seen_after_ms)
-        self.loop.kill()
 
     def leave(self) -> None:
         """Close in order: sessions, then the membership."""
         if not self.has_ended:
             self.loop.start(self._leave())
-
-    def pause(self, ms: float) -> None:
-        """Suspend the client for a time."""
-        self._say(f"stands still for {ms / 1000:g} s")
-        self.loop.pause()
-        self._side.clock.after(ms, self.loop.resume)
 
     async def _leave(self) -> None:
         for task in self._tasks:
@@ -131,27 +170,22 @@ class ShareClient:
             session.lost()
         epoch, self._epoch = self._epoch, LEAVING
         if epoch != JOINING:
-            self._side.observer.left(self._identity, self.group_id)
+            self.side.observer.left(self.identity, self.group_id)
             await self._heartbeat()
         if self._coordinator is not None:
             self._coordinator.close()
         self._end()
         self.loop.call_soon(self.loop.kill)
 
-    def _end(self) -> None:
-        if not self.has_ended:
-            self.has_ended = True
-            self._on_end(self)
-
     # -- gateways ------------------------------------------------------------------------------------------------------
 
     def move(self, gateway: int | None = None) -> None:
         """Move to another gateway: connections are closed, and sessions are opened again there."""
-        others = [at for at in range(len(self._side.gateways)) if at != self._gateway]
+        others = [at for at in range(len(self.side.gateways)) if at != self._gateway]
         if gateway is None and not others:
             return
         self._gateway = self._random.choice(others) if gateway is None else gateway
-        self._say(f"goes to {self._side.gateways[self._gateway].name}")
+        self._say(f"goes to {self.side.gateways[self._gateway].name}")
         for session in self._sessions.values():
             session.lost()
         self._sessions = {}
@@ -164,9 +198,9 @@ class ShareClient:
             self.move()
 
     def _connection(self, node_id: int) -> Connection:
-        side = self._side
+        side = self.side
         gateway = side.gateways[self._gateway]
-        return Connection(side.clock, side.weather, self.loop, gateway, node_id, self._client_id)
+        return Connection(side.clock, side.weather, self.loop, gateway, node_id, self.client_id)
 
     # -- the group -----------------------------------------------------------------------------------------------------
 
@@ -178,8 +212,8 @@ class ShareClient:
     async def _heartbeat(self) -> int:
         """Send a heartbeat and return the delay until the next one."""
         if self._coordinator is None or self._coordinator.is_lost:
-            self._coordinator = self._connection(self._side.kafka.brokers[0])
-        sent_ms, epoch = self._side.clock.now_ms, self._epoch
+            self._coordinator = self._connection(self.side.kafka.brokers[0])
+        sent_ms, epoch = self.side.clock.now_ms, self._epoch
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -188,16 +222,16 @@ class ShareClient:
             subscribed_topic_names=list(self.topics) if epoch == JOINING else None,
         )
         if epoch != LEAVING:
-            self._side.observer.heartbeat_sent(self._identity, self.group_id, self.topics)
+            self.side.observer.heartbeat_sent(self.identity, self.group_id, self.topics)
         try:
             answer = (await self._coordinator.ask(request, HEARTBEAT_VERSION)).message
         except ConnectionLostError:
-            if not self._side.gateways[self._gateway].is_up:
+            if not self.side.gateways[self._gateway].is_up:
                 self.move()
             return RETRY_MS
         if answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             self._say(f"is fenced ({answer.error_code})")
-            self._side.observer.left(self._identity, self.group_id)
+            self.side.observer.left(self.identity, self.group_id)
             self._epoch = JOINING
             self._assign([])
             return 0
@@ -205,7 +239,7 @@ class ShareClient:
             self.loop.call_soon(self.die)
         if answer.error_code or epoch == LEAVING:
             return RETRY_MS
-        self._side.observer.heartbeat_answered(self._identity, self.group_id, sent_ms)
+        self.side.observer.heartbeat_answered(self.identity, self.group_id, sent_ms)
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assign(
@@ -261,7 +295,7 @@ class ShareClient:
     async def _trouble(self, problems: Sequence[int | None]) -> None:
         if any(code is None or code in STALE for code in problems):
             self._leaders_s = float("-inf")
-        if None in problems and not self._side.gateways[self._gateway].is_up:
+        if None in problems and not self.side.gateways[self._gateway].is_up:
             self.move()
         await asyncio.sleep(RETRY_MS / 1000)
 
@@ -278,7 +312,7 @@ class ShareClient:
     def _session(self, node_id: int) -> NodeSession:
         found = self._sessions.get(node_id)
         if found is None or found.connection.is_lost:
-            side = self._side
+            side = self.side
             found = NodeSession(
                 self.member_id,
                 self.group_id,
@@ -286,7 +320,7 @@ class ShareClient:
                 side.observer,
                 side.numbers,
                 lambda: side.clock.now_ms,
-                self._client_id,
+                self.client_id,
             )
             self._sessions[node_id] = found
         return found
@@ -294,7 +328,7 @@ class ShareClient:
     def _by_node(self) -> dict[int, list[Place]]:
         """Return the partitions by leader, as far as leaders are known."""
         if self.loop.time() - self._leaders_s > METADATA_AGE_S:
-            view = self._side.kafka.metadata(self._side.metadata_lag_ms)
+            view = self.side.kafka.metadata(self.side.metadata_lag_ms)
             self._leaders = {topic.topic_id: topic.leaders for topic in view.values()}
             self._leaders_s = self.loop.time()
         nodes: dict[int, list[Place]] = {}
@@ -308,7 +342,7 @@ class ShareClient:
     # -- work ----------------------------------------------------------------------------------------------------------
 
     async def _work(self, deliveries: Sequence[Delivery]) -> None:
-        now_ms = self._side.clock.now_ms
+        now_ms = self.side.clock.now_ms
         lock_ms = max(LEAST_LOCK_MS, min(delivery.lock_end_ms for delivery in deliveries) - now_ms)
         habit, random = self.habit, self._random
         work_ms = random.uniform(*habit.work_ms)
@@ -343,18 +377,9 @@ class ShareClient:
             for session in nodes:
                 await session.acknowledge(is_renewal)
 
-    def _verdict(self) -> AcknowledgeType:
-        chance = self._random.random()
-        if chance < self.habit.release:
-            return AcknowledgeType.RELEASE
-        return AcknowledgeType.REJECT if chance < self.habit.release + self.habit.reject else AcknowledgeType.ACCEPT
-
     async def _sleep(self, range_ms: tuple[float, float]) -> None:
         if range_ms[1] > 0:
             await asyncio.sleep(self._random.uniform(*range_ms) / 1000)
-
-    def _say(self, what: str) -> None:
-        self._side.trace.add(self.member_id, what)
 
 
 def _types(delivery: Delivery, verdict: Callable[[], AcknowledgeType]) -> Iterator[tuple[int, int]]:

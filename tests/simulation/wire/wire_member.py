@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.wire.python_client import PythonClient
-from tests.simulation.wire.wire_client import ClientSide, ShareClient
+from tests.simulation.wire.wire_client import ClientProcess, ClientSide, ShareClient
 from tests.simulation.wire.wire_habits import Habit, habit_of
 from tests.simulation.world import World
 
@@ -40,7 +40,7 @@ class WireMember:
         )
         self._is_static = world.has("static_members") and world.random("names at gateways").random() < 0.6
         self._lives = 0
-        self._client: ShareClient | PythonClient | None = None
+        self._client: ClientProcess | None = None
 
     @property
     def alive(self) -> bool:
@@ -51,7 +51,7 @@ class WireMember:
         """Start a process, which joins."""
         self._lives += 1
         member_id = f"{self.name}.{self._lives}"
-        client = PythonClient if self._is_python else ShareClient
+        client: type[ClientProcess] = PythonClient if self._is_python else ShareClient
         self._client = client(
             member_id, self.group_id, self.topics, self._habit, self._side, self._random, self._ended,
             client_id=self.name if self._is_static else "",
@@ -85,6 +85,6 @@ class WireMember:
         if self._client is not None:
             self._client.leave()
 
-    def _ended(self, client: ShareClient | PythonClient) -> None:
+    def _ended(self, client: ClientProcess) -> None:
         if client is self._client:
             self._client = None

@@ -10,13 +10,13 @@ from uuid import UUID
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import (
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
 
 from sharegroup.client.clock import SteadyClock
 from sharegroup.client.connector import UpstreamUnavailableError
+from sharegroup.client.testing.messages import API_RANGES, find_coordinator_response
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
@@ -29,13 +29,6 @@ from sharegroup.protocol.messages import (
 from tests.unit.client.test_decoding import batch
 
 TOPIC_ID, TOPIC = UUID(int=7), "orders"
-_RANGES = {
-    MetadataRequest.API_KEY: (0, 12),
-    FindCoordinatorRequest.API_KEY: (0, 4),
-    ShareGroupHeartbeatRequest.API_KEY: (1, 1),
-    ShareFetchRequest.API_KEY: (1, 2),
-    ShareAcknowledgeRequest.API_KEY: (1, 2),
-}
 _FETCHED = ShareFetchResponse.ShareFetchableTopicResponse
 _ACKNOWLEDGED = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 
@@ -109,17 +102,7 @@ class ScriptedCluster:
         )
 
     def _find_coordinator(self, _node_id: int, request: Any) -> Any:
-        found = FindCoordinatorResponse.Coordinator(
-            key=request.coordinator_keys[0],
-            node_id=self.coordinator,
-            host=f"broker-{self.coordinator}",
-            port=self.coordinator,
-            error_code=0,
-            error_message=None,
-        )
-        response = FindCoordinatorResponse(coordinators=[found])
-        response.API_VERSION = 4
-        return response
+        return find_coordinator_response(request, self.coordinator, f"broker-{self.coordinator}", self.coordinator)
 
     def _heartbeat(self, node_id: int, request: Any) -> Any:
         assigned = ShareGroupHeartbeatResponse.Assignment
@@ -185,7 +168,7 @@ class ScriptedConnection:
 
     def __init__(self, cluster: ScriptedCluster, node_id: int) -> None:
         self._cluster, self.node_id = cluster, node_id
-        self.is_open, self.api_ranges = True, _RANGES
+        self.is_open, self.api_ranges = True, API_RANGES
 
     async def ask(self, request: ApiMessage, response: Any, version: int, timeout_s: float = 30.0) -> Any:
         """Implement Connection."""

@@ -1,4 +1,4 @@
-"""What the judge is told of a Spark member's acknowledgements."""
+"""The judgement of a Spark member's acknowledgements."""
 
 from __future__ import annotations
 
