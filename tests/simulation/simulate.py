@@ -24,6 +24,9 @@ from tests.simulation.world import RESERVATIONS, faults_of
 #: Each seed that is a multiple of this number runs twice, and both runs must be the same.
 _TWICE = 50
 
+#: After so many seeds a line is printed: all of them take an hour or two.
+_PROGRESS = 100
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run seeds, or print the trace of one; the exit code reports whether there were violations."""
@@ -56,7 +59,7 @@ def _tell(seed: int, hours: float, extra: frozenset[str]) -> int:
 def _run_all(seeds: range, hours: float, processes: int, extra: frozenset[str]) -> int:
     begin = time.perf_counter()
     bad: list[Result] = []
-    deliveries = batches = 0
+    deliveries = batches = finished = 0
     with ProcessPoolExecutor(processes) as pool:
         for done in as_completed([pool.submit(_one, seed, hours, extra) for seed in seeds]):
             found = done.result()
@@ -65,6 +68,12 @@ def _run_all(seeds: range, hours: float, processes: int, extra: frozenset[str]) 
                 bad.append(found)
                 for violation in found.violations:
                     print(f"seed {found.seed}: {violation.rule}: {violation.about}: {violation.text}", flush=True)
+            finished += 1
+            if finished % _PROGRESS == 0:
+                print(
+                    f"{finished} seeds after {time.perf_counter() - begin:.0f} s, {len(bad)} with a violation",
+                    flush=True,
+                )
     print(
         f"{len(seeds)} seeds of {hours:g} h: {len(bad)} with a violation; {batches} micro-batches, {deliveries} "
         f"records delivered, {time.perf_counter() - begin:.0f} s in {processes} processes"
