@@ -24,6 +24,7 @@ from sharegroup.cli.sql import sql
 from sharegroup.cli.top import top
 from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
 from sharegroup.kafka_clients.line_limit import LineLimit
+from sharegroup.log_fields import log_formatter
 
 app = typer.Typer(no_args_is_help=True, help="Kafka share groups on Spark and Delta.")
 
@@ -37,11 +38,8 @@ def _settings(
 ) -> None:
     handler = logging.StreamHandler()
     handler.addFilter(LineLimit())
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        handlers=[handler],
-    )
+    handler.setFormatter(log_formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     set_up_kafka_client_log(logging.ERROR)
 
 

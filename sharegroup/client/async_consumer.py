@@ -23,6 +23,7 @@ from sharegroup.client.requests import Requests
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
 from sharegroup.kafka_clients.consumer_metrics import Metrics
+from sharegroup.log_fields import LogFields
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -330,9 +331,14 @@ class AsyncShareConsumer(HandlesRecords):
             async with asyncio.timeout(timeout_s):
                 await self._requests.leave()
         except TimeoutError:
-            logger.warning("group %s: the brokers did not answer in time; locks end by timeout", self.settings.group_id)
+            logger.warning(
+                "group %(group)s: the brokers did not answer in time; locks end by timeout",
+                LogFields(group=self.settings.group_id),
+            )
         except ShareGroupError as error:
-            logger.warning("group %s: could not leave: %s", self.settings.group_id, error)
+            logger.warning(
+                "group %(group)s: could not leave: %(error)s", LogFields(group=self.settings.group_id, error=error)
+            )
         self._collect()
         self._core.end()
 

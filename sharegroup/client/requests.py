@@ -23,6 +23,7 @@ from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.messages import (
     ShareAcknowledgeResponse,
     ShareFetchResponse,
@@ -262,7 +263,10 @@ class Requests:
         """Log an outage once."""
         if not self._is_outage_logged:
             self._is_outage_logged = True
-            logger.warning("group %s: no heartbeat possible, retrying: %s", self._settings.group_id, error)
+            logger.warning(
+                "group %(group)s: no heartbeat possible, retrying: %(error)s",
+                LogFields(group=self._settings.group_id, error=error),
+            )
 
     def _start(self, work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
         def done(task: asyncio.Task[None]) -> None:

@@ -10,6 +10,7 @@ from sharegroup.config import Config
 from sharegroup.gateway.composition import GatewayParts
 from sharegroup.gateway.gateway_metrics import TICK_S, GatewayMetrics
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +63,8 @@ class Gateway:
         await parts.fleet.leave(parts.share.sessions.connection_holds_records)
         if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
             logger.warning(
-                "drain timeout expired: %d clients have not finished; records released",
-                len(parts.connections),
+                "drain timeout expired: %(count)d clients have not finished; records released",
+                LogFields(count=len(parts.connections)),
             )
 
     def _may_go(self, connection_id: int) -> bool:

@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from sharegroup.log_fields import LogFields
+
 logger = logging.getLogger(__name__)
 
 #: The loggers of kafka-python that write a line for each attempt while brokers are unavailable.
@@ -62,10 +64,9 @@ class OneLinePerOutage(logging.Filter):
             self._later(rest_s, self._check_end)
         elif left_out and began_s is not None:
             logger.warning(
-                "Kafka's clients logged no error for %g s: the outage took %.1f s; %d lines were suppressed",
-                self._quiet_s,
-                last_s - began_s,
-                left_out,
+                "Kafka's clients logged no error for %(limit)g s: the outage took %(duration_s).1f s; %(count)d lines"
+                " were suppressed",
+                LogFields(limit=self._quiet_s, duration_s=last_s - began_s, count=left_out),
             )
 
 

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.kafka_clients.job_clock import JobClock
 from sharegroup.kafka_clients.response_partitions import METADATA_AGE_MS
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.response_records import LIST_SUFFIX, decode_rows, to_record, to_records
 from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.protocol.rows.probe import PROBE
@@ -99,7 +100,10 @@ class KafkaRowProducer:
         for key, value, _ in self._produce(
             self._requests_topic, [_Row(key, value.encode()) for key, value in requests]
         ):
-            logger.error("dropped a request of %d bytes for %s: too large for Kafka", len(value), key[:_SHOWN])
+            logger.error(
+                "dropped a request of %(size_bytes)d bytes for %(key)s: too large for Kafka",
+                LogFields(size_bytes=len(value), key=key[:_SHOWN]),
+            )
         answers = [row for row in answers if row.key != BROADCAST_KEY]
         too_large = self._produce(self._responses_topic, answers)
         if any(row.key.endswith(LIST_SUFFIX) for row in too_large):
@@ -108,7 +112,10 @@ class KafkaRowProducer:
             )
         errors = [_error_row(row) for row in too_large]
         for key, value, _ in self._produce(self._responses_topic, errors):
-            logger.error("dropped an error of %d bytes to %s: too large for Kafka", len(value), key[:_SHOWN])
+            logger.error(
+                "dropped an error of %(size_bytes)d bytes to %(key)s: too large for Kafka",
+                LogFields(size_bytes=len(value), key=key[:_SHOWN]),
+            )
 
     def announce_leader(self) -> None:
         """Announce to all readers of responses that a job begins to serve share-partitions.
@@ -137,7 +144,7 @@ class KafkaRowProducer:
         try:
             self._send_probes(topic)
         except (KafkaError, KafkaUnavailableError) as error:
-            logger.debug("could not append a probe to topic %s: %s", topic, error)
+            logger.debug("could not append a probe to topic %(topic)s: %(error)s", LogFields(topic=topic, error=error))
 
     def _send_probes(self, topic: str) -> list[Any]:
         probes = []
@@ -162,7 +169,10 @@ class KafkaRowProducer:
         partitions = sorted(self._partitions(self._responses_topic))
         everywhere = [row._replace(partition=partition) for row in rows for partition in partitions]
         for _, value, partition in self._produce(self._responses_topic, everywhere):
-            logger.error("a broadcast row of %d bytes is too large for partition %d", len(value), partition)
+            logger.error(
+                "a broadcast row of %(size_bytes)d bytes is too large for partition %(partition)d",
+                LogFields(size_bytes=len(value), partition=partition),
+            )
 
     def _partitions(self, topic: str) -> Collection[int]:
         try:
@@ -238,7 +248,10 @@ def _error_row(row: _Row) -> _Row:
     """Return the error that replaces a response that is too large."""
     (response,) = decode_rows(row.value)
     message = f"The request was handled, but its response of {len(row.value)} bytes is too large for Kafka."
-    logger.error("response %s to %s: %s", response["id"][:_SHOWN], response["reply_to"][:_SHOWN], message)
+    logger.error(
+        "response %(request)s to %(key)s: %(error)s",
+        LogFields(request=response["id"][:_SHOWN], key=response["reply_to"][:_SHOWN], error=message),
+    )
     return _Row(*to_record(to_error_row(response, ErrorCode.UNKNOWN_SERVER_ERROR, message)))
 
 

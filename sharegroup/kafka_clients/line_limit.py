@@ -4,6 +4,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from sharegroup.log_fields import FIELDS
+
 LINES, WINDOW_S = 10, 10.0
 
 
@@ -34,6 +36,7 @@ class LineLimit(logging.Filter):
         if not text.isprintable():
             text = text.encode("unicode_escape").decode("ascii")
         left_out = count - self._lines if is_new else 0
+        vars(record)[FIELDS] = record.args
         record.msg = f"{text} ({left_out} such lines were suppressed before)" if left_out > 0 else text
         record.args = ()
         return True

@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +85,16 @@ class ResponsePartitions:
             consumer.seek(home, self.positions[home])
         self._count = count
         logger.warning(
-            "topic %s has %d partitions instead of %d; responses to %s are read from %s",
-            self._topic, count, before, self._key.decode(errors="replace"),
-            ", ".join(f"{partition.partition}" for partition in sorted(self.positions)),
-        )  # fmt: skip
+            "topic %(topic)s has %(count)d partitions instead of %(previous_count)d; responses to %(member)s are read"
+            " from %(partitions)s",
+            LogFields(
+                topic=self._topic,
+                count=count,
+                previous_count=before,
+                member=self._key.decode(errors="replace"),
+                partitions=", ".join(f"{partition.partition}" for partition in sorted(self.positions)),
+            ),
+        )
 
     def record_positions(self, partition: TopicPartition, records: Iterable[Any]) -> None:
         """Update the positions after records were read."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode, error_code
+from sharegroup.log_fields import LogFields
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, split_into_rows
@@ -111,7 +112,8 @@ class AcknowledgementRound:
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
             self.failed_records += _records(row)
             logger.info(
-                "%s-%d: the topic was deleted; its acquired records are discarded", response.topic, response.partition
+                "%(topic)s-%(partition)d: the topic was deleted; its acquired records are discarded",
+                LogFields(topic=response.topic, partition=response.partition),
             )
         elif code not in _LOST and error_code(code).retriable:
             row.due_ms = now_ms + RETRY_MS
@@ -122,7 +124,8 @@ class AcknowledgementRound:
             self.failed_records += _records(row)
             self.rejected += [(row.share_partition, batch) for batch in row.batches]
             logger.info(
-                "%s-%d: acknowledgement rejected: %s", response.topic, response.partition, response.error_message
+                "%(topic)s-%(partition)d: acknowledgement rejected: %(error)s",
+                LogFields(topic=response.topic, partition=response.partition, error=response.error_message),
             )
         return True
 

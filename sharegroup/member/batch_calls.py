@@ -8,6 +8,7 @@ import logging
 from typing import Protocol
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.log_fields import LogFields
 from sharegroup.member.acknowledgement_round import AcknowledgementRound
 from sharegroup.member.held_batches import HeldBatches
 from sharegroup.member.ranges import HeldRange, OfferedBatch, count_records
@@ -87,7 +88,8 @@ class PendingBegin:
             lost = count_records(self._batch.ranges) - count_records(self._ranges)
             if lost:
                 logger.warning(
-                    "batch %d: %d records are no longer held by the member and are skipped", self._batch.seq, lost
+                    "batch %(batch)d: %(records)d records are no longer held by the member and are skipped",
+                    LogFields(batch=self._batch.seq, records=lost),
                 )
         return self._ranges
 

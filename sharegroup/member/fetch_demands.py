@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
+from sharegroup.log_fields import LogFields
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest
 from sharegroup.protocol.rows.share_partition_responses import FetchResponse
@@ -88,7 +89,10 @@ class FetchDemands:
             demand.id, demand.requested, demand.busy = "", 0, bool(response.acquired)
             demand.due_ms = now_ms if response.error_code == ErrorCode.NONE else now_ms + RETRY_MS
         if response.error_code != ErrorCode.NONE:
-            logger.info("%s-%d: fetch rejected: %s", response.topic, response.partition, response.error_message)
+            logger.info(
+                "%(topic)s-%(partition)d: fetch rejected: %(error)s",
+                LogFields(topic=response.topic, partition=response.partition, error=response.error_message),
+            )
         return ranges_from_response(response)
 
     def is_awaited(self, response: FetchResponse) -> bool:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kafka.errors import KafkaError
 
 from sharegroup.kafka_clients.steady_time import steady_ms
+from sharegroup.log_fields import LogFields
 from sharegroup.member.batch_calls import PendingAcknowledge
 from sharegroup.member.channel import Channel
 from sharegroup.member.held_batches import Offers
@@ -164,6 +165,9 @@ class Member:
         try:
             self._channel.send(requests, wait=True)
         except KafkaError as error:
-            logger.warning("member %s: failed to append acknowledgements; retrying: %s", self.member_id, error)
+            logger.warning(
+                "member %(member)s: failed to append acknowledgements; retrying: %(error)s",
+                LogFields(member=self.member_id, error=error),
+            )
             return False
         return True

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.consumer_metrics import FETCH_MANAGER, ConsumerMetrics, Metrics
+from sharegroup.log_fields import LogFields
 from sharegroup.member.acknowledgement_round import AcknowledgementRound, uniform_batches
 from sharegroup.member.batch_calls import PendingAcknowledge, PendingBegin
 from sharegroup.member.fetch_demands import FetchDemands, ranges_from_response
@@ -197,7 +198,7 @@ class MemberLogic:
         self._membership.subscribe(names, now_ms)
         missing = [name for name in names if name not in found]
         if missing:
-            logger.info("subscribed topics that do not exist yet: %s", ", ".join(missing))
+            logger.info("subscribed topics that do not exist yet: %(topic)s", LogFields(topic=", ".join(missing)))
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -251,7 +252,10 @@ class MemberLogic:
         if batch.incarnation == self.incarnation:
             self.holdings.check_claim(now_ms)
             return PendingBegin(self, batch, None, now_ms)
-        logger.info("batch %d of an earlier run is run again: renewing %d ranges", batch.seq, len(batch.ranges))
+        logger.info(
+            "batch %(batch)d of an earlier run is run again: renewing %(count)d ranges",
+            LogFields(batch=batch.seq, count=len(batch.ranges)),
+        )
         self.holdings.keep_for_rerun(batch.ranges)
         self.renewal = self._renewal_of(batch.ranges, granted=())  # all of them that are held now
         return PendingBegin(self, batch, self.renewal, now_ms)
@@ -362,7 +366,8 @@ class MemberLogic:
             self.metrics.acknowledge_errors.record(completed.failed_records, now_ms)
             if completed.rejected:
                 logger.warning(
-                    "%d ranges were acknowledged too late; they are delivered again", len(completed.rejected)
+                    "%(count)d ranges were acknowledged too late; they are delivered again",
+                    LogFields(count=len(completed.rejected)),
                 )
             return
         self.renewal = None
@@ -378,7 +383,10 @@ class MemberLogic:
         renewed, brokers_ms = completed.renewed_parts(running.renewable), self.holdings.brokers_ms(now_ms)
         missing = running.apply_renewal(renewed, bool(completed.rejected), brokers_ms)
         if missing:
-            logger.warning("batch %d: the locks of %d records could not be renewed", running.seq, missing)
+            logger.warning(
+                "batch %(batch)d: the locks of %(records)d records could not be renewed",
+                LogFields(batch=running.seq, records=missing),
+            )
 
     def _release_unknown(self, response: FetchResponse) -> list[Request]:
         """Release what a fetch of an earlier process acquired, so that it is delivered again with a higher count."""
@@ -422,9 +430,10 @@ class MemberLogic:
         if now_ms - running.began_ms >= self.settings.max_processing_ms:
             running.stop_renewing()
             logger.warning(
-                "batch %d exceeded max_processing_ms (%d): its locks are no longer renewed, its records go to others",
-                running.seq, self.settings.max_processing_ms,
-            )  # fmt: skip
+                "batch %(batch)d exceeded max_processing_ms (%(limit)d): its locks are no longer renewed, its records"
+                " go to others",
+                LogFields(batch=running.seq, limit=self.settings.max_processing_ms),
+            )
         elif self.holdings.brokers_ms(now_ms) >= running.renew_at_ms and self.renewal is None:
             self.renewal = self._renewal_of(running.renewable, running.renewable)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from kafka.errors import KafkaError
 
+from sharegroup.log_fields import LogFields
 from sharegroup.member.channel import Channel
 from sharegroup.member.member_logic import has_renewal
 from sharegroup.member.shared_logic import SharedLogic
@@ -36,7 +37,7 @@ class MemberLoop:
                 try:
                     self._step()
                 except KafkaError as error:
-                    logger.warning("the member cannot reach Kafka; retrying: %s", error)
+                    logger.warning("the member cannot reach Kafka; retrying: %(error)s", LogFields(error=error))
                     time.sleep(PAUSE_S)
         except Exception as error:  # noqa: BLE001 - `failure` has it, which ends the query
             self._fail(error)

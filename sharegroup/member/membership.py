@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from sharegroup.errors import ErrorCode, RequestError, error_code
+from sharegroup.log_fields import LogFields
 from sharegroup.member.ranges import AssignedPartition
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
@@ -138,16 +139,16 @@ class Membership:
                 self._due_ms = now_ms + RETRY_MS  # the error refers to an earlier epoch
                 return False
             logger.warning(
-                "member %s was removed from group %s and joins it again: %s",
-                self.member_id, self.group_id, response.error_message,
-            )  # fmt: skip
+                "member %(member)s was removed from group %(group)s and joins it again: %(error)s",
+                LogFields(member=self.member_id, group=self.group_id, error=response.error_message),
+            )
             self.member_epoch, self.assignment, self._due_ms = JOIN_EPOCH, frozenset(), now_ms
             return True
         if code in _TEMPORARY:
             logger.warning(
-                "member %s of group %s: heartbeat rejected, retrying: %s %s",
-                self.member_id, self.group_id, code, response.error_message,
-            )  # fmt: skip
+                "member %(member)s of group %(group)s: heartbeat rejected, retrying: %(detail)s %(error)s",
+                LogFields(member=self.member_id, group=self.group_id, detail=code, error=response.error_message),
+            )
             self._due_ms = now_ms + RETRY_MS
             return False
         self.fatal = RequestError(error_code(code), response.error_message or f"error {code}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from sharegroup.errors import InvalidConfigError
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +64,12 @@ class ReloadingFiles(Generic[T]):
         try:
             self.value = self._read()
         except InvalidConfigError as error:
-            logger.error("%s changed but is invalid; the previous contents stay in use: %s", names, error)
+            logger.error(
+                "%(file)s changed but is invalid; the previous contents stay in use: %(error)s",
+                LogFields(file=names, error=error),
+            )
             return False
-        logger.info("%s changed and was reloaded", names)
+        logger.info("%(file)s changed and was reloaded", LogFields(file=names))
         return True
 
     def _file_states(self) -> _FileStates:
@@ -106,7 +110,7 @@ class ReloadingResponse(Generic[T]):
         except InvalidConfigError as error:
             self._has_succeeded = False
             if self._logged != str(error):
-                logger.error("%s; the previous response stays in use", error)
+                logger.error("%(error)s; the previous response stays in use", LogFields(error=error))
             self._logged = str(error)
             return False
         self._has_succeeded, self._logged = True, ""

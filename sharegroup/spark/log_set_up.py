@@ -12,6 +12,7 @@ from types import TracebackType
 from sharegroup.errors import StopRequested
 from sharegroup.kafka_clients.kafka_client_log import set_up_kafka_client_log
 from sharegroup.kafka_clients.line_limit import LINES, LineLimit
+from sharegroup.log_fields import log_formatter
 
 #: At most ten similar lines are logged in this window. Constant member churn of every kind logs less than 10 MB a day.
 WINDOW_S = 90.0
@@ -43,7 +44,8 @@ def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNIN
     lines = logging.StreamHandler()
     lines.addFilter(_NoStops())
     lines.addFilter(LineLimit(WINDOW_S, lines=int(os.environ.get(LINES_VARIABLE, LINES))))
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[lines])
+    lines.setFormatter(log_formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[lines])
     set_up_kafka_client_log(of_kafka_clients)
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # it warns of each busy third of a second
     logging.getLogger("py4j").setLevel(logging.WARNING)

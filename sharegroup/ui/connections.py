@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
 from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,10 @@ class PageConnections:
         """Return whether a new connection is within the limits. If so, call `ended` when it is closed."""
         problem = self._limits.add_or_reject(address, now_s * 1000)
         if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
-            logger.warning("connection from %s to the page rejected: %s%s", address, problem, more)
+            logger.warning(
+                "connection from %(client)s to the page rejected: %(error)s%(detail)s",
+                LogFields(client=address, error=problem, detail=more),
+            )
         return problem is None
 
     def release(self, address: str) -> None:

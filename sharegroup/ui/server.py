@@ -16,6 +16,7 @@ from sharegroup.config import Config
 from sharegroup.config.keys.connection_limits import connection_overrides
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.clients.accepting.descriptors import raise_limit
+from sharegroup.log_fields import LogFields
 from sharegroup.security.acl import load_acl
 from sharegroup.security.audit import set_up_audit_log
 from sharegroup.security.authorization import Authorization
@@ -73,7 +74,9 @@ class PageServer:
         bound = self._socket.getsockname()[1]
         self.address = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{bound}/"
         if config.gateway.sasl_users and tls is None and not is_loopback(host):
-            logger.warning("page at %s has no TLS; passwords are sent in plain text", self.address)
+            logger.warning(
+                "page at %(address)s has no TLS; passwords are sent in plain text", LogFields(address=self.address)
+            )
 
     def serve(self) -> None:
         """Serve until `stop` is called."""

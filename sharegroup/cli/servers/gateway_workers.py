@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sharegroup.log_fields import LogFields
+
 if TYPE_CHECKING:
     from sharegroup.config import GatewayConfig
 
@@ -80,7 +82,7 @@ async def _keep_running(command: Sequence[str], stop: asyncio.Event) -> int:
         if stop.is_set() or code >= 0:
             stop.set()
             return abs(code)
-        logger.error("gateway worker was killed by signal %d; restarting it", -code)
+        logger.error("gateway worker was killed by signal %(count)d; restarting it", LogFields(count=-code))
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(stop.wait(), _PAUSE_S)
         if stop.is_set():

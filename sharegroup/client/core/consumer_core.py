@@ -23,6 +23,7 @@ from sharegroup.client.records import CommitResults, Delivery, Record, TopicIdPa
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.consumer_metrics import ConsumerMetrics
+from sharegroup.log_fields import LogFields
 from sharegroup.types import AcknowledgeType, AcquiredRange
 
 logger = logging.getLogger(__name__)
@@ -233,7 +234,8 @@ class ConsumerCore:
         if decoded.types:
             node.add(source, decoded.types, now_ms + self._settings.default_api_timeout_ms)
         for bad in decoded.undecodable:
-            logger.warning("%s-%d offset %d cannot be decoded: %s", source.topic, source.partition, *bad[1:])
+            place = LogFields(topic=source.topic, partition=source.partition, offset=bad[1], error=bad[2])
+            logger.warning("%(topic)s-%(partition)d offset %(offset)d cannot be decoded: %(error)s", place)
         self.undecodable.extend(decoded.undecodable)
         self.fetched.extend(decoded.records)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.log_fields import LogFields
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def log_failure(record: Record[Any], error: BaseException) -> None:
     """Log why a record was not processed."""
     name = f"{record.topic}-{record.partition} offset {record.offset}, delivery {record.delivery_count}"
     if isinstance(error, Reject):
-        logger.warning("rejected %s: %s", name, error)
+        logger.warning("rejected %(resource)s: %(error)s", LogFields(resource=name, error=error))
     elif not isinstance(error, Release):
-        logger.error("the handler of %s failed", name, exc_info=error)
+        logger.error("the handler of %(resource)s failed", LogFields(resource=name), exc_info=error)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sharegroup.gateway.clients.request_loop import RequestLoop, Service
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, UnknownVersionError
+from sharegroup.log_fields import LogFields
 from sharegroup.security.caller import Caller
 from sharegroup.security.tls import certificate_principal
 
@@ -139,11 +140,15 @@ class ClientConnection(FrameProtocol):
         self.close()
         client = self._requests.caller.host
         if isinstance(problem, (MalformedRequestError, UnknownVersionError, RequestError)):
-            logger.info("client %s disconnected: %s", client, problem)
+            logger.info("client %(client)s disconnected: %(error)s", LogFields(client=client, error=problem))
         elif isinstance(problem, UpstreamUnavailableError):
-            logger.warning("client %s disconnected: %s", client, problem)
+            logger.warning("client %(client)s disconnected: %(error)s", LogFields(client=client, error=problem))
         else:
-            logger.error("client %s disconnected: handling its request failed", client, exc_info=problem)
+            logger.error(
+                "client %(client)s disconnected: handling its request failed",
+                LogFields(client=client),
+                exc_info=problem,
+            )
 
     def _expect_reading(self) -> None:
         if self.transport is not None:
@@ -156,7 +161,10 @@ class ClientConnection(FrameProtocol):
         if self.transport.get_write_buffer_size() < unread_bytes:
             self._expect_reading()
             return
-        logger.info("client %s disconnected: it does not read its responses", self._requests.caller.host)
+        logger.info(
+            "client %(client)s disconnected: it does not read its responses",
+            LogFields(client=self._requests.caller.host),
+        )
         self.close()
 
     def _stop_unread_timer(self) -> None:

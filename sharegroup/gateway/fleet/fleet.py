@@ -17,6 +17,7 @@ from sharegroup.gateway.fleet.client_view import ClientView, standby_for
 from sharegroup.gateway.fleet.known_gateways import KnownGateways, next_gateway, previous_gateway
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress, GatewayRow
 from sharegroup.security.caller import Caller
 
@@ -76,7 +77,7 @@ class Fleet:
         try:
             self._announce(LIVES_MS)
         except JobUnavailableError as error:
-            logger.debug("failed to announce this gateway: %s; retrying", error)
+            logger.debug("failed to announce this gateway: %(error)s; retrying", LogFields(error=error))
 
     async def leave(self, stays: Callable[[int], bool]) -> None:
         """Announce that this gateway stops; from now on, clients are sent the next gateway's addresses.
@@ -88,7 +89,7 @@ class Fleet:
         try:
             self._announce(0)
         except JobUnavailableError as error:
-            logger.warning("failed to announce that this gateway stops: %s", error)
+            logger.warning("failed to announce that this gateway stops: %(error)s", LogFields(error=error))
             return
         if self._announcing:
             await asyncio.wait(self._announcing, timeout=_LAST_ROW_S)
@@ -105,7 +106,9 @@ class Fleet:
             return
         now_ms = self._rows.now_ms()
         if self._known.apply_row(row, append_ms, now_ms):
-            logger.info("gateway %s:%d %s", *row.standby, "stops" if not row.lives_ms else "is available")
+            host, port = row.standby
+            state = "stops" if not row.lives_ms else "is available"
+            logger.info("gateway %(gateway)s %(detail)s", LogFields(gateway=f"{host}:{port}", detail=state))
             self._announced_s = float("-inf")  # a new gateway does not know this one yet
 
     # -- addresses for clients -----------------------------------------------------------------------------------------

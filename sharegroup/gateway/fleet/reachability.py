@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress
 
 logger = logging.getLogger(__name__)
@@ -34,15 +35,17 @@ class Reachability:
 
 
 async def _connects(address: GatewayAddress) -> bool:
+    problem: object = "no response"
     for _ in range(ATTEMPTS):
         try:
             _, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
         except TimeoutError:
             continue
         except OSError as error:
-            logger.info("gateway %s:%d cannot be reached: %s", *address, error)
-            return False
+            problem = error
+            break
         writer.close()
         return True
-    logger.info("gateway %s:%d cannot be reached: no response", *address)
+    host, port = address
+    logger.info("gateway %(gateway)s cannot be reached: %(error)s", LogFields(gateway=f"{host}:{port}", error=problem))
     return False

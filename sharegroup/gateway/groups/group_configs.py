@@ -6,6 +6,7 @@ import logging
 from sharegroup.config import Config, GroupConfig
 from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class GroupConfigs:
         if found is None:
             found, warnings = self._config.effective_group_config(group_id, self._set.get(group_id, {}))
             for warning in warnings:
-                logger.warning("group %s: %s", group_id, warning)
+                logger.warning("group %(group)s: %(error)s", LogFields(group=group_id, error=warning))
             if len(self._in_force) >= MAX_KEPT:
                 self._in_force.clear()
             self._in_force[group_id] = found
@@ -48,4 +49,7 @@ class GroupConfigs:
         try:
             await self.refresh()
         except RequestError as error:
-            logger.warning("failed to read group configs; the previous values stay in force: %s", error.message)
+            logger.warning(
+                "failed to read group configs; the previous values stay in force: %(error)s",
+                LogFields(error=error.message),
+            )

@@ -5,6 +5,7 @@ import logging
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class ShareGroupNames:
         try:
             self._names = frozenset(listing.group_id for listing in await self._stored.listings())
         except RequestError as error:
-            logger.debug("failed to read the names of share groups: %s", error.message)
+            logger.debug("failed to read the names of share groups: %(error)s", LogFields(error=error.message))
         finally:
             self._extend()
             self._reading = None

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
+from sharegroup.log_fields import LogFields
 from sharegroup.storage import (
     CachedTables,
     GroupListing,
@@ -96,11 +97,15 @@ class StoredGroups:
             self._log_missing(cell)
             return empty
         except TableUnavailableError as error:
-            logger.warning("failed to read groups of %s: %s", self._paths[cell], error)
+            logger.warning(
+                "failed to read groups of %(file)s: %(error)s", LogFields(file=self._paths[cell], error=error)
+            )
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def _log_missing(self, cell: str) -> None:
         """Log once per cell that no job has run yet, or that the path is wrong."""
         if cell not in self._missing:
             self._missing.add(cell)
-            logger.warning("no tables in %s: no job has run yet, or tables.path is wrong", self._paths[cell])
+            logger.warning(
+                "no tables in %(file)s: no job has run yet, or tables.path is wrong", LogFields(file=self._paths[cell])
+            )

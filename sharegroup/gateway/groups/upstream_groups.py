@@ -24,6 +24,7 @@ from sharegroup.gateway.upstream.coordinators import find_coordinators
 from sharegroup.gateway.upstream.first_available_broker import request_any_broker
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import read_varint
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
 from sharegroup.protocol.short_names import shorten_name
 
@@ -64,7 +65,10 @@ class UpstreamGroups:
         kind = await self.other_kind(node_id, group_id)
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
             return
-        logger.info("rejected group %s as a share group: upstream it is a %s group", group_id, kind)
+        logger.info(
+            "rejected group %(group)s as a share group: upstream it is a %(detail)s group",
+            LogFields(group=group_id, detail=kind),
+        )
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def is_only_share_group(self, node_id: int, group_id: str) -> bool:

@@ -20,6 +20,7 @@ from sharegroup.gateway.wire.request_decoding import leading_strings
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import RequestHeader, UnknownVersionError
 from sharegroup.kafka_clients.connections.reconnecting_connection import ConnectBackoff
+from sharegroup.log_fields import LogFields
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
 
@@ -84,7 +85,10 @@ class PassthroughRequests:
         group_id = None if decision.frame is None else get_created_group(header, decision.frame)
         if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
             return decision
-        logger.info("%s of %s rejected: group %s is a share group", caller.api, caller.principal, group_id)
+        logger.info(
+            "%(api)s of %(principal)s rejected: group %(group)s is a share group",
+            LogFields(api=caller.api, principal=caller.principal, group=group_id),
+        )
         return reject_group_creation(decision, header, RequestRights(self._security, caller, self._names))
 
     async def _apply_acl(

@@ -26,6 +26,7 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.response_records import LIST_SUFFIX
 from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast
 from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayRow, encode_gateway
@@ -142,14 +143,14 @@ class CellChannel:
         def done(sent: asyncio.Future[int]) -> None:
             problem = sent.exception() if not sent.cancelled() else None
             if problem is not None:
-                logger.warning("failed to append a request row: %s", problem)
+                logger.warning("failed to append a request row: %(error)s", LogFields(error=problem))
                 if failed is not None:
                     failed()
 
         try:
             self.append(request).add_done_callback(done)
         except JobUnavailableError as error:
-            logger.warning("failed to append a request row: %s", error)
+            logger.warning("failed to append a request row: %(error)s", LogFields(error=error))
             if failed is not None:
                 failed()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import Topic
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
@@ -85,7 +86,10 @@ class GroupRequests:
         try:
             response = await self._job.ask(row)
         except JobUnavailableError as error:
-            logger.warning("%s for group %s failed: %s", row.type, row.group_id, error)
+            logger.warning(
+                "%(detail)s for group %(group)s failed: %(error)s",
+                LogFields(detail=row.type, group=row.group_id, error=error),
+            )
             raise RequestError(error.code, str(error)) from error
         if response.error_code:
             raise RequestError(ErrorCode(response.error_code), response.error_message or "")

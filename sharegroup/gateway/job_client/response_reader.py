@@ -15,6 +15,7 @@ from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.response_partitions import ResponsePartitions, responses_consumer
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY, Broadcast, decode_broadcast
 from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayRow, decode_gateway
 from sharegroup.protocol.rows.response_rows import Response, decode_responses
@@ -135,7 +136,10 @@ def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
         try:
             rows += _decoded(record, key)
         except ValueError as error:
-            logger.warning("skipped an invalid response row at offset %d: %s", record.offset, error)
+            logger.warning(
+                "skipped an invalid response row at offset %(offset)d: %(error)s",
+                LogFields(offset=record.offset, error=error),
+            )
     return rows
 
 

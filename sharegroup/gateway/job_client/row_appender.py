@@ -59,6 +59,7 @@ from sharegroup.kafka_clients.connections.reconnecting_connection import Reconne
 from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.response_partitions import choose_partition
 from sharegroup.kafka_clients.steady_time import steady_ms
+from sharegroup.log_fields import LogFields
 
 _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
@@ -251,8 +252,12 @@ class _PartitionQueue:
         self._producer: tuple[int, int] | None = None  # id and epoch
         self._sequence = 0
         self._problem = NO_RESPONSE
-        name = f"{topic}-{partition}"
-        self._outage = OutageLog(logger, f"{name}: failed to append rows", f"{name}: rows are appended again")
+        self._outage = OutageLog(
+            logger,
+            "%(topic)s-%(partition)d: failed to append rows",
+            "%(topic)s-%(partition)d: rows are appended again",
+            fields=LogFields(topic=topic, partition=partition),
+        )
         self._is_dropped = False
         self.task: asyncio.Task[None] | None = None
 
@@ -314,7 +319,10 @@ class _PartitionQueue:
         except JobUnavailableError as error:
             problem = str(error)
         except Exception as error:  # the rows after these must not wait forever
-            logger.exception("%s-%d: rows abandoned after an unexpected error", self._topic, self._partition)
+            logger.exception(
+                "%(topic)s-%(partition)d: rows abandoned after an unexpected error",
+                LogFields(topic=self._topic, partition=self._partition),
+            )
             problem = f"the request cannot be produced: {error}"
         finally:
             if problem is None:

@@ -34,6 +34,7 @@ from sharegroup.gateway.records.log_reader import (
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +232,10 @@ class _BrokerTails:
                     await self._reader.read(self._node_id, self._read_committed, self.session)
                     pause_s = started_s + PACE_S - loop.time()
                 except UpstreamUnavailableError as error:
-                    logger.info("the ends of logs cannot be read from broker %d: %s", self._node_id, error)
+                    logger.info(
+                        "the ends of logs cannot be read from broker %(broker)d: %(error)s",
+                        LogFields(broker=self._node_id, error=error),
+                    )
                     self.session.reset()
                     pause_s = RETRY_S
                 await asyncio.sleep(max(0.0, pause_s))

@@ -32,6 +32,7 @@ from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.response_rows import Response
@@ -195,7 +196,10 @@ class ReservedDelivery:
 
     def _on_response(self, partition: _Partition, response: Response) -> None:
         if response.error_code:
-            logger.info("%s: nothing is reserved: %s", partition.key, response.error_message)
+            logger.info(
+                "%(share_partition)s: nothing is reserved: %(error)s",
+                LogFields(share_partition=partition.key, error=response.error_message),
+            )
         if not isinstance(response, ReserveResponse):
             partition.reservation.record_failure(response.id, self._job.now_ms())
         elif partition.reservation.apply_response(response, self._job.now_ms()) and partition.reservation.unused_count:
@@ -284,7 +288,10 @@ class ReservedDelivery:
         try:
             appended = self._job.append(row)
         except JobUnavailableError as error:
-            logger.info("%s: failed to assign records: %s", partition.key, error)
+            logger.info(
+                "%(share_partition)s: failed to assign records: %(error)s",
+                LogFields(share_partition=partition.key, error=error),
+            )
             return False
         reservation.use(assignment.ranges)
         partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
@@ -311,7 +318,10 @@ class ReservedDelivery:
         try:
             append_ms = await appended
         except JobUnavailableError as error:
-            logger.info("%s: the outcome of an assignment is unknown: %s", partition.key, error)
+            logger.info(
+                "%(share_partition)s: the outcome of an assignment is unknown: %(error)s",
+                LogFields(share_partition=partition.key, error=error),
+            )
             append_ms = -1
         if not 0 <= append_ms <= row.valid_until_ms:
             if partition.reservation.epoch == row.reservation_epoch:

@@ -18,6 +18,7 @@ from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.holdings import AcknowledgedRanges, Holdings
 from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.acknowledge_rules import check_batches
 from sharegroup.protocol.rows.acknowledgement_rows import split_acknowledgement
 from sharegroup.protocol.rows.reservation_requests import AssignRequest
@@ -176,7 +177,8 @@ class MemberPartition:
             return
         if response.error_code:
             logger.warning(
-                "%s: fetch for member %s failed, retrying: %s", self.key, self.member_id, response.error_message
+                "%(share_partition)s: fetch for member %(member)s failed, retrying: %(error)s",
+                LogFields(share_partition=self.key, member=self.member_id, error=response.error_message),
             )
             self._demand_failed(response.id)
             self.on_change()
@@ -227,7 +229,8 @@ class MemberPartition:
         if now_ms + self._min_lock_left_ms < lock_deadline_ms:
             return False
         logger.info(
-            "%s: locks nearly expired before responding to member %s; records released", self.key, self.member_id
+            "%(share_partition)s: locks nearly expired before responding to member %(member)s; records released",
+            LogFields(share_partition=self.key, member=self.member_id),
         )
         self.holdings.discard(taken.acquired)
         if not self._is_closed:
@@ -252,7 +255,8 @@ class MemberPartition:
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
             logger.info(
-                "%s: %d records for member %s nearly expired; records released", self.key, records, self.member_id
+                "%(share_partition)s: %(records)d records for member %(member)s nearly expired; records released",
+                LogFields(share_partition=self.key, records=records, member=self.member_id),
             )
             self.unacquire(expired)
 

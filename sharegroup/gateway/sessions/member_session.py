@@ -21,6 +21,7 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.share_session import ShareSession, TopicIdPartition
 from sharegroup.types import AcquiredRange
 
@@ -254,11 +255,17 @@ class MemberSession:
                 await self._reader.read(position, offset)
                 return True
             except LogReadError as error:
-                logger.warning("%s at offset %d: %s", partition.key, offset, error)
+                logger.warning(
+                    "%(share_partition)s at offset %(offset)d: %(error)s",
+                    LogFields(share_partition=partition.key, offset=offset, error=error),
+                )
                 if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition.discard_before(error.log_start_offset):
                     return True
             except UpstreamUnavailableError as error:
-                logger.warning("%s at offset %d: %s", partition.key, offset, error)
+                logger.warning(
+                    "%(share_partition)s at offset %(offset)d: %(error)s",
+                    LogFields(share_partition=partition.key, offset=offset, error=error),
+                )
         again_s = self._reader.pause_s(position, offset)
         self._look_again_s = again_s if self._look_again_s is None else min(again_s, self._look_again_s)
         return False

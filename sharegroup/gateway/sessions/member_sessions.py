@@ -25,6 +25,7 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.broadcasts import (
     Broadcast,
     MemberLeftBroadcast,
@@ -237,7 +238,10 @@ class MemberSessions:
                 try:
                     self._on_topic_deleted(parse_topic_id(row.topic_id))
                 except ValueError:
-                    logger.warning("ignored a topic deletion by the job: invalid topic id %r", row.topic_id)
+                    logger.warning(
+                        "ignored a topic deletion by the job: invalid topic id %(topic_id)r",
+                        LogFields(topic_id=row.topic_id),
+                    )
 
     def _on_member_left(self, group_id: str, member_id: str) -> None:
         self._leases.end(group_id, member_id)

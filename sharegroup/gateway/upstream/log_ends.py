@@ -10,6 +10,7 @@ from kafka.protocol.consumer import ListOffsetsResponse
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.list_offsets import LATEST, list_offsets_request, read_offsets
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -49,5 +50,7 @@ async def _list_offsets(
         request = list_offsets_request(dict.fromkeys(partitions, LATEST))
         return read_offsets(await cluster.ask(node_id, request, ListOffsetsResponse))
     except UpstreamUnavailableError as error:
-        logger.warning("failed to list log end offsets of broker %d: %s", node_id, error)
+        logger.warning(
+            "failed to list log end offsets of broker %(broker)d: %(error)s", LogFields(broker=node_id, error=error)
+        )
         return {}

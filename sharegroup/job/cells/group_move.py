@@ -30,6 +30,7 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.job.commit.commit_steps import Batch, CommitSteps, RowProducer
 from sharegroup.job.commit.table_rows import DELETED
 from sharegroup.job.lead.job_lead import JobLead
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.reading.state_table import read_current_states
 from sharegroup.storage.rows import DeltaTables
 from sharegroup.storage.schemas import (
@@ -155,7 +156,10 @@ def move_group(
         if any(written.values()):
             tables.commit(Batch(0, _now_ms(), tables=written))
         after_step(number)
-    logger.info("group %s moved: %d share-partitions", group_id, len(rows[SHARE_PARTITIONS.name]))
+    logger.info(
+        "group %(group)s moved: %(count)d share-partitions",
+        LogFields(group=group_id, count=len(rows[SHARE_PARTITIONS.name])),
+    )
 
 
 def _snapshot(key: SharePartitionKey, state: ShareGroupOffset) -> Row:

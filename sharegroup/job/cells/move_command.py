@@ -17,6 +17,7 @@ from sharegroup.job.commit.commit_steps import RowProducer
 from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
 from sharegroup.kafka_clients.row_topics.unread_rows import count_unread_rows
+from sharegroup.log_fields import log_formatter
 from sharegroup.storage.writing.versioned_table import TableStoreError
 
 
@@ -31,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--from", dest="source", default=NO_CELL, help="cell whose tables have the group (default: no cell)"
     )
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(log_formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         print(_moved(load_config(given.config), given.group, given.source))
     except (ShareGroupError, TableStoreError) as error:

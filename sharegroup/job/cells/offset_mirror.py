@@ -14,6 +14,7 @@ from kafka.errors import KafkaError
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.reading.offsets import SharePartitionOffset
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,10 @@ class OffsetMirror:
         if problem != self._reported.get(group_id, ""):
             self._reported[group_id] = problem
             if problem:
-                logger.warning("group %s: cannot commit offsets to consumer group %s: %s", group_id, mirror, problem)
+                logger.warning(
+                    "group %(group)s: cannot commit offsets to consumer group %(resource)s: %(error)s",
+                    LogFields(group=group_id, resource=mirror, error=problem),
+                )
 
 
 class MirrorThread:

@@ -27,6 +27,7 @@ from kafka.errors import KafkaError
 from sharegroup.job.clock.unread_requests import NO_DEMANDS, LingerRules, UnreadRequests
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.log_fields import LogFields
 from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
@@ -164,7 +165,10 @@ class RequestClock:
             return False
         if len(found) > len(self._partitions):
             if self._partitions:
-                logger.warning("topic %s has %d partitions, %d before", self._topic, len(found), len(self._partitions))
+                logger.warning(
+                    "topic %(topic)s has %(count)d partitions, %(previous_count)d before",
+                    LogFields(topic=self._topic, count=len(found), previous_count=len(self._partitions)),
+                )
             self._partitions, self._starts_ms = found, 0
             if self._waiter is not None:
                 self._waiter.assign(found)
@@ -191,11 +195,11 @@ class RequestClock:
             elif abs(now_ms - (stuck := waiting[partition]).since_ms) >= _HELD_UP_MS and not stuck.is_reported:
                 stuck.is_reported = True
                 logger.warning(
-                    "%s-%d: no row can be read from offset %d on, the log ends at %d: a transaction is open, or the "
-                    "leader does not respond. Until then these requests wait, and no lock or session expires",
-                    self._topic, partition, offset, ends[partition],
-                    extra={"topic": self._topic, "partition": partition},
-                )  # fmt: skip
+                    "%(topic)s-%(partition)d: no row can be read from offset %(offset)d on, the log ends at "
+                    "%(end_offset)d: a transaction is open, or the leader does not respond. Until then these requests"
+                    " wait, and no lock or session expires",
+                    LogFields(topic=self._topic, partition=partition, offset=offset, end_offset=ends[partition]),
+                )
         return frozenset(empty)
 
     def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:

@@ -40,6 +40,7 @@ from sharegroup.job.commit.lost_commits import (
 from sharegroup.job.commit.repeated_batch import ENTRY, batch_entry, reject_other_effects
 from sharegroup.job.commit.table_rows import stamp_rows
 from sharegroup.kafka_clients.job_clock import BrokersTime
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.json_text import pack_text, to_json, unpack_json
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import Info, Row, Write
@@ -193,7 +194,10 @@ class CommitSteps:
         for writer in self._others:
             rows = None if writer.spec.name in self._lost else outbox["tables"].get(writer.spec.name)
             if rows and self._commit_current(writer, rows, query_id, batch_id, now_ms):
-                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
+                logger.warning(
+                    "completed batch %(batch)d of table %(table)s from its outbox",
+                    LogFields(batch=batch_id, table=writer.spec.name),
+                )
         for writer in self._growing:
             if writer.spec.name in self._lost:
                 continue
@@ -201,7 +205,10 @@ class CommitSteps:
             owed.append(DeferredBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
             owed = [batch for batch in owed if batch.rows]
             if owed and write_deferred(writer, owed, query_id, info["leader_epoch"]):
-                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
+                logger.warning(
+                    "completed batch %(batch)d of table %(table)s from its outbox",
+                    LogFields(batch=batch_id, table=writer.spec.name),
+                )
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
     def _complete_lost_batches(self) -> None:

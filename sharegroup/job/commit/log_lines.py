@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sharegroup.core.group_coordinator.records import GroupState, SharePartitionStatus
 from sharegroup.errors import ErrorCode
 from sharegroup.job.commit.table_rows import DELETED
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.range_map import RangeMap
 from sharegroup.protocol.rows.share_group_requests import HEARTBEAT
 from sharegroup.storage.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
@@ -20,14 +21,17 @@ from sharegroup.storage.writing.versioned_table import Row
 _LEAVES = -1
 #: The line for a group whose row has changed to this state.
 _OF_GROUPS = {
-    GroupState.EMPTY.value: "group %s is empty: its last member has left",
-    GroupState.DEAD.value: "group %s is deleted",
+    GroupState.EMPTY.value: "group %(group)s is empty: its last member has left",
+    GroupState.DEAD.value: "group %(group)s is deleted",
 }
 #: The line for share-partitions of one topic whose rows have changed to this status.
 _OF_TOPICS = {
-    SharePartitionStatus.INITIALIZING.value: "group %s: initializing topic %s (id %s), partitions %s",
-    SharePartitionStatus.INITIALIZED.value: "group %s: initialized topic %s (id %s), partitions %s",
-    SharePartitionStatus.DELETING.value: "group %s: removing topic %s (id %s), partitions %s",
+    SharePartitionStatus.INITIALIZING.value: "group %(group)s: initializing topic %(topic)s "
+    "(id %(topic_id)s), partitions %(partitions)s",
+    SharePartitionStatus.INITIALIZED.value: "group %(group)s: initialized topic %(topic)s "
+    "(id %(topic_id)s), partitions %(partitions)s",
+    SharePartitionStatus.DELETING.value: "group %(group)s: removing topic %(topic)s "
+    "(id %(topic_id)s), partitions %(partitions)s",
 }
 
 FindRow = Callable[[str, Row], Row | None]
@@ -37,7 +41,7 @@ class LogLine(NamedTuple):
     """A log line as `logging` takes it: lines with the same text count as one kind, whatever their values."""
 
     text: str
-    values: tuple[Any, ...]
+    fields: LogFields
 
 
 def log_lines(
@@ -55,13 +59,14 @@ def log_lines(
         *_topics(row_changes(SHARE_PARTITIONS, tables, row_like)),
         *_members(row_changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves, _removed(answered)),
         *(
-            LogLine("group %s: member %s fenced; it must join again", (row["group_id"], row["member_id"]))
+            LogLine("group %(group)s: member %(member)s fenced; it must join again", _member(row))
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
         ),
         *(
             LogLine(
-                "group %s: a process of member %s fenced: %s", (row["group_id"], row["member_id"], row["error_message"])
+                "group %(group)s: a process of member %(member)s fenced: %(error)s",
+                {**_member(row), "error": row["error_message"]},
             )
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_INSTANCE_ID
@@ -88,6 +93,10 @@ def row_changes(
         yield before, row
 
 
+def _member(row: Mapping[str, Any]) -> LogFields:
+    return LogFields(group=row["group_id"], member=row["member_id"])
+
+
 def _removed(responses: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
     """Return the (group, member id) pairs that an administrator has removed."""
     return {
@@ -102,17 +111,27 @@ def _members(
     rows: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, str]], removed: set[tuple[str, str]]
 ) -> Iterator[LogLine]:
     for before, row in rows:
-        who = row["group_id"], row["member_id"]
+        who, fields = (row["group_id"], row["member_id"]), _member(row)
         if row.get(DELETED):
             how = "left" if who in leaves else "was removed" if who in removed else "timed out"
             if before is not None:
-                yield LogLine(f"group %s: member %s {how}", who)
+                yield LogLine(f"group %(group)s: member %(member)s {how}", fields)
         elif before is None:
-            client = row["client_id"], row["client_host"], ", ".join(row["subscribed_topic_names"])
-            yield LogLine("group %s: member %s joined (%s at %s), for %s", (*who, *client))
+            yield LogLine(
+                "group %(group)s: member %(member)s joined (%(client_id)s at %(client)s), for %(topic)s",
+                {
+                    **fields,
+                    "client_id": row["client_id"],
+                    "client": row["client_host"],
+                    "topic": ", ".join(row["subscribed_topic_names"]),
+                },
+            )
         elif row.get("group_instance_id") is not None and row["incarnation_id"] != before.get("incarnation_id"):
             what = "continues in another process" if row["incarnation_id"] else "left for a restart"
-            yield LogLine(f"group %s: static member %s, %s, {what}", (*who, row["group_instance_id"]))
+            yield LogLine(
+                f"group %(group)s: static member %(member)s, %(instance)s, {what}",
+                {**fields, "instance": row["group_instance_id"]},
+            )
 
 
 def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
@@ -124,7 +143,7 @@ def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
     for group_id, (begin, end) in whole.items():
         state = end["group_state"]
         if state in _OF_GROUPS and begin is not None and begin["group_state"] != state:
-            yield LogLine(_OF_GROUPS[state], (group_id,))
+            yield LogLine(_OF_GROUPS[state], LogFields(group=group_id))
 
 
 def _topics(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
@@ -134,5 +153,6 @@ def _topics(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[LogLine]:
         if not row.get(DELETED) and (before is None or before["status"] != row["status"]):
             about = row["status"], row["group_id"], row["topic"], row["topic_id"]
             found.setdefault(about, []).append(row["partition"])
-    for (status, *topic), partitions in found.items():
-        yield LogLine(_OF_TOPICS[status], (*topic, format_ranges(partitions)))
+    for (status, group_id, topic, topic_id), numbers in found.items():
+        fields = LogFields(group=group_id, topic=topic, topic_id=topic_id, partitions=format_ranges(numbers))
+        yield LogLine(_OF_TOPICS[status], fields)

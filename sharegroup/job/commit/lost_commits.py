@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sharegroup.job.commit.deferred_rows import DeferredBatch
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.json_text import unpack_json
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import Info
@@ -65,8 +66,8 @@ def roll_back_tables(
             known = writer.roll_back(query_id, newest, first_epoch + 1, leader_epoch)
             lost[name] = LostBatches(query_id, known, True)
             logger.warning(
-                "table %s is ahead of %s, which has lost commits; rolled back to batch %d",
-                name, first.spec.name, newest,
+                "table %(table)s is ahead of %(first_table)s, which has lost commits; rolled back to batch %(batch)d",
+                LogFields(table=name, first_table=first.spec.name, batch=newest),
             )  # fmt: skip
         elif known < info.get(COMMITTED, {}).get(name, -1) or epochs[name] < first_epoch:
             lost[name] = LostBatches(query_id, known, False)
@@ -87,7 +88,10 @@ def read_lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -
             if batch.batch_id > known and batch.rows:
                 found.setdefault((query_id, batch.batch_id), LeaderBatch(info["leader_epoch"], batch))
     if found:
-        logger.warning("table %s has lost commits; restored %d batches from outboxes", writer.spec.name, len(found))
+        logger.warning(
+            "table %(table)s has lost commits; restored %(count)d batches from outboxes",
+            LogFields(table=writer.spec.name, count=len(found)),
+        )
     return [*reversed(found.values())]
 
 

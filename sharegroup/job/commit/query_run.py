@@ -17,6 +17,7 @@ from sharegroup.job.lead.stale_checkpoint import (
     reject_stale_checkpoint,
 )
 from sharegroup.kafka_clients.job_clock import BrokersTime, JobClock
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class QueryRun:
         lines = log_lines(batch.tables, batch.responses, self.steps.find_row)
         self._commit(batch)
         for line in lines:
-            logger.info(line.text, *line.values, extra={"group": line.values[0]})
+            logger.info(line.text, line.fields)
         if batch.has_changes and self._clock.is_probe_due():
             self._refresh_clock()
         positions = dict(self.steps.positions)
@@ -155,7 +156,10 @@ class QueryRun:
         try:
             self.steps.commit(batch)
         except RepeatedBatchError as error:
-            logger.warning("query %s: %s; checkpoint dropped, the query recovers from the tables", self._name, error)
+            logger.warning(
+                "query %(query)s: %(error)s; checkpoint dropped, the query recovers from the tables",
+                LogFields(query=self._name, error=error),
+            )
             self._drop_checkpoint()
             raise
         if batch.has_effects:
@@ -163,11 +167,16 @@ class QueryRun:
 
     def _report(self, batch: Batch) -> None:
         for note in batch.notes:
-            logger.warning("query %s: %s", self._name, note)
+            logger.warning("query %(query)s: %(error)s", LogFields(query=self._name, error=note))
         if not batch.rejected:
             return
         self.rejected += len(batch.rejected)
         for partition, offset, reason in batch.rejected[:_REJECTED_LOGGED]:
-            logger.warning("query %s rejected request %d@%d: %s", self._name, partition, offset, reason)
-        values = self._name, len(batch.rejected), batch.batch_id, self.rejected
-        logger.warning("query %s rejected %d requests in batch %d, %d since its start", *values)
+            logger.warning(
+                "query %(query)s rejected request %(partition)d@%(offset)d: %(error)s",
+                LogFields(query=self._name, partition=partition, offset=offset, error=reason),
+            )
+        logger.warning(
+            "query %(query)s rejected %(requests)d requests in batch %(batch)d, %(count)d since its start",
+            LogFields(query=self._name, requests=len(batch.rejected), batch=batch.batch_id, count=self.rejected),
+        )

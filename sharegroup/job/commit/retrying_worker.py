@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.writing.versioned_table import TableStoreError
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,9 @@ class RetryingWorker:
         try:
             work()
         except TableStoreError as error:
-            logger.warning("write failed; retrying every %g s: %s", self._retry_s, error)
+            logger.warning(
+                "write failed; retrying every %(retry_s)g s: %(error)s", LogFields(retry_s=self._retry_s, error=error)
+            )
             return True
         except Exception as error:  # noqa: BLE001 - the next submission raises it
             with self._changed:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from sharegroup.errors import FencedLeaderError
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.writing.fence import leader_epoch_of
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import TableStoreError, VersionedTable
@@ -93,6 +94,6 @@ class LeadWatch:
             self._is_unavailable = False
         except TableStoreError as error:
             if not self._is_unavailable:
-                logger.warning("cannot check which job leads: %s", error)
+                logger.warning("cannot check which job leads: %(error)s", LogFields(error=error))
             self._is_unavailable = True
         self._due = self._clock() + CHECK_INTERVAL_S

@@ -13,6 +13,7 @@ from sharegroup.core.operators.log_offsets import PartitionLog
 from sharegroup.job.knowledge.listing import TopicIdPartition
 from sharegroup.job.logs.partition_leaders import PartitionLeaders
 from sharegroup.job.logs.topic_identities import TopicDescription, TopicIdentities
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,9 @@ class LogOffsetQueries:
         try:
             found = query([partition for of_leader in askable.values() for partition in of_leader])
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-            logger.debug("cannot poll log offsets: %s: %s", type(error).__name__, error)
+            logger.debug(
+                "cannot poll log offsets: %(detail)s: %(error)s", LogFields(detail=type(error).__name__, error=error)
+            )
         for (topic, leader), of_leader in askable.items():
             answered = [partition for partition in of_leader if partition in found]
             self._leaders.record_response(topic, answered, now_ms)

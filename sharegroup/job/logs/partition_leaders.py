@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kafka import TopicPartition
 
+from sharegroup.log_fields import LogFields
 from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
@@ -60,10 +61,8 @@ class PartitionLeaders:
             del self._troubles[topic]
             if trouble.logged:
                 logger.warning(
-                    "topic %s: log offsets are polled again after %.1f s",
-                    topic,
-                    (now_ms - trouble.began_ms) / 1000,
-                    extra={"topic": topic},
+                    "topic %(topic)s: log offsets are polled again after %(duration_s).1f s",
+                    LogFields(topic=topic, duration_s=(now_ms - trouble.began_ms) / 1000),
                 )
 
     def record_no_response(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
@@ -111,7 +110,9 @@ class PartitionLeaders:
         trouble.retry_at_ms = now_ms + trouble.wait_ms
         if problem and problem not in trouble.logged:
             trouble.logged.add(problem)
-            logger.warning("topic %s: cannot poll log offsets, retrying: %s", topic, problem, extra={"topic": topic})
+            logger.warning(
+                "topic %(topic)s: cannot poll log offsets, retrying: %(error)s", LogFields(topic=topic, error=problem)
+            )
 
 
 def _without_leader(partitions: Collection[TopicPartition]) -> str:

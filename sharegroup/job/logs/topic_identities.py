@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from kafka import TopicPartition
 
+from sharegroup.log_fields import LogFields
 from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class TopicIdentities:
         try:
             self._look_up(sorted(names), now_ms)
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-            logger.debug("cannot look up topics: %s", error)
+            logger.debug("cannot look up topics: %(error)s", LogFields(error=error))
             return False
         return True
 

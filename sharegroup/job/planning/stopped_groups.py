@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from sharegroup.job.knowledge.source_state import SourceState
 from sharegroup.job.planning.batch_rows import States, is_current
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.following.share_partition_row import SharePartitionRow
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,9 @@ class StoppedGroups:
         for group_id, row in list(self._missing.items()):
             if known.listing.get(row.key) != row:
                 del self._missing[group_id]
-                logger.warning("group %s is served again: %s", group_id, _changed(row), extra={"group": group_id})
+                logger.warning(
+                    "group %(group)s is served again: %(error)s", LogFields(group=group_id, error=_changed(row))
+                )
         return set(self._missing)
 
     def stop_groups_without_state(self, rows: Iterable[SharePartitionRow], states: States) -> set[str]:
@@ -38,7 +41,7 @@ class StoppedGroups:
                 continue
             if row.key.group_id not in found:
                 logger.error(
-                    "group %s is stopped: %s", row.key.group_id, _cause(row), extra={"group": row.key.group_id}
+                    "group %(group)s is stopped: %(error)s", LogFields(group=row.key.group_id, error=_cause(row))
                 )
             found.add(row.key.group_id)
             self._missing[row.key.group_id] = row

@@ -22,6 +22,7 @@ from sharegroup.kafka_clients.connections.broker_login import log_in
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
+from sharegroup.log_fields import LogFields
 
 __all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "fetch_features", "tls_context"]
 
@@ -111,7 +112,7 @@ class UpstreamConnection(FrameProtocol):
 
     def frame_error(self, problem: str) -> None:
         """Log a violation of the protocol and close."""
-        logger.error("protocol error of an upstream broker: %s", problem)
+        logger.error("protocol error of an upstream broker: %(error)s", LogFields(error=problem))
         self.close()
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from sharegroup.kafka_clients.connections.reconnecting_connection import ReconnectingConnection
 from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class SilentBrokers:
     def add(self, node_id: int, problem: str) -> None:
         """Treat a broker as silent until it responds."""
         if node_id not in self._attempts:
-            logger.warning("broker %d does not respond: %s", node_id, problem, extra={"broker": node_id})
+            logger.warning("broker %(broker)d does not respond: %(error)s", LogFields(broker=node_id, error=problem))
             self._attempts[node_id] = asyncio.get_running_loop().create_task(self._try_until_it_answers(node_id))
 
     def close(self) -> None:
@@ -48,7 +49,10 @@ class SilentBrokers:
             await asyncio.sleep(_RETRY_S)
         del self._attempts[node_id]
         duration_s = loop.time() - began
-        logger.warning("broker %d responds again after %.1f s", node_id, duration_s, extra={"broker": node_id})
+        logger.warning(
+            "broker %(broker)d responds again after %(duration_s).1f s",
+            LogFields(broker=node_id, duration_s=duration_s),
+        )
 
     async def _answers(self, node_id: int) -> bool:
         try:

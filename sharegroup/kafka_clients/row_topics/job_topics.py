@@ -11,6 +11,7 @@ from kafka.errors import InvalidReplicationFactorError, KafkaError, PolicyViolat
 from sharegroup.errors import ShareGroupError
 from sharegroup.kafka_clients.cluster_description import describe_cluster
 from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,10 @@ def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int
     try:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
     except (InvalidReplicationFactorError, PolicyViolationError) as error:  # a broker left, or a policy is configured
-        logger.warning("brokers rejected topics with %d replicas; using their default: %s", replication, error)
+        logger.warning(
+            "brokers rejected topics with %(count)d replicas; using their default: %(error)s",
+            LogFields(count=replication, error=error),
+        )
         admin.create_topics(_new_topics(topics, _BROKERS_DEFAULT, retention_ms))
 
 
@@ -104,7 +108,10 @@ def _check_topics(configs: TopicConfigs, timed: Collection[str]) -> None:
     problems = []
     for name, found in configs.items():
         if not found:
-            logger.warning("not allowed to describe topic %s; make sure that it has %s", name, _TOPIC_CONFIGS)
+            logger.warning(
+                "not allowed to describe topic %(topic)s; make sure that it has %(resource)s",
+                LogFields(topic=name, resource=_TOPIC_CONFIGS),
+            )
             continue
         if name in timed and found[_TIMESTAMP_TYPE] != _BROKERS_CLOCK:
             problems.append(
@@ -130,10 +137,10 @@ def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
         minimum = configs[name].get(_MIN_INSYNC_REPLICAS, "unknown")
         alike.setdefault(f"replicas: {count}, {_MIN_INSYNC_REPLICAS}: {minimum}", []).append(name)
     for what, names in alike.items():
-        logger.info("topics %s: %s", ", ".join(names), what)
+        logger.info("topics %(topic)s: %(detail)s", LogFields(topic=", ".join(names), detail=what))
     if alone := [name for name, count in replicas.items() if count == 1]:
         logger.warning(
-            "topics %s have one replica: without its broker the job waits, and the loss of the broker's disk loses "
-            "unread acknowledgements; with three brokers, use three replicas (request.topic.replication.factor)",
-            ", ".join(alone),
+            "topics %(topic)s have one replica: without its broker the job waits, and the loss of the broker's disk "
+            "loses unread acknowledgements; with three brokers, use three replicas (request.topic.replication.factor)",
+            LogFields(topic=", ".join(alone)),
         )

@@ -12,6 +12,7 @@ from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.job_clock import ClockUnknownError, JobClock
 from sharegroup.kafka_clients.response_partitions import METADATA_AGE_MS, ResponsePartitions, responses_consumer
 from sharegroup.kafka_clients.topic_lookup import TopicLookup
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.rows.response_rows import Response, decode_responses
 from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
@@ -61,9 +62,14 @@ class RowChannel:
                     try:
                         responses += decode_responses(message.value)
                     except ValueError as error:
-                        place = {"topic": partition.topic, "partition": partition.partition, "offset": message.offset}
                         logger.warning(
-                            "skipped an invalid response row at offset %d: %s", message.offset, error, extra=place
+                            "skipped an invalid response row at offset %(offset)d: %(error)s",
+                            LogFields(
+                                topic=partition.topic,
+                                partition=partition.partition,
+                                offset=message.offset,
+                                error=error,
+                            ),
                         )
         return responses
 

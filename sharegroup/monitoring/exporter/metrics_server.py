@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.log_fields import LogFields
 from sharegroup.monitoring.exporter.exposition import Exposition
 from sharegroup.monitoring.metrics.metric import MetricFamily
 
@@ -61,7 +62,10 @@ class MetricsServer:
         except (OSError, OverflowError) as error:
             raise MetricsUnavailableError(f"metrics server cannot listen on {host}:{port}: {error}") from error
         threading.Thread(target=self._server.serve_forever, args=(_CLOSE_S,), name="metrics", daemon=True).start()
-        logger.info("metrics server listens on http://%s:%d/metrics", host, self._server.server_port)
+        logger.info(
+            "metrics server listens on http://%(address)s/metrics",
+            LogFields(address=f"{host}:{self._server.server_port}"),
+        )
         return self._server.server_port
 
     def close(self) -> None:

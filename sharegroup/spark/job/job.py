@@ -27,6 +27,7 @@ from sharegroup.kafka_clients.job_clock import JobClock
 from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer
 from sharegroup.kafka_clients.row_topics.job_topics import create_topics
 from sharegroup.kafka_clients.steady_time import steady_ms
+from sharegroup.log_fields import LogFields
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
 from sharegroup.spark.job.metrics_endpoint import MetricsEndpoint
@@ -96,7 +97,7 @@ class ShareGroupJob:
         try:
             self._run(self._prepare())
         except StopRequested as stopped:
-            logger.info("%s", stopped)
+            logger.info("%(error)s", LogFields(error=stopped))
         finally:
             self._metrics.close()
 

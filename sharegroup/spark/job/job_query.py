@@ -17,6 +17,7 @@ from sharegroup.job.commit.repeated_batch import effect_rules
 from sharegroup.job.lead.checkpoint_mark import MarkFile
 from sharegroup.job.lead.stale_checkpoint import Checkpoint
 from sharegroup.kafka_clients.job_clock import JobClock
+from sharegroup.log_fields import LogFields
 from sharegroup.spark.job.checkpoint import begin_checkpoint, discard_checkpoint, read_checkpoint
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.queries.operators import TIME_PROPERTY, time_text
@@ -139,7 +140,10 @@ class JobQuery:
         gc.freeze()  # the table rows of this query stay in memory and would slow each garbage collection
         self._query = writer.start()
         assert str(self._query.id) == self._steps.query_id
-        logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
+        logger.info(
+            "query %(query)s leads with epoch %(leader_epoch)d, id %(query_id)s",
+            LogFields(query=self.name, leader_epoch=self._steps.leader_epoch, query_id=self._steps.query_id),
+        )
 
     @property
     def _checkpoint_path(self) -> str:
@@ -153,10 +157,9 @@ class JobQuery:
         """Discard a checkpoint that may be unusable. Nobody else uses it, as this query leads; the tables have all."""
         cause = "the tables have lost commits" if self._have_lost_commits else "the machine was restarted"
         logger.warning(
-            "query %s: the checkpoint may be torn or not match the tables, because %s; it is discarded, and the query "
-            "is rebuilt from the tables",
-            self.name,
-            cause,
+            "query %(query)s: the checkpoint may be torn or not match the tables, because %(error)s; it is discarded,"
+            " and the query is rebuilt from the tables",
+            LogFields(query=self.name, error=cause),
         )
         discard_checkpoint(self._spark, self._checkpoint_path)
 
@@ -168,11 +171,9 @@ class JobQuery:
         configured = self._config.job.shuffle_partitions
         if checkpoint.has_other_partitions(configured):
             logger.warning(
-                "query %s: the checkpoint has %d shuffle partitions, but shuffle.partitions is %d; "
-                "the checkpoint is discarded, and the query is rebuilt from the tables",
-                self.name,
-                checkpoint.shuffle_partitions,
-                configured,
+                "query %(query)s: the checkpoint has %(count)d shuffle partitions, but shuffle.partitions is "
+                "%(configured)d; the checkpoint is discarded, and the query is rebuilt from the tables",
+                LogFields(query=self.name, count=checkpoint.shuffle_partitions, configured=configured),
             )
             discard_checkpoint(self._spark, checkpoint.path)
 

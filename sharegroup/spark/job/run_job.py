@@ -14,6 +14,7 @@ from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.core.group_coordinator.assignors import get_assignor
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
 from sharegroup.job.command_parser import CommandParser
+from sharegroup.log_fields import LogFields
 from sharegroup.spark.log_set_up import set_up_log
 
 logger = logging.getLogger("sharegroup.spark.job.run_job")  # as a program the module is __main__
@@ -61,7 +62,10 @@ def _run(config: Config) -> int:
     from sharegroup.spark.job.job_session import job_session
     from sharegroup.spark.job.stop_signal import StopSignal
 
-    logger.info("starting Spark; tables in %s, brokers %s", config.job.tables_path, config.job.bootstrap_servers)
+    logger.info(
+        "starting Spark; tables in %(file)s, brokers %(address)s",
+        LogFields(file=config.job.tables_path, address=config.job.bootstrap_servers),
+    )
     spark = job_session(config)
     try:
         ShareGroupJob(spark, config, StopSignal(spark)).run()
@@ -69,7 +73,7 @@ def _run(config: Config) -> int:
         print(error, file=sys.stderr)
         return EXIT_FENCED
     except ShareGroupError as error:
-        logger.error("%s", error, exc_info=error.__cause__)
+        logger.error("%(error)s", LogFields(error=error), exc_info=error.__cause__)
         return EXIT_FAILED
     finally:
         spark.stop()

@@ -17,6 +17,7 @@ from pyspark.errors import StreamingQueryException
 
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
 from sharegroup.job.lead.stale_checkpoint import StaleCheckpointError
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.store_outage import is_store_outage, one_line
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,8 @@ class Supervisor:
     def _failed(self, name: str, failure: BaseException | None) -> None:
         delay_s = self._failures[name].add(failure)
         logger.error(
-            "query %s failed; it restarts in %d s: %s", name, delay_s, first_line(failure), extra={"query": name}
+            "query %(query)s failed; it restarts in %(retry_s)d s: %(error)s",
+            LogFields(query=name, retry_s=delay_s, error=first_line(failure)),
         )
         self._due[name] = self._clock() + delay_s
 

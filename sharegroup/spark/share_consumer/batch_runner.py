@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame
 
+from sharegroup.log_fields import LogFields
 from sharegroup.member.member import Member
 from sharegroup.member.ranges import OfferedBatch
 from sharegroup.spark.share_consumer.acknowledgements import (
@@ -97,8 +98,9 @@ class BatchRunner:
         self.last_handler_error = error
         records = sum(held.size for held in batch.ranges)
         logger.error(
-            "the handler failed in batch %d (%d in a row); %d records are released",
-            batch.batch_id, self._failures_in_a_row, records, exc_info=error, extra={"batch_id": batch.batch_id},
-        )  # fmt: skip
+            "the handler failed in batch %(batch)d (%(count)d in a row); %(records)d records are released",
+            LogFields(batch=batch.batch_id, count=self._failures_in_a_row, records=records),
+            exc_info=error,
+        )
         if self.has_given_up:
             self._on_give_up()

@@ -7,6 +7,7 @@ from kafka.errors import GroupIdNotFoundError, KafkaError
 
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,8 @@ def check_group_type(kafka: ClientSettings, group_id: str) -> None:
             kinds = {found.group_type for found in admin.list_groups(types=()) if found.group_id == group_id}
     except KafkaError as error:
         logger.warning(
-            "group %s: the check for a group of another type failed, joining without it: %s", group_id, error
+            "group %(group)s: the check for a group of another type failed, joining without it: %(error)s",
+            LogFields(group=group_id, error=error),
         )
         return
     if kinds and _SHARE not in kinds:

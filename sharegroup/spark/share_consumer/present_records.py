@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from sharegroup.log_fields import LogFields
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.spark.share_consumer.acknowledgements import Acknowledgements, PresentOffsets, mark_gaps
 
@@ -42,7 +43,9 @@ class PresentRecords:
         try:
             offsets = self._unobserved.select("topic", F.col("partition").cast("long"), "offset").toArrow()
         except Exception as error:  # noqa: BLE001 - the records are handled and must not be delivered again
-            logger.warning("failed to read the offsets of a batch; gaps in it are accepted: %s", error)
+            logger.warning(
+                "failed to read the offsets of a batch; gaps in it are accepted: %(error)s", LogFields(error=error)
+            )
             return acknowledgements
         return mark_gaps(acknowledgements, present_offsets(offsets, self._ranges))
 

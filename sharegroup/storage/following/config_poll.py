@@ -7,6 +7,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from sharegroup.config import Config, parse_config
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.following.rows_by_file import DeltaFiles, RowsByFile, RowsChange, TableFiles
 from sharegroup.storage.rows import open_table
 from sharegroup.storage.schemas import SHARE_GROUP_CONFIGS
@@ -84,7 +85,7 @@ class ConfigPoll:
     def _effective(self, group_id: str) -> dict[str, object]:
         effective = self._job.effective_group_config(group_id, self._set.get(group_id, {}))
         for warning in effective.warnings:
-            logger.warning("group %s: %s", group_id, warning)
+            logger.warning("group %(group)s: %(error)s", LogFields(group=group_id, error=warning))
         last_altered_ms = self._altered_ms.get(group_id)
         return effective.config.to_json() | ({} if last_altered_ms is None else {LAST_ALTERED_MS: last_altered_ms})
 

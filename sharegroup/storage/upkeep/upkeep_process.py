@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sharegroup.config import Config
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.schemas import TableSpec
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,10 @@ class UpkeepProcess:
             try:
                 _send(process, {"specs": names, "leader_epoch": leader_epoch, "now_ms": now_ms})
             except OSError as error:
-                logger.warning("cannot send a request for %s to the upkeep process: %s", names[0], error)
+                logger.warning(
+                    "cannot send a request for %(table)s to the upkeep process: %(error)s",
+                    LogFields(table=names[0], error=error),
+                )
 
     def close(self) -> None:
         """End the process after its pending requests, or kill it after three seconds, which is safe at any point."""
@@ -77,7 +81,10 @@ class UpkeepProcess:
         """Return the process; start one if there is none or it has ended. The lock must be held."""
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
-                logger.warning("upkeep process ended with exit code %d; starting another", self._process.returncode)
+                logger.warning(
+                    "upkeep process ended with exit code %(count)d; starting another",
+                    LogFields(count=self._process.returncode),
+                )
                 assert self._process.stdin is not None
                 with contextlib.suppress(OSError):  # requests that were not sent yet
                     self._process.stdin.close()
@@ -106,9 +113,15 @@ class UpkeepProcess:
             names = self._requested.pop(0) if process is self._process and self._requested else ("the tables",)
         self._ended(response["took_ms"] / 1000, response["problem"] is not None)
         if response["problem"] is None:
-            logger.debug("upkeep of %s: %d ms", ", ".join(names), response["took_ms"])
+            logger.debug(
+                "upkeep of %(table)s: %(duration_ms)d ms",
+                LogFields(table=", ".join(names), duration_ms=response["took_ms"]),
+            )
         else:
-            logger.warning("upkeep of %s failed; the next one will retry: %s", ", ".join(names), response["problem"])
+            logger.warning(
+                "upkeep of %(table)s failed; the next one will retry: %(error)s",
+                LogFields(table=", ".join(names), error=response["problem"]),
+            )
 
 
 def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:

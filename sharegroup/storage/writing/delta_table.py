@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.rows import check_format
 from sharegroup.storage.schemas import CHUNK, FORMAT_PROPERTY, FORMAT_VERSION, TableSpec, table_path
 from sharegroup.storage.store_outage import one_line
@@ -146,7 +147,9 @@ class DeltaVersions:
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         with store_errors():
             self._upkeep.run(self._table, upkeep, commit_properties(stamp))
-        logger.debug("upkeep of %s at version %d", self.spec.name, self.version)
+        logger.debug(
+            "upkeep of %(table)s at version %(version)d", LogFields(table=self.spec.name, version=self.version)
+        )
 
 
 class DeltaTableWriter(TableWriter):

@@ -8,6 +8,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterator
 
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.schemas import TableSpec
 from sharegroup.storage.writing.fence import LEADER_APP_ID, WriterFence, leader_epoch_of
 from sharegroup.storage.writing.versioned_table import (
@@ -152,9 +153,7 @@ class TableWriter:
                     raise
                 if self._fence.is_own(after):
                     logger.warning(
-                        "commit to %s reported an error but was applied: %s",
-                        self.spec.name,
-                        error,
-                        extra={"table": self.spec.name},
+                        "commit to %(table)s reported an error but was applied: %(error)s",
+                        LogFields(table=self.spec.name, error=error),
                     )
                     return

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from sharegroup.log_fields import LogFields
 from sharegroup.storage.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
 from sharegroup.storage.writing.delta_commit import is_batch
 from sharegroup.storage.writing.local_log import local_log
@@ -170,7 +171,10 @@ def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
             if is_later or _problem_of_file(path):
                 gone.append(path)
     for path in gone:
-        logger.warning("table %s: log checkpoint %s cannot be kept; moved aside", log.parent.name, path.name)
+        logger.warning(
+            "table %(table)s: log checkpoint %(file)s cannot be kept; moved aside",
+            LogFields(table=log.parent.name, file=path.name),
+        )
         _move_aside(path)
     if gone:
         (log / _LAST_CHECKPOINT).unlink(missing_ok=True)
@@ -184,7 +188,14 @@ def _move_aside(path: Path) -> None:
 def _report(table: str, torn: _Entry, gone: Sequence[_Entry]) -> None:
     batches = ", ".join(batch for entry in gone for batch in entry.batches)
     logger.warning(
-        "table %s: version %d is lost, probably by a power loss: %s. The table continues from version %d; moved aside: "
-        "%d log entries%s",
-        table, torn.version, torn.problem, torn.version - 1, len(gone), f", with {batches}" if batches else "",
-    )  # fmt: skip
+        "table %(table)s: version %(lost_version)d is lost, probably by a power loss: %(error)s. The table continues "
+        "from version %(version)d; moved aside: %(count)d log entries%(detail)s",
+        LogFields(
+            table=table,
+            lost_version=torn.version,
+            error=torn.problem,
+            version=torn.version - 1,
+            count=len(gone),
+            detail=f", with {batches}" if batches else "",
+        ),
+    )

@@ -17,6 +17,7 @@ from sharegroup.core.group_coordinator.assignors.assignor import (
 )
 from sharegroup.core.group_coordinator.assignors.simple_assignor import SimpleAssignor
 from sharegroup.errors import InvalidConfigError
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,9 @@ class AssignorClass:
                 for member_id, member in group.members.items()
             }
         except Exception:  # of any kind, so that other groups are not affected
-            logger.exception("assignor %s failed; using the assignor simple instead", self._name)
+            logger.exception(
+                "assignor %(resource)s failed; using the assignor simple instead", LogFields(resource=self._name)
+            )
             return BUILT_IN["simple"].assign(group, topics)
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Self
 
 from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
-                    logger.warning("failed to accept a connection: %s", error)
+                    logger.warning("failed to accept a connection: %(error)s", LogFields(error=error))
                     return
                 self._reject_some(listening, error)
                 return
@@ -104,7 +105,7 @@ class Acceptor:
             accepted.close()
         elif (error := task.exception()) is not None:
             accepted.close()
-            logger.warning("failed to accept a connection: %s", error)
+            logger.warning("failed to accept a connection: %(error)s", LogFields(error=error))
 
     # -- without descriptors ---------------------------------------------------------------------------------------
 
@@ -116,10 +117,9 @@ class Acceptor:
                 rejected += 1
         if (suffix := self._throttle.next_suffix(self._loop.time())) is not None:
             logger.error(
-                "failed to accept connections: %s; %d rejected%s. Raise the limit of open files (ulimit -n)",
-                error,
-                rejected,
-                suffix,
+                "failed to accept connections: %(error)s; %(count)d rejected%(detail)s. Raise the limit of open files"
+                " (ulimit -n)",
+                LogFields(error=error, count=rejected, detail=suffix),
             )
         self._loop.remove_reader(listening)
         self._pauses[listening] = self._loop.call_later(EXHAUSTED_PAUSE_S, self._listen, listening)

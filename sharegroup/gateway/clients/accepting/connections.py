@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
 from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
+from sharegroup.log_fields import LogFields
 from sharegroup.monitoring.metrics.client_counts import ClientCounts
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,10 @@ class Connections:
             self._connections[connection] = address
             return True
         if (suffix := self._throttle.next_suffix(now)) is not None:
-            logger.warning("rejected a connection of client %s: %s%s", address, problem, suffix)
+            logger.warning(
+                "rejected a connection of client %(client)s: %(error)s%(detail)s",
+                LogFields(client=address, error=problem, detail=suffix),
+            )
         return False
 
     def remove(self, connection: Connection) -> None:

@@ -6,6 +6,8 @@ A client needs up to two: its connection and its link to the broker. The gateway
 import logging
 import resource
 
+from sharegroup.log_fields import LogFields
+
 logger = logging.getLogger(__name__)
 
 #: Descriptors for ports, brokers, tables and logs.
@@ -26,7 +28,9 @@ def raise_limit() -> int | None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:
-        logger.warning("failed to raise the limit of open files; it stays %d: %s", soft, error)
+        logger.warning(
+            "failed to raise the limit of open files; it stays %(limit)d: %(error)s", LogFields(limit=soft, error=error)
+        )
         return soft
     return wanted
 
@@ -40,11 +44,8 @@ def limit_connections(limit: int | None, wanted: int) -> int:
         return wanted
     possible = max(1, (limit - OWN_DESCRIPTORS) // _OF_CLIENT)
     logger.warning(
-        "gateway.max.connections is %d and needs %d open files, but the limit is %d (ulimit -Hn):"
-        " serving up to %d connections",
-        wanted,
-        wanted * _OF_CLIENT + OWN_DESCRIPTORS,
-        limit,
-        possible,
+        "gateway.max.connections is %(configured)d and needs %(files)d open files, but the limit is %(limit)d"
+        " (ulimit -Hn): serving up to %(count)d connections",
+        LogFields(configured=wanted, files=wanted * _OF_CLIENT + OWN_DESCRIPTORS, limit=limit, count=possible),
     )
     return possible

@@ -13,6 +13,7 @@ from sharegroup.config import GatewayConfig
 from sharegroup.gateway.clients.accepting.acceptor import Acceptor
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,10 @@ class Ports:
                 self._bootstrap.close()
             for node_id in missing:
                 self._listeners.add(node_id, await self._open(node_id, partial(self._connect, node_id, False)))
-                logger.info("serving broker %d at %s:%d", node_id, *self._listeners.get_address(node_id))
+                host, port = self._listeners.get_address(node_id)
+                logger.info(
+                    "serving broker %(broker)d at %(gateway)s", LogFields(broker=node_id, gateway=f"{host}:{port}")
+                )
             if (
                 self._bootstrap is None
                 and self._config.listener_port
@@ -72,7 +76,8 @@ class Ports:
             await self.open()
         except OSError as error:
             logger.error(
-                "failed to open the port of a new upstream broker; it is left out of Metadata responses: %s", error
+                "failed to open the port of a new upstream broker; it is left out of Metadata responses: %(error)s",
+                LogFields(error=error),
             )
 
     async def listen(self, node_id: int, port: int) -> Acceptor:

@@ -22,6 +22,7 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, config_result
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.log_fields import LogFields
 from sharegroup.security import acl
 from sharegroup.security.authorization import Authorization
 
@@ -106,9 +107,8 @@ class DescribeConfigs:
             results = await self._upstream.describe(request.caller.node_id, [upstream], request.body, request.version)
         except UpstreamUnavailableError as error:
             logger.warning(
-                "describing group %s without the upstream's configs, because it is not available: %s",
-                resource.resource_name,
-                error,
+                "describing group %(group)s without the upstream's configs, because it is not available: %(error)s",
+                LogFields(group=resource.resource_name, error=error),
             )
             return []
         (result,) = results.values()

@@ -17,6 +17,7 @@ from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.log_fields import LogFields
 from sharegroup.security.authorization import Authorization
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,8 @@ class ListGroups:
             response = await self._cluster.ask(node_id, MetadataRequest(topics=[]), MetadataResponse)
         except UpstreamUnavailableError as error:
             logger.warning(
-                "listing share groups by the last known brokers, because broker %d is not available: %s", node_id, error
+                "listing share groups by the last known brokers, because broker %(broker)d is not available: %(error)s",
+                LogFields(broker=node_id, error=error),
             )
             return self._cluster.node_ids
         return {node_id, *(broker.node_id for broker in response.brokers)}

@@ -16,6 +16,7 @@ from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgemen
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from sharegroup.log_fields import LogFields
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
@@ -76,7 +77,10 @@ class ShareGroupHeartbeat:
         except RequestError as error:
             return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            logger.warning("heartbeat of member %s in group %s failed: %s", body.member_id, body.group_id, error)
+            logger.warning(
+                "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
+                LogFields(member=body.member_id, group=body.group_id, error=error),
+            )
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             code = error.code if isinstance(error, JobUnavailableError) else unavailable
             return _error(body.member_id, int(code), str(error))

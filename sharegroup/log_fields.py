@@ -1,0 +1,101 @@
+"""The fields of log records: one vocabulary for this project, and a formatter that writes them as JSON."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypedDict
+
+from sharegroup.types import SharePartitionKey
+
+#: The environment variable that selects the format of log lines: `text` (the default) or `json`.
+FORMAT_VARIABLE = "SHAREGROUP_LOG_FORMAT"
+
+
+class LogFields(TypedDict, total=False):
+    """The values in the sentence of a log record, by field name.
+
+    A call passes them as the only argument, `logger.info("group %(group)s: ...", LogFields(group=group_id))`, so that
+    a value is both in the sentence and a field.
+    """
+
+    # what the line is about
+    group: str
+    member: str
+    instance: str  # group.instance.id of a static member
+    share_partition: SharePartitionKey  # in JSON: group, topic and partition
+    topic: str
+    topic_id: str
+    partition: int | None
+    partitions: str  # several, such as "0-2, 5"
+    offset: int
+    end_offset: int
+    broker: int  # node id
+    gateway: str  # host:port
+    client: str  # host
+    client_id: str
+    principal: str
+    api: str
+    query: str
+    query_id: str
+    leader_epoch: int
+    batch: int
+    table: str
+    first_table: str  # of a query: the one whose commits decide
+    version: int
+    lost_version: int
+    file: str  # a path, or the names of several
+    address: str  # an address that clients use
+    resource: str  # any other thing that is named, such as an assignor
+    key: str  # of a row
+    request: str  # id of a request row
+    # what happened
+    error: object
+    detail: str | int  # a part of the sentence that depends on the case
+    # how much
+    count: int | None
+    previous_count: int
+    records: int
+    requests: int
+    configured: int
+    files: int
+    size_bytes: int
+    limit: float
+    duration_s: float
+    duration_ms: int
+    retry_s: float
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one JSON object: time, level, logger, message, the fields, and the stack trace if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line. Called by logging."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields_of(record),
+        }
+        if record.exc_info:
+            line["stack_trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+#: The attribute of a record that keeps the fields when a filter has written them into the message.
+FIELDS = "fields"
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    args = vars(record).get(FIELDS, record.args)
+    fields = dict(args) if isinstance(args, Mapping) else {}
+    if key := fields.pop("share_partition", None):
+        fields.update(group=key.group_id, topic=key.topic, partition=key.partition)
+    return fields
+
+
+def log_formatter(text_format: str) -> logging.Formatter:
+    """Return the formatter that the environment selects; `text_format` is the format of `text`."""
+    return JsonLines() if os.environ.get(FORMAT_VARIABLE) == "json" else logging.Formatter(text_format)
