@@ -54,6 +54,12 @@ def logic_of(member: Member) -> MemberLogic:
         return logic
 
 
+def wait_for_renewal(member: Member) -> None:
+    """Wait until the member has processed the response to its renewal."""
+    with member._shared.turn() as (logic, _):
+        assert member._shared._stepped.wait_for(lambda: logic.renewal is None, PATIENCE_S)
+
+
 def held(first: int, last: int, until: int = LOCK_MS, count: int = 1) -> HeldRange:
     return HeldRange(TOPIC, TOPIC_ID, 0, first, last, count, T0 + until)
 
@@ -157,6 +163,7 @@ def test_locks_are_renewed_while_a_batch_runs(start: Start, ahead_ms: int) -> No
     for renewals in range(1, 4):
         job.advance(LOCK_MS // 2)
         job.wait_for(lambda n=renewals: len(job.log_of("renew")) == n)
+        wait_for_renewal(member)  # at this time, from which the time of the next renewal is counted
     assert job.log_of("lock_timeout") == []
     assert member.holds_batch()
 
