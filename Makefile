@@ -77,7 +77,7 @@ test: setup-dev $(STAMPS)/jars-tools
 		-m "not thorough and not long"
 
 .PHONY: test-all
-test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-3.9+s3+s3-server pythons
+test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-4.4+broker-3.9+s3+s3-server pythons
 	$(PY) -m pytest tests/unit tests/tables --numprocesses=3 -m "hypothesis and not thorough"
 	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m "thorough and not long"
 

@@ -9,10 +9,21 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
+#: The loggers of kafka-python that also write lines that have nothing to do with an outage.
+_REQUEST_LOGGERS = ("kafka.cluster", "kafka.consumer.fetcher")
 #: The loggers of kafka-python that write a line for each attempt while brokers are unavailable.
-OUTAGE_LOGGERS = ("kafka.net.transport", "kafka.net.connection", "kafka.net.manager", "kafka.producer.sender")
-#: An outage has ended when none of these loggers has written for this time.
-QUIET_S = 10.0
+OUTAGE_LOGGERS = (
+    "kafka.net.transport",
+    "kafka.net.connection",
+    "kafka.net.manager",
+    "kafka.producer.sender",
+    *_REQUEST_LOGGERS,
+)
+#: The errors of requests that get no response during an outage.
+_OUTAGE_ERRORS = frozenset({"KafkaConnectionError", "KafkaTimeoutError", "NodeNotReadyError", "RequestTimedOutError"})
+#: An outage has ended when none of these loggers has written for this time. kafka-python waits up to 36 s between two
+#: attempts (reconnect_backoff_max_ms and its jitter).
+QUIET_S = 40.0
 
 
 def _call_later(pause_s: float, call: Callable[[], None]) -> None:
@@ -25,7 +36,8 @@ class OneLinePerOutage(logging.Filter):
     """Reduces an outage to one line at its start and one after its end, for the loggers of kafka-python's connections.
 
     The clients do not log that brokers are available again, so an outage has ended when nothing was logged for
-    `quiet_s`. Lines with a stack trace and lines about logins are always written.
+    `quiet_s`. Lines with a stack trace, lines about logins, and lines about other errors of a request are always
+    written.
     """
 
     def __init__(
@@ -43,7 +55,7 @@ class OneLinePerOutage(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is written. Called by logging."""
-        if record.exc_info or record.levelno < logging.WARNING or "sasl" in record.getMessage().lower():
+        if record.exc_info or record.levelno < logging.WARNING or not _is_about_outage(record):
             return True
         with self._lock:
             self._last_s = self._now()
@@ -68,6 +80,13 @@ class OneLinePerOutage(logging.Filter):
                 " were suppressed",
                 LogFields(limit=self._quiet_s, duration_s=last_s - began_s, count=left_out),
             )
+
+
+def _is_about_outage(record: logging.LogRecord) -> bool:
+    text = record.getMessage()
+    if record.name not in _REQUEST_LOGGERS:
+        return "sasl" not in text.lower()
+    return "No node available" in text or any(type(value).__name__ in _OUTAGE_ERRORS for value in record.args or ())
 
 
 #: One filter for all clients of the process.

@@ -34,6 +34,7 @@ IVY_SETTINGS = IVY_XML.with_name("ivysettings.xml")
 CONFS = {
     "spark": "what Spark needs for Delta and Kafka, 23 MB",
     "broker": "a Kafka broker, 44 MB",
+    "broker-4.4": "a Kafka 4.4 broker, 45 MB",
     "broker-3.9": "a Kafka 3.9 broker, 48 MB",
     "broker-3.7": "a Kafka 3.7 broker, 46 MB",
     "broker-2.8": "a Kafka 2.8 broker, 50 MB",

@@ -43,8 +43,8 @@ LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
 #: Below the ports that systems assign to outgoing connections, so that a restarted broker finds its port free.
 _PORTS = range(10_000, 30_000)
-#: The supported Kafka releases and their configurations in conf/ivy.xml. Only 4.3 has share groups.
-VERSIONS = {"4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
+#: The supported Kafka releases and their configurations in conf/ivy.xml. Those from 4.3 on have share groups.
+VERSIONS = {"4.4": "broker-4.4", "4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
 #: Releases that keep their cluster in a ZooKeeper, because KRaft was a preview in them.
 _WITH_ZOOKEEPER = frozenset({"2.8"})
 

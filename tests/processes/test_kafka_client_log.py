@@ -28,7 +28,7 @@ from sharegroup.kafka_clients.kafka_client_log import (
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 TRANSPORT, SELECTOR, SENDER = "kafka.net.transport", "kafka.net.selector", "kafka.producer.sender"
 
-LOGGERS = (*OUTAGE_LOGGERS, SELECTOR, "kafka.cluster")
+LOGGERS = (*OUTAGE_LOGGERS, SELECTOR)
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +162,29 @@ def test_single_line_is_not_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     outages.wait(10)
     assert outages.line()
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "values"),
+    [
+        ("kafka.cluster", "No node available for metadata refresh - backoff/retry", ()),
+        ("kafka.cluster", "Metadata refresh: failed %s", (KafkaConnectionError("ECONNREFUSED"),)),
+        ("kafka.consumer.fetcher", "Fetch to node %s failed: %s", (1, KafkaConnectionError("ECONNREFUSED"))),
+    ],
+    ids=["no-node", "metadata", "fetch"],
+)
+def test_failed_requests_are_part_of_the_outage(
+    caplog: pytest.LogCaptureFixture, name: str, text: str, values: tuple[object, ...]
+) -> None:
+    logging.getLogger("kafka.net.manager").error("Connection failed: %s", KafkaConnectionError("ECONNREFUSED"))
+    logging.getLogger(name).error(text, *values)
+    assert caplog.messages == ["Connection failed: KafkaConnectionError: ECONNREFUSED"]
+
+
+def test_unknown_topic_is_logged_during_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("kafka.net.manager").error("Connection failed")
+    logging.getLogger("kafka.cluster").error("Topic %s not found in cluster metadata", "orders")
+    assert caplog.messages == ["Connection failed", "Topic orders not found in cluster metadata"]
 
 
 def test_other_lines_are_written_during_an_outage() -> None:

@@ -39,6 +39,19 @@ def test_sparks_log_has_warnings_only_and_never_the_progress_of_each_batch() -> 
     assert set(levels.values()) <= {"warn", "error"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["org.apache.kafka.clients.NetworkClient", "org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin"],
+)
+def test_lines_about_brokers_that_are_away_are_limited(name: str) -> None:
+    """At most five lines in 100 s: log4j's burst filter allows `maxBurst` lines in `maxBurst / rate` seconds."""
+    settings = log4j2()
+    (logger,) = (key.removesuffix(".name") for key, value in settings.items() if value == name)
+    assert settings[f"{logger}.filter.burst.type"] == "BurstFilter"
+    burst, rate = (float(settings[f"{logger}.filter.burst.{key}"]) for key in ("maxBurst", "rate"))
+    assert (burst, burst / rate) == (5, 100)
+
+
 def test_the_file_that_command_lines_name_is_the_shipped_one() -> None:
     named = Path(__file__).parents[2] / "conf" / "log4j2.properties"
     assert named.read_bytes() == LOG4J2.read_bytes()

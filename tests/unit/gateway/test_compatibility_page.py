@@ -135,7 +135,7 @@ def test_page_has_the_tested_broker_releases() -> None:
 def test_page_has_the_tests_of_each_client_and_release() -> None:
     head = next(line for line in section("Each client on each release").splitlines() if line.startswith("| client"))
     _, _, *releases = head.strip("| ").split(" | ")
-    assert set(releases) == broker_releases()
+    assert set(releases) == broker_releases() - {"4.4.0"}  # test_gateway_newer_broker.py has that one
     rows = {name.strip("`"): tried for name, _, *tried in table("Each client on each release")}
     assert set(rows) == {*CLIENTS, "tools", "streams"}
     for name, tried in rows.items():

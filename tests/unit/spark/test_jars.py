@@ -127,7 +127,7 @@ def test_an_old_or_unknown_java_is_rejected(
 
 
 def test_an_unknown_configuration_names_the_known_ones(cache: Path) -> None:
-    with pytest.raises(JarsError, match="kafka \\(there are spark, broker, broker-3\\.9, "):
+    with pytest.raises(JarsError, match="kafka \\(there are spark, broker, broker-4\\.4, "):
         jars("kafka")
 
 
