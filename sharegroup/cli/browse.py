@@ -130,7 +130,7 @@ def get_standing(offset: int, start: int | None, ranges: Iterable[InFlightRange]
     for found in ranges:
         if found.first_offset <= offset <= found.last_offset:
             deadline = time_text(found.lock_deadline_ms)
-            return RecordStanding(found.state.name, found.delivery_count, deadline, found.member_id)
+            return RecordStanding(found.state_name, found.delivery_count, deadline, found.member_id)
     return RecordStanding(AVAILABLE, 0)
 
 

@@ -67,6 +67,7 @@ class GatewayMetrics:
     def families(self) -> Iterator[MetricFamily]:
         parts, sessions = self._parts, self._parts.share.sessions
         yield from parts.counts.families()
+        yield from sessions.delivery_counts.families()
         nodes = {(str(node_id),): cache for node_id, cache in sessions.sessions_by_node.items()}
         yield gauge(catalogue.SESSIONS, [(node, len(cache)) for node, cache in nodes.items()])
         yield gauge(catalogue.SESSION_PARTITIONS, [(node, cache.partition_count) for node, cache in nodes.items()])
@@ -77,6 +78,7 @@ class GatewayMetrics:
         single: dict[Metric, float] = {
             catalogue.CONNECTIONS: len(parts.connections),
             catalogue.RECORDS_AHEAD: sessions.records_ahead,
+            catalogue.RECORDS_RESERVED: parts.share.reserved_records,
             catalogue.BATCH_CACHE_BYTES: sessions.cached_bytes,
             catalogue.READY: int(not list(self.readiness_problems())),
         }

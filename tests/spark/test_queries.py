@@ -29,6 +29,7 @@ from sharegroup.protocol.rows.share_partition_requests import (
     UnacquireRequest,
 )
 from sharegroup.spark.views import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
+from sharegroup.storage import InFlightRange
 from sharegroup.storage.reading.state_table import read_states
 from sharegroup.testing.samples.sample_history import SampleTables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch
@@ -66,9 +67,9 @@ def at(ms: int | None) -> datetime | None:
 
 def folded_ranges(spark: SparkSession, states: dict[SharePartitionKey, ShareGroupOffset]) -> DataFrame:
     ranges = [
-        (*key, first, last, state.name, count, member_id, at(deadline_ms))
+        (*key, *batch[:2], InFlightRange(*key, *batch).state_name, *batch[3:5], at(batch.lock_deadline_ms))
         for key, folded in states.items()
-        for first, last, state, count, member_id, deadline_ms in folded.state_batches
+        for batch in folded.state_batches
     ]
     return spark.createDataFrame(ranges, RANGE_SCHEMA)
 

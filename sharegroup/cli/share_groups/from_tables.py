@@ -67,7 +67,7 @@ def _range(found: InFlightRange) -> Row:
         "partition": found.partition,
         "first_offset": found.first_offset,
         "last_offset": found.last_offset,
-        "state": found.state.name,
+        "state": found.state_name,
         "delivery_count": found.delivery_count,
         "lock_deadline": time_text(found.lock_deadline_ms),
         "consumer_id": found.member_id,

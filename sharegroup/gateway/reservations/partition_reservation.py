@@ -119,8 +119,9 @@ class PartitionReservation:
 
     @property
     def unused_count(self) -> int:
-        """The number of offsets that are reserved and not used."""
-        return sum(last - first + 1 for first, last, _ in self._reserved)
+        """The number of offsets that are reserved and not used. May be called on another thread."""
+        firsts, lasts, _ = self._reserved.columns()
+        return sum(last - first + 1 for first, last in zip(firsts, lasts, strict=False))
 
     @property
     def may_hold(self) -> bool:

@@ -91,6 +91,7 @@ class ReservedDelivery:
         self._by_log: dict[CacheKey, dict[_Partition, None]] = {}
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
+        self._counts = sessions.delivery_counts
         self._epochs = itertools.count(1)
         self._is_closed = False
         sessions.on_wait = self.on_wait
@@ -102,6 +103,11 @@ class ReservedDelivery:
     def has_partitions(self) -> bool:
         """Whether there are share-partitions where members wait or have waited just now."""
         return bool(self._partitions)
+
+    @property
+    def reserved_records(self) -> int:
+        """The number of offsets that are reserved and not assigned yet. May be called on another thread."""
+        return sum(partition.reservation.unused_count for partition in list(self._partitions.values()))
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -315,6 +321,8 @@ class ReservedDelivery:
         If that is not known, the records are not sent. If the job applies the row nevertheless, they come back when
         their locks end. They are not returned by a row: the member may have got them from the job since then.
         """
+        loop = asyncio.get_running_loop()
+        chosen_s = loop.time()
         try:
             append_ms = await appended
         except JobUnavailableError as error:
@@ -330,6 +338,8 @@ class ReservedDelivery:
         acquired = [AcquiredRange(first, last, 1) for first, last in row.ranges]
         if self._lease(member).is_valid_at(append_ms):
             member.add_assigned(acquired, append_ms + row.lock_duration_ms, read_committed)
+            records = sum(last - first + 1 for first, last in row.ranges)
+            self._counts.count_assigned(records, loop.time() - chosen_s)
         else:  # it has left meanwhile
             member.unacquire(acquired)
 

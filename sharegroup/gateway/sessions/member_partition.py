@@ -19,6 +19,7 @@ from sharegroup.gateway.sessions.holdings import AcknowledgedRanges, Holdings
 from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.log_fields import LogFields
+from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
 from sharegroup.protocol.acknowledge_rules import check_batches
 from sharegroup.protocol.rows.acknowledgement_rows import split_acknowledgement
 from sharegroup.protocol.rows.reservation_requests import AssignRequest
@@ -72,7 +73,9 @@ class MemberPartition:
         demand_wait_ms: int,
         lock_duration_ms: int,
         incarnation_id: str | None = None,
+        counts: DeliveryCounts | None = None,
     ) -> None:
+        self._counts = counts or DeliveryCounts()
         self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
         #: When the session of a static member was opened (-1: no such session), and the demand that reports it.
         #: Only one does, because a job that restarts from the tables does not know what the member got since then.
@@ -194,6 +197,7 @@ class MemberPartition:
         ):
             self.unacquire(response.acquired)
         elif response.acquired:
+            self._counts.count_acquired(sum(last - first + 1 for first, last, _ in response.acquired))
             self._send_demand(
                 self.read_ahead.records_to_request(now_ms), now_ms
             )  # the job's next micro-batch is about to start

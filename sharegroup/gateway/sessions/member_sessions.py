@@ -26,6 +26,7 @@ from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.log_fields import LogFields
+from sharegroup.monitoring.metrics.delivery_counts import DeliveryCounts
 from sharegroup.protocol.rows.broadcasts import (
     Broadcast,
     MemberLeftBroadcast,
@@ -82,6 +83,7 @@ class MemberSessions:
         self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Called when a fetch of a member waits, if this gateway reserves records; None otherwise.
         self.on_wait: Callable[[MemberPartition], None] | None = None
+        self.delivery_counts = DeliveryCounts()
         #: Whether this gateway has stopped delivering records.
         self.is_draining = False
         job.on_broadcast(self._on_broadcast)
@@ -294,6 +296,7 @@ class MemberSessions:
             DEMAND_WAIT_MS,
             group.record_lock_duration_ms,
             identity.incarnation_id,
+            self.delivery_counts,
         )
         if self.on_wait is not None and not topic.has_made_id:
             part.on_wait = self.on_wait

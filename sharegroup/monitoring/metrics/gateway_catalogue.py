@@ -58,6 +58,20 @@ EVICTIONS = _counter(
     "ShareSessionCache/ShareSessionEvictionsPerSec",
 )
 RECORDS_AHEAD = _gauge("read_ahead_records", "Records that were acquired for members but not yet sent to them.")
+RECORDS_GIVEN = _counter(
+    "acquired_records",
+    "Records acquired for members of this gateway, by way: `batch` (by a micro-batch) or `reserved` (assigned by the "
+    "gateway from its reservation).",
+    ("way",),
+)
+RECORDS_RESERVED = _gauge("reserved_records", "Offsets that are reserved for this gateway and not assigned yet.")
+ASSIGNMENT_SECONDS = Metric(
+    "sharegroup_gateway_assignment_seconds",
+    MetricKind.HISTOGRAM,
+    "Time from the choice of a member for reserved records until they can be sent to it: the append of the `assign` "
+    "row.",
+    bounds=_SECONDS,
+)
 
 # -- the job and the brokers ------------------------------------------------------------------------------------------
 

@@ -30,6 +30,11 @@ def _histogram(name: str, text: str, labels: tuple[str, ...], bounds: tuple[floa
 LAG = _gauge("lag_records", "Records that are not finished (KIP-1226).", _GROUP)
 AVAILABLE = _gauge("available_records", "Records that members can acquire: the lag without acquired records.", _GROUP)
 ACQUIRED = _gauge("acquired_records", "Records that are locked for members.", _GROUP)
+RESERVED = _gauge(
+    "reserved_records",
+    "Offsets after the end of the log that are reserved for gateways, and have no records yet.",
+    _GROUP,
+)
 IN_FLIGHT = _gauge(
     "in_flight_records",
     "Records from start offset to end offset, finished or not.",

@@ -15,14 +15,15 @@ from sharegroup.monitoring.metrics.metric import Labels, Metric, MetricFamily, g
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
 _Key = tuple[str, str, int]
-#: Lag, available, acquired, in flight, share-partitions.
-_Sums = tuple[int, int, int, int, int]
-_NOTHING: _Sums = (0, 0, 0, 0, 0)
+#: Lag, available, acquired, in flight, reserved, share-partitions.
+_Sums = tuple[int, int, int, int, int, int]
+_NOTHING: _Sums = (0, 0, 0, 0, 0, 0)
 _OF_GROUPS = (
     catalogue.LAG,
     catalogue.AVAILABLE,
     catalogue.ACQUIRED,
     catalogue.IN_FLIGHT,
+    catalogue.RESERVED,
     catalogue.MANAGED,
 )
 _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalogue.PARTITION_IN_FLIGHT)
@@ -54,7 +55,7 @@ class SharePartitionSizes:
                 self._set_oldest(before[0], key, None)
             return False
         label = before[0] if before else self._labels.label_of(sizes.group_id)
-        sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, 1
+        sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, sizes.reserved, 1
         end = max(sizes.log_end_offset, sizes.end_offset) if sizes.lag else sizes.start_offset
         ages = add_observation(before[2] if before else (), sizes.start_offset, end, now_ms)
         self._known[key] = label, sums, ages
@@ -78,15 +79,16 @@ class SharePartitionSizes:
             yield gauge(metric, [(labels, self._known[key][1][position]) for key, labels in self._named.items()])
 
     def _add(self, label: str, sums: _Sums, sign: int) -> None:
-        lag, available, acquired, in_flight, led = self._sums.get(label, _NOTHING)
+        lag, available, acquired, in_flight, reserved, led = self._sums.get(label, _NOTHING)
         total = (
             lag + sign * sums[0],
             available + sign * sums[1],
             acquired + sign * sums[2],
             in_flight + sign * sums[3],
-            led + sign * sums[4],
+            reserved + sign * sums[4],
+            led + sign * sums[5],
         )
-        if total[4]:
+        if total[5]:
             self._sums[label] = total
         else:
             self._sums.pop(label, None)

@@ -33,14 +33,24 @@ class WindowSizes(NamedTuple):
         return self.end_offset - self.start_offset
 
     @property
+    def reserved(self) -> int:
+        """Number of offsets that are held for gateways after the end of the log, and have no records yet."""
+        return min(self._held, max(0, self.end_offset - self.log_end_offset)) if self.log_end_offset >= 0 else 0
+
+    @property
     def acquired(self) -> int:
         """Number of acquired records. Records of unknown state count as well; only states from elsewhere have them."""
+        return self._held - self.reserved
+
+    @property
+    def _held(self) -> int:
         return max(0, self.in_flight - self.delivery_complete_count - self.available_count)
 
     @property
     def lag(self) -> int:
         """Number of unfinished records (KIP-1226); only of those in flight if the log end offset is not known."""
-        return max(self.log_end_offset, self.end_offset) - self.start_offset - self.delivery_complete_count
+        after = max(self.log_end_offset, self.end_offset)
+        return after - self.start_offset - self.delivery_complete_count - self.reserved
 
     @property
     def available(self) -> int:

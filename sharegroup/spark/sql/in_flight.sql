@@ -1,4 +1,5 @@
 -- Every record range in flight: its state, its delivery count and, if it is acquired, its member and lock deadline.
+-- Acquired with delivery count 0 is RESERVED for a gateway: its reserver and the end of its lease.
 --
 -- Records are ordered by (leader_epoch, batch_id). The newest snapshot of a share-partition and the updates after it
 -- count. Updates hold only changes, so ranges overlap; for an offset in several ranges the newest range counts:
@@ -112,7 +113,7 @@ SELECT
     max(next_offset) - 1 AS last_offset,
     CASE first(value).delivery_state
         WHEN 0 THEN 'AVAILABLE'
-        WHEN 1 THEN 'ACQUIRED'
+        WHEN 1 THEN if(first(value).delivery_count = 0, 'RESERVED', 'ACQUIRED')
         WHEN 2 THEN 'ACKNOWLEDGED'
         WHEN 4 THEN 'ARCHIVED'
     END AS state,

@@ -7,6 +7,9 @@ from sharegroup.storage.reading.state_table import read_current_states
 from sharegroup.storage.rows import DeltaTables, StorageOptions
 from sharegroup.types import RecordState
 
+#: The name of the state ACQUIRED with delivery count 0.
+RESERVED = "RESERVED"
+
 
 class InFlightRange(NamedTuple):
     """Records of a share-partition in one state. `member_id` and `lock_deadline_ms` are None unless it is ACQUIRED."""
@@ -21,6 +24,12 @@ class InFlightRange(NamedTuple):
     delivery_count: int
     member_id: str | None
     lock_deadline_ms: int | None
+
+    @property
+    def state_name(self) -> str:
+        """The state as in the view `in_flight`: RESERVED if acquired for a gateway, which has not assigned it yet."""
+        is_reserved = self.state is RecordState.ACQUIRED and not self.delivery_count
+        return RESERVED if is_reserved else self.state.name
 
 
 def read_in_flight(

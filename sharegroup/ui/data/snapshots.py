@@ -53,8 +53,10 @@ class PartitionView(NamedTuple):
     batches: tuple[StateBatch, ...]
 
     def records(self, state: RecordState) -> int:
-        """Return the number of records in flight in a state."""
-        return sum(b.last_offset - b.first_offset + 1 for b in self.batches if b.delivery_state is state)
+        """Return the number of records in flight in a state, without offsets that are reserved for gateways."""
+        batches = (b for b in self.batches if b.delivery_state is state)
+        is_acquired = state is RecordState.ACQUIRED
+        return sum(b.last_offset - b.first_offset + 1 for b in batches if b.delivery_count or not is_acquired)
 
 
 class GroupView(NamedTuple):

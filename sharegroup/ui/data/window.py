@@ -32,6 +32,7 @@ class RecordKind(str, Enum):
     ACKNOWLEDGED = "acknowledged"
     ARCHIVED = "archived"
     ACQUIRED = "acquired"
+    RESERVED = "reserved"
     AGAIN = "again"
     NEW = "new"
 
@@ -42,6 +43,7 @@ LABELS = {
     RecordKind.ACKNOWLEDGED: "acknowledged",
     RecordKind.ARCHIVED: "archived",
     RecordKind.ACQUIRED: "acquired",
+    RecordKind.RESERVED: "reserved for a gateway",
     RecordKind.AGAIN: "available again",
     RecordKind.NEW: "not delivered yet",
 }
@@ -113,8 +115,11 @@ def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iter
 
 
 def _kind(batch: StateBatch) -> RecordKind:
-    is_new = batch.delivery_state is RecordState.AVAILABLE and batch.delivery_count == 0
-    return RecordKind.NEW if is_new else _KINDS.get(batch.delivery_state, RecordKind.AGAIN)
+    if batch.delivery_count == 0 and batch.delivery_state is RecordState.AVAILABLE:
+        return RecordKind.NEW
+    if batch.delivery_count == 0 and batch.delivery_state is RecordState.ACQUIRED:
+        return RecordKind.RESERVED
+    return _KINDS.get(batch.delivery_state, RecordKind.AGAIN)
 
 
 def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column]:

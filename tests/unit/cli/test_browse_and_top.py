@@ -14,6 +14,7 @@ from sharegroup.types import RecordState
 RANGES = [
     InFlightRange("g", "t", "id", 0, 5, 6, RecordState.ACQUIRED, 2, "m", 1_000),
     InFlightRange("g", "t", "id", 0, 8, 8, RecordState.ACKNOWLEDGED, 1, None, None),
+    InFlightRange("g", "t", "id", 0, 10, 19, RecordState.ACQUIRED, 0, "gateway#1", 2_000),
 ]
 
 
@@ -25,6 +26,7 @@ RANGES = [
         (7, RecordStanding("AVAILABLE", 0)),
         (8, RecordStanding("ACKNOWLEDGED", 1)),
         (9, RecordStanding("AVAILABLE", 0)),
+        (10, RecordStanding("RESERVED", 0, "1970-01-01T00:00:02.000Z", "gateway#1")),
     ],
 )
 def test_the_standing_of_a_record_from_the_tables(offset: int, standing: RecordStanding) -> None:

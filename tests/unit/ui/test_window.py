@@ -41,6 +41,14 @@ def test_pieces_are_cut_at_the_ends_of_the_span() -> None:
     assert list(pieces([ACQUIRED, AGAIN], 10, Span(12, 13))) == [Piece(12, 13, RecordKind.ACQUIRED, 1, "m-1", 99)]
 
 
+def test_reserved_offsets_are_not_acquired_by_a_member() -> None:
+    reserved = StateBatch(15, 19, RecordState.ACQUIRED, 0, "gateway#1", 99)
+    span = Span(10, 19)
+    (column,) = columns(pieces([ACQUIRED, reserved], 10, span), span, most=1)
+    assert column.kinds == {RecordKind.ACQUIRED: 5, RecordKind.RESERVED: 5}
+    assert column.members == {"m-1": 5}
+
+
 def test_few_records_have_a_column_each() -> None:
     span = Span(9, 12)
     drawn = columns(pieces([ACQUIRED], 0, span), span)

@@ -71,6 +71,11 @@ class ShareApis:
         """Whether records are reserved for members, or are about to be."""
         return self._reserved is not None and self._reserved.has_partitions
 
+    @property
+    def reserved_records(self) -> int:
+        """The number of offsets that are reserved and not assigned yet."""
+        return 0 if self._reserved is None else self._reserved.reserved_records
+
     def upkeep(self) -> None:
         """Return what members do not use to the job."""
         self.sessions.upkeep()

@@ -19,6 +19,8 @@ from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
+from sharegroup.monitoring.metrics.metric import Observations
 from sharegroup.protocol.rows.broadcasts import NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
@@ -126,6 +128,21 @@ def test_waiting_member_gets_new_records_when_their_assignment_is_durable() -> N
         assert held(part) == [(0, 2, 1)]
         assert part.read_ahead.locked_ranges([(0, 2)])[0].lock_deadline_ms == 40 + LOCK_MS
         assert gateway.sessions.cache.last_offset(next(iter(gateway.delivery._by_log))) == 2
+
+    run(scenario)
+
+
+def test_reserved_and_assigned_records_are_counted() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1")
+        gateway.respond((0, 31))
+        await gateway.deliver(0, 3)
+        families = {family.metric: dict(family.series) for family in gateway.sessions.delivery_counts.families()}
+        assert families[catalogue.RECORDS_GIVEN] == {("batch",): 0, ("reserved",): 3}
+        (appends,) = families[catalogue.ASSIGNMENT_SECONDS].values()
+        assert isinstance(appends, Observations)
+        assert appends.cumulative[-1] == 1
+        assert gateway.delivery.reserved_records == 29
 
     run(scenario)
 

@@ -33,6 +33,12 @@ def test_sizes_are_derived_from_offsets_and_counts() -> None:
     assert (window.in_flight, window.acquired, window.lag, window.available) == (20, 12, 85, 73)
 
 
+def test_reserved_offsets_are_no_lag_and_not_acquired() -> None:
+    """Offsets 10..49 in flight, of which 5 are finished and 3 are available again; the log ends at 30."""
+    window = sizes("g", 0, 10, 50, 5, 3, 30)
+    assert (window.reserved, window.acquired, window.lag, window.available) == (20, 12, 15, 3)
+
+
 def test_an_unknown_log_end_adds_no_lag() -> None:
     window = sizes("g", 0, 10, 30, 5, 3, -1)
     assert (window.lag, window.available) == (15, 3)
