@@ -31,12 +31,17 @@ from sharegroup.types import OffsetRange
 LEASE_MS = 10_000
 #: Records are not assigned in the last part of a lease, because the append must be within it.
 LEASE_MARGIN_MS = 500
-#: The smallest slice, for each waiting member and in all, and how long a slice should last at the observed rate.
-RECORDS_PER_MEMBER, MIN_SLICE, SLICE_MS = 16, 32, 3_000
+#: The smallest slice, for each waiting member and in all.
+RECORDS_PER_MEMBER, MIN_SLICE = 16, 32
+#: A slice should last this long at the observed rate, and for so many responses of the job, whose micro-batches may be
+#: slow: half of it must last until the next slice is there.
+SLICE_MS, SLICE_RESPONSES = 3_000, 4
 #: Pause after a failure.
 FAILURE_PAUSE_MS = 1_000
-#: A request whose response is this late was lost with the job.
+#: Another request is sent if the response is this late, because it may be lost. It is still applied if it comes.
 LOST_AFTER_MS = 5_000
+#: The lease is extended if half of it is left, or what so many responses of a slow job take, up to this part of it.
+EXTENSION_RESPONSES, MAX_EXTENSION_MS = 2, LEASE_MS * 4 // 5
 
 
 class PartitionReservation:
@@ -56,37 +61,42 @@ class PartitionReservation:
         self._used: RangeMap[None] = RangeMap()
         self._slice = 0
         self._lease_end_ms = -1
-        self._open_request: str | None = None
-        self._asked_ms = self._not_before_ms = 0
+        #: When the requests were sent that can still be answered, oldest first.
+        self._requests: dict[str, int] = {}
+        self._not_before_ms = self._response_ms = 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def records_to_reserve(
-        self, waiting: int, records_per_s: float, now_ms: int, lease_left_ms: int = LEASE_MS // 2
+        self, waiting: int, records_per_s: float, now_ms: int, lease_left_ms: int | None = None
     ) -> int | None:
         """Return how many offsets to reserve now, or None. Call `record_request` after sending the row.
 
         `waiting` members wait, and this gateway has delivered `records_per_s` records of the share-partition of late.
-        The lease is extended if at most `lease_left_ms` are left of it.
+        The lease is extended if at most `lease_left_ms` are left of it, by default if it is due.
         """
-        is_open = self._open_request is not None and now_ms < self._asked_ms + LOST_AFTER_MS
+        is_open = any(now_ms < asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
         if not waiting or is_open or now_ms < self._not_before_ms:
             return None
-        wanted = max(MIN_SLICE, RECORDS_PER_MEMBER * waiting, round(records_per_s * SLICE_MS / 1000))
+        slice_ms = max(SLICE_MS, SLICE_RESPONSES * self._response_ms)
+        wanted = max(MIN_SLICE, RECORDS_PER_MEMBER * waiting, round(records_per_s * slice_ms / 1000))
         wanted = min(wanted, MAX_RESERVED_RECORDS)
         is_half_used = 2 * self.unused_count <= min(wanted, self._slice or wanted)
-        is_ending = self._lease_end_ms - now_ms <= lease_left_ms
+        is_ending = self._lease_end_ms - now_ms <= (self._extension_ms if lease_left_ms is None else lease_left_ms)
         return wanted if is_half_used or is_ending else None
 
     def record_request(self, request_id: str, now_ms: int) -> None:
-        """Record that a row was sent; one is open at a time."""
-        self._open_request, self._asked_ms = request_id, now_ms
+        """Record that a row was sent."""
+        self._requests[request_id] = now_ms
 
     def apply_response(self, response: ReserveResponse, now_ms: int) -> bool:
         """Apply a response. Return False and change nothing for one that is repeated, late or of an earlier epoch."""
-        if response.id != self._open_request:
+        asked_ms = self._requests.get(response.id)
+        if asked_ms is None:
             return False
-        self._open_request = None
+        # A response to an earlier request would be older.
+        self._requests = {other: sent_ms for other, sent_ms in self._requests.items() if sent_ms > asked_ms}
+        self._response_ms = now_ms - asked_ms
         if response.error_code or response.reservation_epoch != self.epoch:
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
             return False
@@ -107,13 +117,12 @@ class PartitionReservation:
 
     def record_failure(self, request_id: str, now_ms: int) -> None:
         """Record that a row could not be appended."""
-        if request_id == self._open_request:
-            self._open_request = None
+        if self._requests.pop(request_id, None) is not None:
             self._not_before_ms = now_ms + FAILURE_PAUSE_MS
 
     def mark_request_lost(self) -> None:
-        """Treat the open request as lost, because the job has restarted."""
-        self._open_request = None
+        """Treat open requests as lost, because the job has restarted."""
+        self._requests.clear()
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -126,7 +135,7 @@ class PartitionReservation:
     @property
     def may_hold(self) -> bool:
         """Whether offsets are reserved, or a request is open after which they may be."""
-        return bool(self._reserved) or self._open_request is not None
+        return bool(self._reserved or self._requests)
 
     @property
     def lease_end_ms(self) -> int:
@@ -146,8 +155,12 @@ class PartitionReservation:
             self._used.assign(first, last, None)
 
     def must_extend(self, now_ms: int) -> bool:
-        """Return whether half of the lease of an unused reservation is over."""
-        return bool(self._reserved) and 2 * (self._lease_end_ms - now_ms) <= LEASE_MS
+        """Return whether it is time to extend the lease of an unused reservation."""
+        return bool(self._reserved) and self._lease_end_ms - now_ms <= self._extension_ms
+
+    @property
+    def _extension_ms(self) -> int:
+        return max(LEASE_MS // 2, min(EXTENSION_RESPONSES * self._response_ms, MAX_EXTENSION_MS))
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether the lease of an unused reservation has ended."""
@@ -158,4 +171,5 @@ class PartitionReservation:
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()
-        self._open_request, self._lease_end_ms, self._slice = None, -1, 0
+        self._requests.clear()
+        self._lease_end_ms, self._slice = -1, 0

@@ -94,7 +94,7 @@ class ReservedDelivery:
         self._counts = sessions.delivery_counts
         self._epochs = itertools.count(1)
         self._is_closed = False
-        sessions.on_wait = self.on_wait
+        sessions.on_wait, sessions.on_acquired = self.on_wait, self._on_acquired
         leases.on_end = self._on_lease_end
         job.on_broadcast(self._on_broadcast)
         job.on_wanted(self._on_wanted)
@@ -123,6 +123,11 @@ class ReservedDelivery:
         self._assign(partition)
         self._reserve(partition)
 
+    def _on_acquired(self, key: SharePartitionKey, records: int) -> None:
+        """Count records that came by the job, so that the next slice is as long as members need."""
+        if (partition := self._partitions.get(key)) is not None:
+            partition.rate.record(records, self._job.now_ms())
+
     def upkeep(self) -> None:
         """Request more where that is due, and give back what nobody waits for."""
         now_ms = self._job.now_ms()
@@ -138,7 +143,7 @@ class ReservedDelivery:
             elif not self._has_had_members(partition, now_ms) or partition.reservation.is_over(now_ms):
                 self._give_back(partition)
             else:
-                self._reserve(partition, EXTENDED_MS if extends else LEASE_MS // 2)
+                self._reserve(partition, EXTENDED_MS if extends else None)
 
     def close(self) -> None:
         """Give everything back, because the gateway stops."""
@@ -182,7 +187,7 @@ class ReservedDelivery:
 
     # -- reservations --------------------------------------------------------------------------------------------------
 
-    def _reserve(self, partition: _Partition, lease_left_ms: int = LEASE_MS // 2) -> None:
+    def _reserve(self, partition: _Partition, lease_left_ms: int | None = None) -> None:
         now_ms, reservation = self._job.now_ms(), partition.reservation
         waiting, records_per_s = len(partition.waiting()), partition.rate.per_second(now_ms)
         records = reservation.records_to_reserve(waiting, records_per_s, now_ms, lease_left_ms)

@@ -91,6 +91,8 @@ class MemberPartition:
         self._last_id, self.rounds = "", 0
         #: Called when a fetch of the client waits, if this gateway reserves records; None otherwise.
         self.on_wait: Callable[[MemberPartition], None] | None = None
+        #: Called with the number of records that a micro-batch acquired.
+        self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
 
     @property
     def is_static(self) -> bool:
@@ -197,7 +199,9 @@ class MemberPartition:
         ):
             self.unacquire(response.acquired)
         elif response.acquired:
-            self._counts.count_acquired(sum(last - first + 1 for first, last, _ in response.acquired))
+            records = sum(last - first + 1 for first, last, _ in response.acquired)
+            self._counts.count_acquired(records)
+            self.on_acquired(self.key, records)
             self._send_demand(
                 self.read_ahead.records_to_request(now_ms), now_ms
             )  # the job's next micro-batch is about to start

@@ -83,6 +83,8 @@ class MemberSessions:
         self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Called when a fetch of a member waits, if this gateway reserves records; None otherwise.
         self.on_wait: Callable[[MemberPartition], None] | None = None
+        #: Called with the number of records that a micro-batch acquired for a member.
+        self.on_acquired: Callable[[SharePartitionKey, int], None] = lambda key, records: None
         self.delivery_counts = DeliveryCounts()
         #: Whether this gateway has stopped delivering records.
         self.is_draining = False
@@ -299,7 +301,7 @@ class MemberSessions:
             self.delivery_counts,
         )
         if self.on_wait is not None and not topic.has_made_id:
-            part.on_wait = self.on_wait
+            part.on_wait, part.on_acquired = self.on_wait, self.on_acquired
         return part
 
     @property

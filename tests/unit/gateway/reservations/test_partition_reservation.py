@@ -49,6 +49,44 @@ def test_slice_grows_with_members_and_arrivals_up_to_the_limit() -> None:
     assert reservation.records_to_reserve(4, 10_000, 0) == MAX_RESERVED_RECORDS
 
 
+def test_a_slice_lasts_longer_if_the_job_responds_slowly() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    for number, (response_ms, records) in enumerate(((500, 300), (2_000, 800), (9_000, 3_600)), start=1):
+        reservation.record_request(f"r{number}", 0)
+        assert reservation.apply_response(response((7, 38), request_id=f"r{number}"), response_ms)
+        reservation.use([OffsetRange(7, 38)])
+        assert reservation.records_to_reserve(1, 100, response_ms) == records
+
+
+def test_a_late_response_is_applied_although_another_request_was_sent() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    reservation.record_request("r2", LOST_AFTER_MS)
+    assert reservation.apply_response(response((7, 38), request_id="r1"), LOST_AFTER_MS + 1)
+    assert reservation.unused_count == 32
+    assert reservation.records_to_reserve(1, 100, LOST_AFTER_MS + 1) is None  # the second one is open
+    assert reservation.apply_response(response((7, 70), request_id="r2"), LOST_AFTER_MS + 2)
+    assert not reservation.apply_response(response((7, 38), request_id="r1"), LOST_AFTER_MS + 3)
+    assert reservation.unused_count == 64
+
+
+def test_an_earlier_response_is_not_applied_after_a_later_one() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", 0)
+    reservation.record_request("r2", LOST_AFTER_MS)
+    assert reservation.apply_response(response((7, 70), request_id="r2"), LOST_AFTER_MS + 1)
+    assert not reservation.apply_response(response((7, 38), request_id="r1"), LOST_AFTER_MS + 2)
+
+
+def test_the_lease_is_extended_earlier_if_the_job_responds_slowly() -> None:
+    reservation = PartitionReservation(itertools.count(1))
+    reservation.record_request("r1", -3_500)
+    assert reservation.apply_response(response((7, 38)), 0)
+    assert not reservation.must_extend(LEASE_MS - 7_001)
+    assert reservation.must_extend(LEASE_MS - 7_000)
+    assert reservation.records_to_reserve(1, 0, LEASE_MS - 7_000) == MIN_SLICE
+
+
 def test_one_request_is_open_at_a_time_until_it_counts_as_lost() -> None:
     reservation = PartitionReservation(itertools.count(1))
     reservation.record_request("r1", 0)

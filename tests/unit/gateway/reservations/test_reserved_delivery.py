@@ -147,6 +147,18 @@ def test_reserved_and_assigned_records_are_counted() -> None:
     run(scenario)
 
 
+def test_slice_is_for_the_records_that_came_by_the_job_as_well() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond()
+        gateway.job.acquire(0, 99, LOCK_MS)
+        part.read_ahead.remove_all()
+        gateway.wait(part)
+        assert [row.records for row in gateway.rows(ReserveRequest)] == [32, 300]
+
+    run(scenario)
+
+
 def test_records_go_to_the_member_that_was_served_least_recently() -> None:
     async def scenario(gateway: Gateway) -> None:
         first, second = gateway.member("m1"), gateway.member("m2")
