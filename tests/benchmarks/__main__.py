@@ -35,6 +35,7 @@ MODULES = {
     "B17": "b17_fail_over",
     "B18": "b18_broker_failures",
     "B19": "b19_many_topics",
+    "B20": "b20_reservations",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",
@@ -76,9 +77,11 @@ def main() -> int:
 
 
 def _run(name: str, quick: bool) -> tuple[list[Figure], object]:
-    """A broker and a directory of its own for each benchmark; one that needs more of the broker has `BROKER_HEAP`."""
+    """A broker and a directory for each benchmark, which may have a `BROKER_HEAP` and `BROKER_PROPERTIES`."""
     module = importlib.import_module(f"tests.benchmarks.{MODULES[name]}")
-    broker = EmbeddedKafka(heap=getattr(module, "BROKER_HEAP", "-Xmx512m"))
+    broker = EmbeddedKafka(
+        heap=getattr(module, "BROKER_HEAP", "-Xmx512m"), properties=getattr(module, "BROKER_PROPERTIES", None)
+    )
     with tempfile.TemporaryDirectory(prefix="sharegroup-benchmark-") as directory, broker as kafka:
         found: tuple[list[Figure], object] = module.run(kafka, Path(directory), quick)
         return found

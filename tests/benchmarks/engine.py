@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -14,7 +14,7 @@ from tests.benchmarks.spark_progress import MicroBatch, micro_batches
 from tests.harness.submitted_job import ROOT, SubmittedJob
 
 RUNNING = "the share-group job is running"
-_START_S = 300
+_START_S = 600
 _LOG4J2 = Path(__file__).with_name("log4j2.properties")
 
 
@@ -31,10 +31,11 @@ def write_config(
     bootstrap_servers: str,
     job: Mapping[str, object] | None = None,
     group: Mapping[str, object] | None = None,
-    groups: Sequence[str] = (),
+    groups: Iterable[str] = (),
     gateway: Mapping[str, object] | None = None,
+    own: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Path:
-    """The job's YAML; each of `groups` starts at the log's beginning."""
+    """The job's YAML; each of `groups` starts at the log's beginning, and some have keys of their `own`."""
     content = {
         "job": {
             "bootstrap.servers": bootstrap_servers,
@@ -44,7 +45,7 @@ def write_config(
         },
         "group": dict(group or {}),
         "gateway": dict(gateway or {}),
-        "groups": {name: {"share.auto.offset.reset": "earliest"} for name in groups},
+        "groups": {name: {"share.auto.offset.reset": "earliest", **(own or {}).get(name, {})} for name in groups},
     }
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "share_group.yaml"
