@@ -88,7 +88,7 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
     """Return the problems, as sentences, of a group that should have finished every record below `log_end_offsets`.
 
     Without problems each offset entered a final state exactly once, the start offset is the log end, and nothing is in
-    flight.
+    flight. Offsets after the end of the log may be reserved for a gateway.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -106,7 +106,9 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
             problems.append(
                 f"{name}: the start offset is {state.header.start_offset}, the log ends at {log_end_offset}"
             )
-        open_batches = [batch for batch in state.state_batches if not batch.delivery_state.is_terminal]
+        # A record below the end of the log that is reserved only has no final state, which is reported above.
+        in_flight = [batch for batch in state.state_batches if batch.delivery_count or batch.member_id is None]
+        open_batches = [batch for batch in in_flight if not batch.delivery_state.is_terminal]
         problems += [
             f"{name}: {batch.first_offset}..{batch.last_offset} is {batch.delivery_state.name}"
             for batch in open_batches[:_SHOWN]

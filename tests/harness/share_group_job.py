@@ -33,6 +33,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "read_committed": {"share.isolation.level": "read_committed"},
     "short_session": {"share.session.timeout.ms": 10_000, "share.heartbeat.interval.ms": 500},
     "short_lock": {"share.record.lock.duration.ms": 4_000},
+    "second_lock": {"share.record.lock.duration.ms": 1_000},
     "renewed_lock": {"share.record.lock.duration.ms": 10_000, "share.assignor": "all"},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
     "named": {"share.client.id.as.instance.id": True},

@@ -1,0 +1,69 @@
+"""A gateway that reserves records for waiting members, and delivers them without waiting for the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from sharegroup.testing.embedded_kafka import free_port
+from sharegroup.testing.gateway_process import GatewayProcess
+from tests.integration.metric_scrapes import Scrape
+from tests.integration.share_members import Group
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+    from tests.harness.share_group_job import ShareGroupJobRun
+    from tests.integration.conftest import NewTopic
+
+GIVEN = "sharegroup_gateway_acquired_records_total"
+#: Records that a test produces one by one until enough of them came by reservation.
+MOST = 500
+
+
+@pytest.fixture
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def reserving_gateway(share_group_job: ShareGroupJobRun, metrics_port: int, tmp_path: Path) -> Iterator[GatewayProcess]:
+    """A gateway of the main job, with reservations."""
+    config = yaml.safe_load(share_group_job.config_path.read_text())
+    config["gateway"] = {**config.get("gateway", {}), "gateway.reservations.enable": True}
+    path = tmp_path / "gateway.yaml"
+    path.write_text(yaml.safe_dump(config))
+    with GatewayProcess(path, tmp_path / "gateway.log", options=[f"--metrics-port={metrics_port}"]) as gateway:
+        yield gateway
+        assert gateway.terminate() == 0
+        assert " ERROR " not in gateway.log_path.read_text()
+
+
+def reserved_records(metrics_port: int) -> float:
+    """The records that came by reservation so far."""
+    return Scrape(metrics_port).value(GIVEN, way="reserved")
+
+
+def test_records_are_delivered_with_locks_of_a_second(
+    reserving_gateway: GatewayProcess,
+    metrics_port: int,
+    share_group_job: ShareGroupJobRun,
+    producer: KafkaProducer,
+    new_topic: NewTopic,
+) -> None:
+    """The lock of a reserved record begins when it is assigned, not in the micro-batch that reserved it."""
+    topic = new_topic(1, 0)
+    group = Group(share_group_job, reserving_gateway.bootstrap_servers, topic, "second_lock")
+    produced = 0
+    with group.member() as member:
+        while reserved_records(metrics_port) < 20 and produced < MOST:
+            producer.send(topic, b"record %d" % produced, partition=0)
+            producer.flush()
+            produced += 1
+            member.poll_until(lambda: len(member.accepted) == produced)  # noqa: B023 - polled at once
+        assert reserved_records(metrics_port) >= 20
+        assert group.await_finished(member).outcomes == {"accepted": produced}
