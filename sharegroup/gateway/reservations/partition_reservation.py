@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 While members wait and there are no records, the gateway asks the job for a *slice*: the next offsets of the log, with a
 lease. It uses each offset at most once, when its record has arrived. When half of the slice is used, or half of the
-lease is over, it asks again, so that a steady stream never waits for the job.
+lease is over, it asks again, so that a steady stream never waits for the job. If the job responds slowly, slices are
+longer and leases are extended earlier.
 
     reserved       RRRRRRRRRRRRRRRR      of the newest response
     used           uuuuuu                assigned to members; their rows may be unread at the job
