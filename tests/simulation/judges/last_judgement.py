@@ -196,15 +196,19 @@ class LastJudgement:
                 self._judge.violate("a config that was answered is in force", text, key.named())
 
     def _check_elections(self) -> None:
-        """Check that a job that runs all the time detects each election, if topics have ids."""
+        """Check that a job that runs all the time detects each election, if topics have ids.
+
+        The tables have the brokers' time, which may be behind.
+        """
         kafka = self._world.kafka
         if self._host.starts > 1 or not kafka.has_topic_ids or "silent_leader" in self._world.faults:
             return
         for cut in kafka.cuts:
             for key, finished_ms in sorted(self._finished_ms.items()):
                 if (key.topic_id, key.partition) == (cut.topic_id, cut.partition):
-                    replaced = [o for o in range(cut.offset, cut.end) if finished_ms.get(o, cut.time_ms) < cut.time_ms]
-                    self._check_told(key, replaced, cut.time_ms)
+                    since_ms = cut.time_ms - kafka.most_behind_ms
+                    replaced = [o for o in range(cut.offset, cut.end) if finished_ms.get(o, since_ms) < since_ms]
+                    self._check_told(key, replaced, since_ms)
 
     def _check_seen(self) -> None:
         if not self._world.faults <= _ALL_IS_SEEN:
