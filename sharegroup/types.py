@@ -113,6 +113,11 @@ class AcknowledgementBatch(NamedTuple):
     acknowledge_types: tuple[int, ...]
 
 
+def is_reserved(state: RecordState, delivery_count: int) -> bool:
+    """Return whether a gateway holds records in this state for its members, and no member was sent them."""
+    return delivery_count == 0 and state is RecordState.ACQUIRED
+
+
 class StateBatch(NamedTuple):
     """A range of records in one state: an entry of StateBatches (KIP-932), plus the holder of ACQUIRED records.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sharegroup.types import RecordState
+from sharegroup.types import RecordState, is_reserved
 
 
 class InFlightRecord(NamedTuple):
@@ -27,4 +27,4 @@ class InFlightRecord(NamedTuple):
     @property
     def is_reserved(self) -> bool:
         """Whether a gateway holds the record for its members, and no member was sent it (`reservation`)."""
-        return self.delivery_count == 0 and self.state is RecordState.ACQUIRED
+        return is_reserved(self.state, self.delivery_count)

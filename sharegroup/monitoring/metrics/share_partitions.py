@@ -16,8 +16,7 @@ from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 
 _Key = tuple[str, str, int]
 #: Lag, available, acquired, in flight, reserved, share-partitions.
-_Sums = tuple[int, int, int, int, int, int]
-_NOTHING: _Sums = (0, 0, 0, 0, 0, 0)
+_Sums = tuple[int, ...]
 _OF_GROUPS = (
     catalogue.LAG,
     catalogue.AVAILABLE,
@@ -26,6 +25,7 @@ _OF_GROUPS = (
     catalogue.RESERVED,
     catalogue.MANAGED,
 )
+_NOTHING: _Sums = (0,) * len(_OF_GROUPS)
 _OF_PARTITIONS = (catalogue.PARTITION_LAG, catalogue.PARTITION_ACQUIRED, catalogue.PARTITION_IN_FLIGHT)
 
 
@@ -79,16 +79,8 @@ class SharePartitionSizes:
             yield gauge(metric, [(labels, self._known[key][1][position]) for key, labels in self._named.items()])
 
     def _add(self, label: str, sums: _Sums, sign: int) -> None:
-        lag, available, acquired, in_flight, reserved, led = self._sums.get(label, _NOTHING)
-        total = (
-            lag + sign * sums[0],
-            available + sign * sums[1],
-            acquired + sign * sums[2],
-            in_flight + sign * sums[3],
-            reserved + sign * sums[4],
-            led + sign * sums[5],
-        )
-        if total[5]:
+        total = tuple(have + sign * more for have, more in zip(self._sums.get(label, _NOTHING), sums, strict=True))
+        if total[-1]:
             self._sums[label] = total
         else:
             self._sums.pop(label, None)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sharegroup.storage.reading.state_table import read_current_states
 from sharegroup.storage.rows import DeltaTables, StorageOptions
-from sharegroup.types import RecordState
+from sharegroup.types import RecordState, is_reserved
 
 #: The name of the state ACQUIRED with delivery count 0.
 RESERVED = "RESERVED"
@@ -28,8 +28,7 @@ class InFlightRange(NamedTuple):
     @property
     def state_name(self) -> str:
         """The state as in the view `in_flight`: RESERVED if acquired for a gateway, which has not assigned it yet."""
-        is_reserved = self.state is RecordState.ACQUIRED and not self.delivery_count
-        return RESERVED if is_reserved else self.state.name
+        return RESERVED if is_reserved(self.state, self.delivery_count) else self.state.name
 
 
 def read_in_flight(

@@ -25,7 +25,7 @@ from sharegroup.storage import (
 from sharegroup.storage.reading.offsets import share_partition_offset
 from sharegroup.storage.reading.state_table import read_current_states
 from sharegroup.storage.schemas import SHARE_GROUP_STATE
-from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+from sharegroup.types import RecordState, SharePartitionKey, StateBatch, is_reserved
 from sharegroup.ui.data.logs import Logs, Place
 from sharegroup.ui.data.trend import LagHistory
 
@@ -54,9 +54,8 @@ class PartitionView(NamedTuple):
 
     def records(self, state: RecordState) -> int:
         """Return the number of records in flight in a state, without offsets that are reserved for gateways."""
-        batches = (b for b in self.batches if b.delivery_state is state)
-        is_acquired = state is RecordState.ACQUIRED
-        return sum(b.last_offset - b.first_offset + 1 for b in batches if b.delivery_count or not is_acquired)
+        batches = (b for b in self.batches if b.delivery_state is state and not is_reserved(state, b.delivery_count))
+        return sum(b.last_offset - b.first_offset + 1 for b in batches)
 
 
 class GroupView(NamedTuple):

@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import groupby, pairwise
 from typing import NamedTuple, TypeVar
 
-from sharegroup.types import RecordState, StateBatch
+from sharegroup.types import RecordState, StateBatch, is_reserved
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iter
 def _kind(batch: StateBatch) -> RecordKind:
     if batch.delivery_count == 0 and batch.delivery_state is RecordState.AVAILABLE:
         return RecordKind.NEW
-    if batch.delivery_count == 0 and batch.delivery_state is RecordState.ACQUIRED:
+    if is_reserved(batch.delivery_state, batch.delivery_count):
         return RecordKind.RESERVED
     return _KINDS.get(batch.delivery_state, RecordKind.AGAIN)
 
