@@ -93,10 +93,7 @@ def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFac
         {"metrics.port": free_port(), "metrics.max.partitions": 3},
     )
     with ShareGroupJobRun(directory, kafka.bootstrap_servers, job=shown) as job:
-        job.start()
-        job.await_running()
-        kafka.create_topic("warm-up")
-        job.warm_up("warm-up")
+        job.start_warm(kafka.create_topic)
         yield job
         assert QUERY_FAILED not in job.log, "a test made a query of the job fail and start again"
 

@@ -6,24 +6,23 @@ job and gateways stand still during Kafka's turn. Every record that was produced
 
 from __future__ import annotations
 
-import re
 import sys
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sharegroup.testing.embedded_kafka import HOST, EmbeddedKafka
+from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess, free_base_port
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.kafka_groups import begin_at_earliest, set_group_config
 from tests.benchmarks.latency_load import ACCEPT, EXPIRE, RELEASE, Load, measure_apart
 from tests.benchmarks.process_tree import ProcessTree
+from tests.integration.metric_scrapes import Scrape
 
 NAME = "B20"
 _LOCK_MS = 1_000
-_GIVEN = r'sharegroup_gateway_acquired_records_total\{way="(\w+)"\} (\S+)'
+_GIVEN = "sharegroup_gateway_acquired_records_total"
 _LOCK, _MIN_LOCK = "share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms"
 BROKER_PROPERTIES = {_MIN_LOCK: str(_LOCK_MS)}
 
@@ -89,12 +88,8 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
 
 def _ways(ports: list[int]) -> dict[str, int]:
     """The records that the members of all gateways got, by way."""
-    counts = {"batch": 0, "reserved": 0}
-    for port in ports:
-        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=10) as response:
-            for way, count in re.findall(_GIVEN, response.read().decode()):
-                counts[way] += int(float(count))
-    return counts
+    scrapes = [Scrape(port) for port in ports]
+    return {way: int(sum(scrape.value(_GIVEN, way=way) for scrape in scrapes)) for way in ("batch", "reserved")}
 
 
 def _config(bootstrap_servers: str, directory: Path, groups: dict[tuple[_Case, int], str]) -> Path:

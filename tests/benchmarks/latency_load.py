@@ -112,7 +112,6 @@ def _produce(
     places: dict[int, tuple[int, int]] = {}
     sent, first, begin, joined_s = 0, -1, time.monotonic(), -1.0
     while True:
-        time.sleep(_PACE_S)  # the pace of the load, not a wait for something
         now_s = time.monotonic()
         if joined_s < 0 and len(deliveries.members) == load.members:
             joined_s = now_s
@@ -133,7 +132,7 @@ def _produce(
                 ),
             )
         sent = max(sent, due)
-        producer.poll(0)
+        producer.poll(_PACE_S)
     producer.flush(60)
     return sent, places, first
 

@@ -11,7 +11,7 @@ before it starts. Therefore each kind in `GROUP_KINDS` has a stock of ids; `new_
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -168,6 +168,13 @@ class ShareGroupJobRun:
     def await_log(self, text: str) -> None:
         """Wait until this start has logged `text`. Raises SubmittedJobError."""
         self.process.await_log(text, since=self._since)
+
+    def start_warm(self, create_topic: Callable[[str], None]) -> None:
+        """Start, wait until both queries run, and warm them up with a new topic. Raises SubmittedJobError."""
+        self.start()
+        self.await_running()
+        create_topic("warm-up")
+        self.warm_up("warm-up")
 
     def warm_up(self, topic: str) -> None:
         """Let a member of a new group join, acquire and leave, because only the first batches of a JVM are slow.

@@ -35,13 +35,13 @@ def gateway(
 ) -> Iterator[GatewayProcess]:
     """A gateway to the main job, for all tests that leave it running."""
     from sharegroup.testing.gateway_process import GatewayProcess
+    from tests.integration.lone_gateway import check_end
 
     log_path = tmp_path_factory.mktemp("gateway") / "gateway.log"
     shown = [f"--metrics-port={gateway_metrics_port}"]
     with GatewayProcess(share_group_job.config_path, log_path, options=shown) as process:
         yield process
-        assert process.terminate() == 0
-        assert " ERROR " not in process.log_path.read_text()
+        check_end(process)
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from sharegroup.security.authentication.credentials import hash_password
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.java_tool import tool_command
-from tests.integration.lone_gateway import lone_gateway
+from tests.integration.lone_gateway import check_end, lone_gateway
 from tests.integration.waiting import wait_until
 from tests.self_signed import make_pems
 
@@ -81,8 +81,7 @@ def gateway(
     directory = tmp_path_factory.mktemp("acl-gateway")
     with lone_gateway(directory, kafka.bootstrap_servers, job=JOB, **keys) as process:
         yield process
-        assert process.terminate() == 0
-        assert " ERROR " not in process.log_path.read_text()
+        check_end(process)
 
 
 @pytest.fixture(scope="module")

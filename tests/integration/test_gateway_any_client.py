@@ -22,6 +22,7 @@ from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.client_programs import CLIENTS, NEWEST, Program, Python
 from tests.integration.java_tool import run_tool
+from tests.integration.lone_gateway import check_end
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.thorough
@@ -77,16 +78,12 @@ def upstream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         EmbeddedKafkaCluster(brokers=2, version=request.param) as cluster,
         ShareGroupJobRun(directory, cluster.bootstrap_servers) as job,
     ):
-        job.start()
-        job.await_running()
-        cluster.create_topic("warm-up")
-        job.warm_up("warm-up")
+        job.start_warm(cluster.create_topic)
         gateways = [GatewayProcess(job.config_path, directory / f"gateway-{number}.log") for number in range(2)]
         with gateways[0], gateways[1]:
             yield Upstream(cluster, job, gateways, request.param == NEWEST)
             for gateway in gateways:
-                assert gateway.terminate() == 0
-                assert " ERROR " not in gateway.log_path.read_text()
+                check_end(gateway)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sharegroup.storage import read_group, read_group_configs
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.fuzzed_frames import mutated, requests, send_all
+from tests.integration.lone_gateway import gateway_to_job
 from tests.integration.outside_judge import OutsideJudge
 from tests.integration.secured_clients import Secrets
 from tests.integration.share_members import Group, Member, keys, once
@@ -59,20 +59,15 @@ def gateway(share_group_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPath
     """With users and rights, to the main job."""
     directory = tmp_path_factory.mktemp("fuzzed-gateway")
     secrets = Secrets(directory, (ALICE, MALLORY), ACL)
-    config = yaml.safe_load(share_group_job.config_path.read_text())
-    config["gateway"] = {
+    keys = {
         "gateway.sasl.users.location": secrets.path("users.yaml"),
         "gateway.acls.location": secrets.path("acl.yaml"),
         # Who sends nonsense as a login is not to wait here, and neither is who logs in from the same address.
         "gateway.connection.failed.authentication.delay.ms": 0,
     }
-    (directory / "gateway.yaml").write_text(yaml.safe_dump(config))
-    with GatewayProcess(directory / "gateway.yaml", directory / "gateway.log") as process:
+    with gateway_to_job(share_group_job, directory, keys) as process:
         yield process
-        assert process.terminate() == 0
-        log = process.log_path.read_text()
-        assert "Traceback" not in log
-        assert " ERROR " not in log
+    assert "Traceback" not in process.log_path.read_text()
 
 
 class Attack(threading.Thread):

@@ -16,6 +16,7 @@ from sharegroup.kafka_clients.admin import ShareGroupAdmin
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.harness.share_group_job import ShareGroupJobRun
+from tests.integration.lone_gateway import check_end
 from tests.integration.served import Served
 from tests.integration.share_members import Group, keys
 from tests.integration.test_gateway_group_kinds import assigned_member
@@ -44,10 +45,7 @@ def kafka() -> Iterator[EmbeddedKafka]:
 @pytest.fixture(scope="module")
 def share_group_job(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareGroupJobRun]:
     with ShareGroupJobRun(tmp_path_factory.mktemp("newer-job"), kafka.bootstrap_servers) as job:
-        job.start()
-        job.await_running()
-        kafka.create_topic("warm-up")
-        job.warm_up("warm-up")
+        job.start_warm(kafka.create_topic)
         yield job
 
 
@@ -55,8 +53,7 @@ def share_group_job(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFacto
 def gateway(share_group_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     with GatewayProcess(share_group_job.config_path, tmp_path_factory.mktemp("newer") / "gateway.log") as process:
         yield process
-        assert process.terminate() == 0
-        assert " ERROR " not in process.log_path.read_text()
+        check_end(process)
 
 
 @pytest.fixture

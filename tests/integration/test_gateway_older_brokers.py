@@ -18,6 +18,7 @@ from sharegroup.testing.gateway_process import GatewayProcess
 from tests.harness.embedded_kafka_cluster import EmbeddedKafkaCluster
 from tests.harness.share_group_job import ShareGroupJobRun
 from tests.integration.conftest import NewTopic as MakeTopic
+from tests.integration.lone_gateway import check_end
 from tests.integration.share_members import Group, Member, keys, once, poll_in_turns
 from tests.integration.test_gateway_share_consumer import (  # noqa: F401 - collected here
     new_group,
@@ -52,10 +53,7 @@ def share_group_job(
     kafka: EmbeddedKafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ShareGroupJobRun]:
     with ShareGroupJobRun(tmp_path_factory.mktemp("older-job"), kafka.bootstrap_servers) as job:
-        job.start()
-        job.await_running()
-        kafka.create_topic("warm-up")
-        job.warm_up("warm-up")
+        job.start_warm(kafka.create_topic)
         yield job
 
 
@@ -63,8 +61,7 @@ def share_group_job(
 def gateway(share_group_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     with GatewayProcess(share_group_job.config_path, tmp_path_factory.mktemp("older") / "gateway.log") as process:
         yield process
-        assert process.terminate() == 0
-        assert " ERROR " not in process.log_path.read_text()
+        check_end(process)
 
 
 def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
+from tests.integration.lone_gateway import gateway_to_job
 from tests.integration.metric_scrapes import Scrape
 from tests.integration.share_members import Group
 
@@ -33,14 +33,9 @@ def metrics_port() -> int:
 @pytest.fixture
 def reserving_gateway(share_group_job: ShareGroupJobRun, metrics_port: int, tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway of the main job, with reservations."""
-    config = yaml.safe_load(share_group_job.config_path.read_text())
-    config["gateway"] = {**config.get("gateway", {}), "gateway.reservations.enable": True}
-    path = tmp_path / "gateway.yaml"
-    path.write_text(yaml.safe_dump(config))
-    with GatewayProcess(path, tmp_path / "gateway.log", options=[f"--metrics-port={metrics_port}"]) as gateway:
+    keys, options = {"gateway.reservations.enable": True}, [f"--metrics-port={metrics_port}"]
+    with gateway_to_job(share_group_job, tmp_path, keys, options) as gateway:
         yield gateway
-        assert gateway.terminate() == 0
-        assert " ERROR " not in gateway.log_path.read_text()
 
 
 def reserved_records(metrics_port: int) -> float:

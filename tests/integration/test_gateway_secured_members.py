@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from sharegroup.testing.gateway_process import GatewayProcess
 from tests.integration.client_groups import poll_records
 from tests.integration.command_line import Said, run
 from tests.integration.java_tool import run_tool
+from tests.integration.lone_gateway import gateway_to_job
 from tests.integration.secured_clients import CERTIFIED, MECHANISMS, MTLS, OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once
 
@@ -40,24 +40,12 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
     return Secrets(tmp_path_factory.mktemp("member-secrets"), (ALICE, MALLORY), ACL)
 
 
-@contextlib.contextmanager
-def started(job: ShareGroupJobRun, directory: Path, keys: dict[str, object]) -> Iterator[GatewayProcess]:
-    """A gateway to the main job, in place of the one that lets everybody in."""
-    config = yaml.safe_load(job.config_path.read_text())
-    config["gateway"] = keys
-    (directory / "gateway.yaml").write_text(yaml.safe_dump(config))
-    with GatewayProcess(directory / "gateway.yaml", directory / "gateway.log") as process:
-        yield process
-        assert process.terminate() == 0
-        assert " ERROR " not in process.log_path.read_text()
-
-
 @pytest.fixture(scope="module")
 def gateway(
     share_group_job: ShareGroupJobRun, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """By all mechanisms of SASL."""
-    with started(share_group_job, tmp_path_factory.mktemp("secured-members"), secrets.gateway()) as process:
+    with gateway_to_job(share_group_job, tmp_path_factory.mktemp("secured-members"), secrets.gateway()) as process:
         yield process
 
 
@@ -66,7 +54,9 @@ def certified(
     share_group_job: ShareGroupJobRun, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """By certificates of clients."""
-    with started(share_group_job, tmp_path_factory.mktemp("certified-members"), secrets.gateway(MTLS)) as process:
+    with gateway_to_job(
+        share_group_job, tmp_path_factory.mktemp("certified-members"), secrets.gateway(MTLS)
+    ) as process:
         yield process
 
 
@@ -171,7 +161,7 @@ def test_a_member_outlives_its_tokens(
 ) -> None:
     """librdkafka logs in again (KIP-368), and goes on; on a slow machine by connections that are new."""
     keys_of_gateway = {**secrets.gateway(), "gateway.sasl.oauthbearer.clock.skew.seconds": 0}
-    with started(share_group_job, tmp_path, keys_of_gateway) as gateway:
+    with gateway_to_job(share_group_job, tmp_path, keys_of_gateway) as gateway:
         group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 10))
         with group.member(**login(secrets, ALICE, OAUTHBEARER, lifetime_s=10)) as member:
             member.poll_until(lambda: member.accepted == keys(1, 10))
@@ -185,7 +175,7 @@ def test_users_and_rights_change_while_the_gateway_runs(
     share_group_job: ShareGroupJobRun, new_topic: NewTopic, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     own = Secrets(tmp_path_factory.mktemp("changing-secrets"), (ALICE,), ACL)
-    with started(share_group_job, tmp_path, own.gateway()) as gateway:
+    with gateway_to_job(share_group_job, tmp_path, own.gateway()) as gateway:
         group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 10))
         own.change((ALICE, MALLORY), [*ACL, {"principal": "User:mallory", **READS_GROUPS}])
         for name in ("users.yaml", "acl.yaml"):
