@@ -8,7 +8,12 @@ import pytest
 
 from sharegroup.job.lead import checkpoint_mark
 from sharegroup.job.lead.checkpoint_mark import MARK, CheckpointMark, MarkFile, boot_id
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, StaleCheckpointError, reject_checkpoint_ahead
+from sharegroup.job.lead.stale_checkpoint import (
+    Checkpoint,
+    StaleCheckpointError,
+    reject_checkpoint_ahead,
+    reject_lost_commits,
+)
 from tests.tables.power_loss import PowerLoss
 
 
@@ -75,3 +80,18 @@ def test_a_checkpoint_ahead_names_the_directories_to_remove() -> None:
     )
     with pytest.raises(StaleCheckpointError, match=text):
         reject_checkpoint_ahead(checkpoint, newest.__getitem__, "/c/b")
+
+
+def test_lost_commits_are_found_without_the_checkpoint_of_their_query() -> None:
+    checkpoint, newest = Checkpoint("/c/b", "query-2", 9), {("query-1", "share_partitions"): 5}
+    info = {"query_id": "query-1", "committed": {"share_partitions": 5}}
+
+    def newest_batch(query_id: str, table: str) -> int:
+        return newest[query_id, table]
+
+    for one, other_info in ((checkpoint, info), (checkpoint, None), (None, info)):
+        reject_lost_commits(one, other_info, newest_batch)
+    newest["query-1", "share_partitions"] = 4
+    reject_lost_commits(None, info, newest_batch)
+    with pytest.raises(StaleCheckpointError, match=r"share_partitions has lost commits: .* remove that checkpoint"):
+        reject_lost_commits(checkpoint, info, newest_batch)

@@ -30,7 +30,6 @@ from sharegroup.job.commit.deferred_rows import (
     write_deferred,
 )
 from sharegroup.job.commit.lost_commits import (
-    COMMITTED,
     RECOVERED_APP_ID,
     LeaderBatch,
     LostBatches,
@@ -39,6 +38,7 @@ from sharegroup.job.commit.lost_commits import (
 )
 from sharegroup.job.commit.repeated_batch import ENTRY, batch_entry, reject_other_effects
 from sharegroup.job.commit.table_rows import stamp_rows
+from sharegroup.job.lead.stale_checkpoint import COMMITTED
 from sharegroup.kafka_clients.job_clock import BrokersTime
 from sharegroup.log_fields import LogFields
 from sharegroup.protocol.json_text import pack_text, to_json, unpack_json

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sharegroup.job.commit.deferred_rows import DeferredBatch
+from sharegroup.job.lead.stale_checkpoint import COMMITTED
 from sharegroup.log_fields import LogFields
 from sharegroup.protocol.json_text import unpack_json
 from sharegroup.storage.writing.table_writer import TableWriter
@@ -26,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 #: The transaction id of restored rows; its version is the leader epoch.
 RECOVERED_APP_ID = "sharegroup.recovered"
-#: The key in a commit's info of the newest batches that the other tables had at that time, by table.
-COMMITTED = "committed"
 #: How many commits of the first table are searched for outboxes; a local disk keeps as many by default.
 _COMMITS_TO_SEARCH = 1_000
 

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from sharegroup.errors import ShareGroupError
 from sharegroup.storage.writing.versioned_table import Info
 
+#: The key in a commit's info of the newest batches that the query's other tables had at that time, by table.
+COMMITTED = "committed"
+
 
 class StaleCheckpointError(ShareGroupError):
     """The tables were written without this checkpoint, or have lost commits that it depends on."""
@@ -77,6 +80,27 @@ def reject_checkpoint_ahead(
             raise StaleCheckpointError(
                 f"table {table} has lost commits: the checkpoint {checkpoint.path} depends on batch {batch_id} of "
                 f"query {checkpoint.query_id}, but the newest batch in the table is {found}: {advice}"
+            )
+
+
+def reject_lost_commits(
+    checkpoint: Checkpoint | None, other_info: Info | None, newest_batch: Callable[[str, str], int]
+) -> None:
+    """Raise StaleCheckpointError if the other query's tables, which the checkpoint's query has read, lost commits.
+
+    The other query's own checkpoint shows that too, unless it was removed. `other_info` is the info of the newest
+    commit of the other query's first table; `newest_batch` returns the newest batch of a query in one of its tables.
+    None means no checkpoint. The checkpoint may name versions of these tables that no longer exist.
+    """
+    if checkpoint is None or other_info is None:
+        return
+    query_id = other_info["query_id"]
+    for table, batch_id in other_info.get(COMMITTED, {}).items():
+        found = newest_batch(query_id, table)
+        if found < batch_id:
+            raise StaleCheckpointError(
+                f"table {table} has lost commits: it had batch {batch_id} of query {query_id}, but its newest batch is "
+                f"{found}, and the checkpoint {checkpoint.path} may depend on what was lost: {ADVICE}"
             )
 
 

@@ -4,7 +4,7 @@ import functools
 import logging
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,12 @@ from sharegroup.job.commit.fault_points import fault_point
 from sharegroup.job.commit.retrying_worker import RetryingWorker
 from sharegroup.job.lead.checkpoint_mark import MarkFile
 from sharegroup.job.lead.job_lead import JobLead, LeadWatch
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, reject_checkpoint_ahead, reject_stale_checkpoint
+from sharegroup.job.lead.stale_checkpoint import (
+    Checkpoint,
+    reject_checkpoint_ahead,
+    reject_lost_commits,
+    reject_stale_checkpoint,
+)
 from sharegroup.kafka_clients.client_settings import python_properties
 from sharegroup.kafka_clients.group_offsets import GroupOffsets
 from sharegroup.kafka_clients.job_clock import JobClock
@@ -165,13 +170,16 @@ class ShareGroupJob:
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
         for name, (first, *_) in _TABLES.items():
             checkpoint = checkpoints[paths[name]]
+            tables = {spec.name: DeltaTableWriter(job.tables_path, spec, self._options) for spec in _TABLES[name]}
+            newest, newest_batch = tables[first.name], functools.partial(_newest_batch, tables)
+            if checkpoint is None and name == group_coordinator_query.NAME:
+                reject_lost_commits(checkpoints[paths[share_partition_query.NAME]], newest.last_info, newest_batch)
             if checkpoint is not None:
-                tables = {spec.name: DeltaTableWriter(job.tables_path, spec, self._options) for spec in _TABLES[name]}
-                newest, query_id = tables[first.name], checkpoint.query_id
+                query_id = checkpoint.query_id
                 known = functools.partial(last_leader_epoch, job.tables_path, options=self._options)
                 reject_stale_checkpoint(checkpoint, newest.last_info, newest.newest_batch(query_id), known)
                 beside = next(path for other, path in paths.items() if other != name)
-                reject_checkpoint_ahead(checkpoint, lambda table: tables[table].newest_batch(query_id), beside)  # noqa: B023 - called now
+                reject_checkpoint_ahead(checkpoint, functools.partial(newest_batch, query_id), beside)
 
     def _checkpoint_in(self, path: str) -> Checkpoint | None:
         """Return the checkpoint that a query continues from; None if it may be torn and is discarded."""
@@ -303,3 +311,7 @@ class ShareGroupJob:
                 query.query.stop()
                 return
             time.sleep(0.05)  # Spark's status can only be polled
+
+
+def _newest_batch(tables: Mapping[str, DeltaTableWriter], query_id: str, table: str) -> int:
+    return tables[table].newest_batch(query_id)

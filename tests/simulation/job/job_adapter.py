@@ -23,7 +23,12 @@ from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.commit.repeated_batch import effect_rules
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
 from sharegroup.job.lead.job_lead import JobLead
-from sharegroup.job.lead.stale_checkpoint import Checkpoint, reject_checkpoint_ahead, reject_stale_checkpoint
+from sharegroup.job.lead.stale_checkpoint import (
+    Checkpoint,
+    reject_checkpoint_ahead,
+    reject_lost_commits,
+    reject_stale_checkpoint,
+)
 from sharegroup.job.logs.log_poll import LogPoll
 from sharegroup.kafka_clients.job_clock import JobClock
 from sharegroup.kafka_clients.kafka_clients import KafkaUnavailableError
@@ -37,6 +42,7 @@ from sharegroup.storage.schemas import (
     SHARE_PARTITION_TABLES,
     TableSpec,
 )
+from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import TableStoreError, Upkeep, VersionedTable
 from tests.simulation.brokers.kafka_log import Row, SimulatedKafka
 from tests.simulation.job import job_sources
@@ -304,13 +310,20 @@ def refuse_stale_checkpoints(
     """Check as `job.job` before it acquires the lead; `path` is a query's checkpoint. Raises StaleCheckpointError."""
     for name, specs in _TABLES.items():
         checkpoint = checkpoints[name]
+        writers = {spec.name: tables.slow_writer(spec, StoreFaults()) for spec in specs}
+        first, newest_batch = writers[specs[0].name], functools.partial(_newest_batch, writers)
+        if checkpoint is None and name == GROUP_COORDINATOR:
+            reject_lost_commits(checkpoints[SHARE_PARTITION], first.last_info, newest_batch)
         if checkpoint is not None:
-            writers = {spec.name: tables.slow_writer(spec, StoreFaults()) for spec in specs}
-            first, query_id = writers[specs[0].name], checkpoint.query_id
+            query_id = checkpoint.query_id
             committed = first.newest_batch(query_id)
             reject_stale_checkpoint(checkpoint, first.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
             beside = next(path(other) for other in _TABLES if other != name)
-            reject_checkpoint_ahead(checkpoint, lambda table: writers[table].newest_batch(query_id), beside)  # noqa: B023 - called now
+            reject_checkpoint_ahead(checkpoint, functools.partial(newest_batch, query_id), beside)
+
+
+def _newest_batch(writers: Mapping[str, TableWriter], query_id: str, table: str) -> int:
+    return writers[table].newest_batch(query_id)
 
 
 def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) -> bool:

@@ -129,7 +129,7 @@ class JobHost:
         """Restart a killed job (None). Remove a stale checkpoint. Keep a fenced job away while another one runs."""
         if isinstance(error, StaleCheckpointError):
             self._checkpoints = {
-                name: CheckpointFolder() if f"checkpoint {checkpoint_path(name)} " in str(error) else folder
+                name: CheckpointFolder() if checkpoint_path(name) in str(error) else folder
                 for name, folder in self._checkpoints.items()
             }
             self._world.trace.add("host", "removes the checkpoint that was refused")
