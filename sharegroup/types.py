@@ -89,6 +89,9 @@ class SharePartitionKey(NamedTuple):
     topic_id: str
     partition: int
 
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.topic}-{self.partition}"
+
 
 class OffsetRange(NamedTuple):
     """The offsets first_offset..last_offset, both inclusive."""

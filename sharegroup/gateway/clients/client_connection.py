@@ -142,7 +142,7 @@ class ClientConnection(FrameProtocol):
         if isinstance(problem, (MalformedRequestError, UnknownVersionError, RequestError)):
             logger.info("client %(client)s disconnected: %(error)s", LogFields(client=client, error=problem))
         elif isinstance(problem, UpstreamUnavailableError):
-            logger.warning("client %(client)s disconnected: %(error)s", LogFields(client=client, error=problem))
+            self._connections.log_interrupted(client, problem)
         else:
             logger.error(
                 "client %(client)s disconnected: handling its request failed",

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sharegroup.gateway.clients.accepting.address_limits import AddressLimits
 from sharegroup.gateway.clients.accepting.log_throttle import LogThrottle
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
 from sharegroup.log_fields import LogFields
 from sharegroup.monitoring.metrics.client_counts import ClientCounts
 
@@ -40,7 +41,7 @@ class Connections:
         self._counts = counts or ClientCounts()
         #: {connection: the client's address}
         self._connections: dict[Connection, str] = {}
-        self._throttle = LogThrottle()
+        self._rejected, self._interrupted = LogThrottle(), LogThrottle()
         self._ids = itertools.count(1)
         self._is_empty = asyncio.Event()
 
@@ -61,7 +62,7 @@ class Connections:
         if problem is None:
             self._connections[connection] = address
             return True
-        if (suffix := self._throttle.next_suffix(now)) is not None:
+        if (suffix := self._rejected.next_suffix(now)) is not None:
             logger.warning(
                 "rejected a connection of client %(client)s: %(error)s%(detail)s",
                 LogFields(client=address, error=problem, detail=suffix),
@@ -76,6 +77,14 @@ class Connections:
         if not self._connections:
             self._is_empty.set()
         self._on_end(connection.connection_id)
+
+    def log_interrupted(self, client: str, error: UpstreamUnavailableError) -> None:
+        """Log that a client is disconnected because of the brokers. All clients may be, again and again."""
+        if (suffix := self._interrupted.next_suffix(asyncio.get_running_loop().time())) is not None:
+            logger.warning(
+                "client %(client)s disconnected: %(error)s%(detail)s",
+                LogFields(client=client, error=error, detail=suffix),
+            )
 
     def close_idle(self) -> None:
         """Disconnect the clients that have been silent for too long."""
