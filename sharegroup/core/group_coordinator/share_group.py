@@ -83,6 +83,7 @@ from sharegroup.core.group_coordinator.static_membership import (
     NO_INCARNATION,
     check_identity,
     check_incarnation,
+    check_join_order,
     resolve_member_id,
     session_timeout_ms,
 )
@@ -325,7 +326,7 @@ class ShareGroup:
     def _join_or_stay(
         self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int
     ) -> CoordinatorResult:
-        before = self._member(request, config)
+        before = self._member(request, config, append_ms, now_ms)
         change = self._joined_or_stayed(before, _with_request(before, request, append_ms), request, now_ms, config)
         member = change.after.members[before.member_id]
         deadline_ms = self._session_deadline_ms(member, now_ms, config)
@@ -398,7 +399,9 @@ class ShareGroup:
             change.add(_reconciled(member, change.after))
         return change
 
-    def _member(self, request: HeartbeatRequest, config: GroupConfig) -> ShareGroupMemberRecord:
+    def _member(
+        self, request: HeartbeatRequest, config: GroupConfig, append_ms: int, now_ms: int
+    ) -> ShareGroupMemberRecord:
         """Return the member before this heartbeat; a new one has epoch 0. Raise RequestError if it is rejected."""
         group = self.metadata
         if request.member_epoch != JOIN_GROUP_EPOCH:
@@ -408,6 +411,7 @@ class ShareGroup:
         if request.member_id in group.members:
             member = group.members[request.member_id]
             check_identity(member, request)
+            check_join_order(member, request, append_ms, now_ms)
             return member
         check_capacity(group, config.max_size)
         return ShareGroupMemberRecord(

@@ -2,7 +2,7 @@
 
     join with a new instance id           a new member, with the member id it sends or a generated one
     join with a known instance id         the stored member with its epoch, assignment and locks; the previous
-                                          process is fenced
+                                          process is fenced, or this one if its join is read late
     other request, known instance id      rejected if the member id differs or the process is fenced
     leave with epoch -1, or time out      the member is removed, and its records are released
     leave with epoch -2 (KIP-848)         the member stays until its session ends, for its next process
@@ -66,6 +66,18 @@ def check_incarnation(member: ShareGroupMemberRecord, request: HeartbeatRequest)
     )
     message = f"This process is no longer member {member.member_id}: {reason}."
     raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
+
+
+def check_join_order(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int, now_ms: int) -> None:
+    """Raise RequestError (FENCED_INSTANCE_ID) if another process joined as the member after this join was appended.
+
+    The join is then read late: it is in another partition of the request topic. A time in the future is of a broker
+    whose clock has been corrected since, and rejects nothing.
+    """
+    is_other = request.incarnation_id not in (None, member.incarnation_id)
+    if is_other and member.joined_ms is not None and append_ms < member.joined_ms <= now_ms:
+        message = f"This process is no longer member {member.member_id}: another process has joined as it since."
+        raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
 
 def session_timeout_ms(member: ShareGroupMemberRecord, config: GroupConfig) -> int:

@@ -114,6 +114,8 @@ class UnacquireRequest(PartitionRequest):
 class ReleaseMemberRequest(PartitionRequest):
     """Request to release all records of a member that left or whose share session ended.
 
+    The row is ignored if the member has acquired records with a later epoch.
+
     - `delivered`: ranges that were sent to the member, or None if not known. Acquired records outside of them never
       left the gateway, so their delivery attempts do not count.
     - `requester`: if not empty, the `reply_to` of the session that ended. The row is ignored if the member has acquired

@@ -3,6 +3,10 @@
 It is restored from its state (one JSON text), processes the rows of a micro-batch in order, and is dumped again.
 Sessions expire only at ticks. All heartbeats that were appended before a tick's time have been read by then, so a busy
 job expires no session.
+
+A member that leaves can join again in the next micro-batch at the earliest. The requests of a batch are sent again if
+the job dies. If the release of the member's records were sent again after the response to the join, it could release
+what the member has acquired since.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +54,9 @@ class ShareGroupOperator:
         self._last_ms: int = content.get("now_ms", 0)
         self._now_ms: int = self._last_ms
         self._parked = PendingHeartbeats(content.get("parked", {}))
+        #: The members that this batch releases, and their later heartbeats, which wait for the next batch.
+        self._released: set[str] = set()
+        self._deferred = [RequestRow(*row) for row in content.get("deferred", ())]
         self._output = Output(group_id, 0)
         self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded(())
         self._config = self._config_in_force(self._group.metadata.configs)
@@ -59,6 +66,9 @@ class ShareGroupOperator:
         batch = rows.sort_rows(lines)
         self._now_ms = rows.latest_ms(batch, now_ms)
         self._output = Output(self._group_id, self._now_ms)
+        deferred, self._deferred = self._deferred, []
+        for request_row in deferred:
+            self._handle_request(request_row)
         for row in batch:
             self._process(row)
         self._apply(self._group.update_assignment(self._now_ms, self._config))
@@ -71,10 +81,17 @@ class ShareGroupOperator:
         """Return the state to keep, or None if the group is unknown."""
         if not (self._group.metadata.group_epoch or self._group.metadata.configs):
             return None
-        content = {"now_ms": self._now_ms, "group": self._group.dump(), "parked": self._parked.dump()}
+        content = {
+            "now_ms": self._now_ms,
+            "group": self._group.dump(),
+            "parked": self._parked.dump(),
+            "deferred": self._deferred,
+        }
         return to_json(content)
 
     def _next_deadline_ms(self) -> int | None:
+        if self._deferred:
+            return self._now_ms
         if self._group.is_deleted and self._group.metadata.group_epoch:
             return self._now_ms + DELETED_GROUP_MS
         deadlines = (
@@ -151,7 +168,13 @@ class ShareGroupOperator:
                 return self._group.administer(request, self._job, append_ms, self._now_ms)
 
     def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
-        """Apply a heartbeat now, and respond now or when its assignment is complete."""
+        """Apply a heartbeat now, and respond now or when its assignment is complete.
+
+        Heartbeats of a member that was released in this batch wait for the next one.
+        """
+        if request.member_id in self._released:
+            self._deferred.append(row)
+            return
         result = self._handle(request, row.append_ms)
         self._change(result, row.append_ms)
         assert result.response is not None
@@ -184,6 +207,7 @@ class ShareGroupOperator:
         for release in result.releases:
             for request in _releases(release):
                 self._output.send_request(request)
+                self._released.add(release.member_id)
             self._output.broadcast(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
         if result.fence is not None:
             for fencing in _fences(result.fence):

@@ -26,6 +26,7 @@ class Demand(NamedTuple):
     incarnation_id: str | None = None
     is_first: bool = False
     reserves: bool = False
+    member_epoch: int = -1
 
     def is_abandoned(self, now_ms: int) -> bool:
         """Return whether the requester has given up; acquired records would only wait for their locks to end."""

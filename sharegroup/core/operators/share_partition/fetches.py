@@ -30,7 +30,9 @@ def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | Wan
             share = demand.max_records if demand.is_first else managed.fair_share(len(demands) - index, config)
             acquired = managed.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
         if acquired:
-            state.requesters.record_acquisition(partition, demand.member_id, demand.reply_to, demand.requested_ms)
+            state.requesters.record_acquisition(
+                partition, demand.member_id, demand.reply_to, demand.requested_ms, demand.member_epoch
+            )
             deadline_ms = state.now_ms + own.record_lock_duration_ms
             responses.append(state.demand_response(partition, demand, acquired, deadline_ms))
         elif demand.deadline_ms <= state.earliest_ms:

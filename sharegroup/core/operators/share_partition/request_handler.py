@@ -172,7 +172,9 @@ class RequestHandler:
         if is_fenced or state.departed.has_left(partition, member_id, request.member_epoch):
             managed.release_assigned(request, state.config(partition))
         else:
-            state.requesters.record_acquisition(partition, member_id, request.requester, row.append_ms)
+            state.requesters.record_acquisition(
+                partition, member_id, request.requester, row.append_ms, request.member_epoch
+            )
 
     def _add_demand(self, row: RequestRow, request: FetchRequest, managed: ManagedPartition) -> list[FetchResponse]:
         """Add a demand. It replaces the member's previous one, which gets an empty response."""
@@ -181,7 +183,7 @@ class RequestHandler:
         asked_ms = max(row.append_ms, request.opened_ms)  # a gateway's estimate of broker time is approximate
         demand = Demand(
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
-            request.is_static, request.incarnation_id, is_first, request.reserves,
+            request.is_static, request.incarnation_id, is_first, request.reserves, request.member_epoch,
         )  # fmt: skip
         replaced = self._state.demands.add(request.partition, demand)
         return [self._state.demand_response(request.partition, old) for old in replaced]
@@ -204,7 +206,9 @@ class RequestHandler:
         """Release a member. Repeating it, or doing it after the member came back, does nothing."""
         state, partition, member_id = self._state, request.partition, request.member_id
         has_left = state.departed.has_left(partition, member_id, request.member_epoch)
-        is_old = state.requesters.has_fetched_since(partition, member_id, request.opened_ms)
+        is_old = state.requesters.has_fetched_since(
+            partition, member_id, request.opened_ms
+        ) or state.requesters.has_acquired_after(partition, member_id, request.member_epoch)
         is_last = state.requesters.end_session(partition, member_id, request.requester)
         responses: list[SharePartitionResponse] = []
         if is_last and not (has_left or is_old):

@@ -26,7 +26,7 @@ class Requesters:
     """The requesters of each share-partition's members, and when they were last notified that others wait.
 
     Each member has the `reply_to` of its fetches that got records since it was released last, with the time of the
-    newest one.
+    newest one. A member that sends its requests itself also has the newest epoch of these fetches.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
@@ -34,16 +34,24 @@ class Requesters:
             int(p): {member: dict(asked) for member, asked in entry[0].items()} for p, entry in dumped.items()
         }
         self._notified_ms: dict[int, int] = {int(p): entry[1] for p, entry in dumped.items()}
+        self._epochs: dict[int, dict[str, int]] = {int(p): dict(*entry[2:]) for p, entry in dumped.items()}
 
-    def dump(self) -> dict[str, tuple[dict[str, dict[str, int]], int]]:
+    def dump(self) -> dict[str, tuple[dict[str, dict[str, int]], int, dict[str, int]]]:
         """Return the requesters for JSON; the constructor reads them."""
-        known = {p for p, members in self._members.items() if members}.union(
-            p for p, notified_ms in self._notified_ms.items() if notified_ms
-        )
-        return {str(p): (self._members.get(p, {}), self._notified_ms.get(p, 0)) for p in sorted(known)}
+        parts: tuple[Mapping[int, object], ...] = self._members, self._notified_ms, self._epochs
+        known = {p for part in parts for p, value in part.items() if value}
+        return {
+            str(p): (self._members.get(p, {}), self._notified_ms.get(p, 0), self._epochs.get(p, {}))
+            for p in sorted(known)
+        }
 
-    def record_acquisition(self, partition: int, member_id: str, reply_to: str, asked_ms: int) -> None:
+    def record_acquisition(
+        self, partition: int, member_id: str, reply_to: str, asked_ms: int, member_epoch: int = -1
+    ) -> None:
         """Record that a fetch of the member got records; it was appended, or its session was opened, at `asked_ms`."""
+        epochs = self._epochs.setdefault(partition, {})
+        if member_epoch > epochs.get(member_id, -1):
+            epochs[member_id] = member_epoch
         if reply_to != member_id:
             times = self._requester_times(partition, member_id)
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))
@@ -67,6 +75,13 @@ class Requesters:
         """
         times = self._members.get(partition, {}).get(member_id, {})
         return 0 <= opened_ms <= max(times.values(), default=-1)
+
+    def has_acquired_after(self, partition: int, member_id: str, member_epoch: int) -> bool:
+        """Return whether the member, which left with this epoch, has joined again and got records since then.
+
+        Its release is then read late: it is in another partition of the request topic. False for the unknown epoch -1.
+        """
+        return 0 <= member_epoch < self._epochs.get(partition, {}).get(member_id, -1)
 
     def requesters_to_notify(
         self,
@@ -92,11 +107,13 @@ class Requesters:
     def remove_member(self, partition: int, member_id: str) -> None:
         """Remove a member that no longer holds records of the share-partition."""
         self._members.get(partition, {}).pop(member_id, None)
+        self._epochs.get(partition, {}).pop(member_id, None)
 
     def remove_partition(self, partition: int) -> None:
         """Remove a share-partition."""
         self._members.pop(partition, None)
         self._notified_ms.pop(partition, None)
+        self._epochs.pop(partition, None)
 
     def _requester_times(self, partition: int, member_id: str) -> dict[str, int]:
         return self._members.setdefault(partition, {}).setdefault(member_id, {})

@@ -113,6 +113,19 @@ def test_a_member_remembers_when_its_process_took_another_ones_place() -> None:
         assert group.metadata.members[member_id].joined_ms == joined_ms
 
 
+@pytest.mark.parametrize(("read_after_ms", "is_fenced"), [(0, True), (-1, False)])
+def test_join_that_is_read_late_replaces_no_later_process(read_after_ms: int, is_fenced: bool) -> None:
+    """A join that seems to be in the future has the time of a wrong clock, and rejects nothing."""
+    driver, member_id = stable()
+    driver.now_ms += 7
+    join(driver, "p3")
+    late = request(member_id, 0, ["orders"], ORDERS, instance="worker-1", incarnation="p2")
+    result = driver.group.heartbeat(late, driver.now_ms + read_after_ms, driver.config, driver.now_ms - 1)
+    assert result.response is not None
+    assert result.response.error_code == (ErrorCode.FENCED_INSTANCE_ID if is_fenced else ErrorCode.NONE)
+    assert (result.records == ()) == is_fenced
+
+
 @pytest.mark.parametrize("process", ["p1", "p2"])
 def test_new_member_sends_no_fence(process: str) -> None:
     driver, _ = stable()

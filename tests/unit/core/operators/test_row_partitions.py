@@ -8,7 +8,7 @@ from sharegroup.core.operators.output import Output
 from sharegroup.errors import ErrorCode
 from sharegroup.types import Cause
 
-from .shard_driver import LOCK_MS, ShardDriver, acknowledge, fetch, load, tick
+from .shard_driver import LOCK_MS, ShardDriver, acknowledge, fetch, known, load, release, tick
 
 
 def in_partition(line: str, kafka_partition: int) -> str:
@@ -57,3 +57,16 @@ def test_a_tick_ends_the_locks(shard: ShardDriver) -> None:
     output = shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 3_000)
     assert [row["cause"] for row in output.tables["delivery_log"]] == [Cause.LOCK_TIMEOUT, Cause.FETCH]
     assert [response["acquired"] for response in output.responses] == [[[0, 0, 2]]]
+
+
+def test_a_release_that_is_read_late_keeps_what_the_member_has_acquired_since() -> None:
+    shard = ShardDriver()
+    shard.batch(load(log=(0, 1)), at=0)
+    left = shard.line(release("r1", member="m", epoch=5), 1)
+    shard.batch(in_partition(shard.line(fetch("f1", member="m", epoch=7), 2), 5), at=3)
+    late = shard.batch(left, at=4)
+    assert (late.tables, errors(late)) == ({}, {"r1": ErrorCode.NONE})
+    assert shard.window() == [[0, 0, "ACQUIRED", 1, "m", 3 + LOCK_MS]]
+    shard.send(release("r2", member="m", epoch=7), at=5)
+    assert shard.window() == [[0, 0, "AVAILABLE", 1, None, None]]
+    assert known(shard)["requesters"] == {}

@@ -356,6 +356,18 @@ def test_a_member_that_leaves_is_released_everywhere() -> None:
     assert output.deadline_ms is None
 
 
+def test_a_member_that_leaves_and_joins_again_is_answered_in_the_batch_after_its_release() -> None:
+    """The release is sent again if the job dies, and must then not follow the answer to the join."""
+    group = with_assignment()
+    left = group.send(heartbeat("h3", -1), heartbeat("h4", 0, topics=ORDERS), heartbeat("h5", -1), at=30)
+    assert [response["id"] for response in left.responses if "id" in response] == ["h3"]
+    assert (len(left.requests), left.positions, left.deadline_ms) == (2, {2: 5}, T0 + 30)
+    joined = group.batch(tick(30), at=40)
+    assert [response["id"] for response in joined.responses if "id" in response] == ["h4", "h5"]
+    assert [decode_share_partition_request(value).member_epoch for _, value in joined.requests] == [5, 5]
+    assert joined.deadline_ms is None
+
+
 def test_sessions_end_by_ticks_only_and_after_the_requests_of_the_batch() -> None:
     group = with_assignment()
     late = 20 + SESSION_MS + 1

@@ -348,7 +348,7 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="a"), at=1)
-    assert known(shard)["requesters"] == {"0": [{"m1": {"a": T0 + 1}}, 0]}
+    assert known(shard)["requesters"] == {"0": [{"m1": {"a": T0 + 1}}, 0, {}]}
     shard.send(release("r0", epoch=3), at=2)
     assert known(shard)["requesters"] == {}
 
