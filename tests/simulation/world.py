@@ -177,23 +177,23 @@ def make_world(
     if "bad_network" in chosen:
         weather = Weather(slow_chance=0.03, slow_ms=8_000, lost_request=0.01, lost_answer=0.02)
     job = parse_config(
-        config or _config(Random(f"{seed}/config"), "static_members" in chosen, RESERVATIONS in chosen),
+        config or _config(Random(f"{seed}/config"), chosen),
         "the simulation's configuration",
     )
     judge = Judge(clock, trace, kafka)
     return World(seed, hours, chosen, clock, trace, kafka, tables, judge, weather, job)
 
 
-def _config(random: Random, has_names: bool, reserves: bool) -> Mapping[str, object]:
+def _config(random: Random, faults: Collection[str]) -> Mapping[str, object]:
     named = {"share.client.id.as.instance.id": True}
     return {
-        "groups": {f"group-{number}": named for number in range(1, 10)} if has_names else {},
+        "groups": {f"group-{number}": named for number in range(1, 10)} if "static_members" in faults else {},
         "job": {
             "operator.shards": random.choice((1, 1, 2, 3)),
             "log.idle.poll.interval.ms": 10_000,
             "upkeep.interval.commits": random.choice((20, 50)),
             "request.topic.partitions": 2,
-            "max.requests.per.batch": random.choice((5, 20_000, 20_000)),
+            "max.requests.per.batch": (batch_size := random.choice((5, 20_000, 20_000))),
         },
         "group": {
             # Sparse, because each heartbeat is a micro-batch.
@@ -209,6 +209,13 @@ def _config(random: Random, has_names: bool, reserves: bool) -> Mapping[str, obj
         },
         "gateway": {
             "gateway.read.ahead.linger.ms": random.choice((0, 0, 1_000)),
-            "gateway.reservations.enable": reserves,
+            "gateway.reservations.enable": RESERVATIONS in faults,
+            # Beyond a limit in docs/rows.md, an acknowledgement fails that was answered before the job has read it.
+            "gateway.ack.margin.ms": 1_000_000 if _reads_late(batch_size, faults) else 5_000,
         },
     }
+
+
+def _reads_late(batch_size: int, faults: Collection[str]) -> bool:
+    """Return whether the job can read a row before one that was appended earlier to another request partition."""
+    return "job_topics_grow" in faults and (batch_size == 5 or "job_transactions" in faults)

@@ -44,7 +44,8 @@ class SimulatedSink:
 
 
 class SinkWrite:
-    """One append: `appended` is called with the records of a commit, `then` with the error ("": none)."""
+    """One append: `appended` is called with the records of a commit, `then` with the error ("": none). `read` are the
+    records of the batch."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class SinkWrite:
     ) -> None:
         self._time, self._sink, self._batch, self._is_held = time, sink, batch, is_held
         self._appended, self._then = appended, then
+        self.read: list[SinkKey] = []
         self._rows: list[SinkKey] = []
 
     def start(self, work_ms: float, commit_ms: float) -> None:
@@ -66,11 +68,11 @@ class SinkWrite:
             return
         present = self._sink.present(ranges_delivered_before(self._batch))
         try:
-            found = [key for held in self._batch.ranges for key in records_of(self._sink.kafka, held)]
+            self.read = [key for held in self._batch.ranges for key in records_of(self._sink.kafka, held)]
         except KafkaError as error:
             self._then(f"{type(error).__name__}")
             return
-        self._rows = [key for key in found if key not in present]
+        self._rows = [key for key in self.read if key not in present]
         self._work(work_ms, commit_ms)
 
     def _work(self, left_ms: float, commit_ms: float) -> None:

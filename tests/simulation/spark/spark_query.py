@@ -8,7 +8,7 @@ The process may die at each of these points. A start repeats a batch that is pla
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -143,7 +143,7 @@ class SparkQuery:
             batch,
             lambda: self.logic.holds_batch(self._time.now_ms),
             lambda rows: self._appended(batch, rows),
-            lambda error: self._handled(offered, batch, error),
+            lambda error: self._handled(offered, batch, error, write.read),
         )
         write.start(work_ms, self._random.uniform(5, 200))
 
@@ -151,11 +151,11 @@ class SparkQuery:
         self._witness.tells(f"batch {batch.batch_id} appends {len(rows)} records", batch)
         self._place.judge.appended(self._witness.member_id, batch, rows)
 
-    def _handled(self, offered: OfferedBatch, batch: AcquiredBatch, error: str) -> None:
+    def _handled(self, offered: OfferedBatch, batch: AcquiredBatch, error: str, read: Sequence[SinkKey] = ()) -> None:
         if error:
             self._witness.tells(f"batch {batch.batch_id} fails: {error}", batch)
         else:
-            self._place.judge.accepts(self._witness.member_id, batch.ranges)
+            self._place.judge.accepts(self._witness.member_id, read)
         if self._point("appended"):
             return
         said = acknowledge_all(batch.ranges, AcknowledgeType.RELEASE if error else AcknowledgeType.ACCEPT)

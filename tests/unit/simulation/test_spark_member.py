@@ -167,6 +167,17 @@ def test_who_has_lost_its_locks_appends_nothing(stage: SparkStage, scenario: Sce
     assert stage.said("LocksLostError") == 1
 
 
+def test_a_record_put_into_a_gap_of_a_running_batch_breaks_no_promise(stage: SparkStage) -> None:
+    stage.kafka.append(TOPIC, 0, [(None, b"record")], holes=1)
+    member = stage.spark("member", SparkHabits(work_ms=(5_000, 5_000)))
+    member.start()
+    stage.until(lambda: stage.said("begins batch") == 1)
+    stage.kafka.elect_uncleanly(TOPIC, 0, 1, 10)
+    stage.produce(2)
+    stage.run(30)
+    assert (stage.violations(), stage.appended()) == ([], Counter(range(11)))
+
+
 # -- the judge finds what is wrong -------------------------------------------------------------------------------------
 
 
