@@ -98,7 +98,8 @@ class KafkaRowProducer:
         answers = [_Row(key, value) for key, value in to_records(responses)]
         self._broadcast([row for row in answers if row.key == BROADCAST_KEY])
         for key, value, _ in self._produce(
-            self._requests_topic, [_Row(key, value.encode()) for key, value in requests]
+            self._requests_topic,
+            self._to_partitions(self._requests_topic, [_Row(key, value.encode()) for key, value in requests]),
         ):
             logger.error(
                 "dropped a request of %(size_bytes)d bytes for %(key)s: too large for Kafka",
@@ -164,15 +165,23 @@ class KafkaRowProducer:
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
         """Produce rows to every partition of the response topic, because a reader may read only one of them."""
-        if not rows:
-            return
-        partitions = sorted(self._partitions(self._responses_topic))
-        everywhere = [row._replace(partition=partition) for row in rows for partition in partitions]
-        for _, value, partition in self._produce(self._responses_topic, everywhere):
+        topic = self._responses_topic
+        for _, value, partition in self._produce(topic, self._to_partitions(topic, rows)):
             logger.error(
                 "a broadcast row of %(size_bytes)d bytes is too large for partition %(partition)d",
                 LogFields(size_bytes=len(value), partition=partition),
             )
+
+    def _to_partitions(self, topic: str, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Return the rows, with those for every partition once for each."""
+        if all(row.key != BROADCAST_KEY for row in rows):
+            return rows
+        partitions = sorted(self._partitions(topic))
+        return [
+            row._replace(partition=partition)
+            for row in rows
+            for partition in (partitions if row.key == BROADCAST_KEY else (None,))
+        ]
 
     def _partitions(self, topic: str) -> Collection[int]:
         try:

@@ -16,6 +16,7 @@ from sharegroup.kafka_clients import kafka_clients
 from sharegroup.kafka_clients.job_clock import BrokersTime, ClockUnknownError, JobClock
 from sharegroup.kafka_clients.kafka_clients import KafkaRowProducer, KafkaUnavailableError, NotTimedByBrokersError
 from sharegroup.protocol.rows.broadcasts import (
+    BROADCAST_KEY,
     MemberLeftBroadcast,
     NewLeaderBroadcast,
     TopicDeletedBroadcast,
@@ -45,7 +46,7 @@ class Future:
 class Producer:
     """A kafka-python producer: it rejects rows above its own limit immediately, and fails on rows above the broker's.
 
-    The response topic has three partitions. `sent` has (topic, partition, row), and "durable" for each awaited row.
+    Each topic has three partitions. `sent` has (topic, partition, row), and "durable" for each awaited row.
     """
 
     def __init__(self, log: list[tuple[str, str, Any]], own_limit: int, broker_limit: int) -> None:
@@ -54,7 +55,6 @@ class Producer:
         self.sent: list[Any] = []
 
     def partitions_for(self, topic: str) -> set[int]:
-        assert topic == RESPONSES
         return {2, 0, 1}
 
     def send(self, topic: str, key: bytes, value: bytes, partition: int | None = None) -> Future:
@@ -239,6 +239,13 @@ def test_broadcasts_reach_every_partition_before_the_requests_are_sent(
         *[(REQUESTS, None, "release"), "durable"],
         *[(RESPONSES, None, as_sent(1)), "durable"],
     ]
+
+
+def test_request_with_the_broadcast_key_reaches_every_partition(roomy: tuple[KafkaRowProducer, Producer]) -> None:
+    rows, producer = roomy
+    rows.send([], [("g", '"release"'), (BROADCAST_KEY, '"fence"'), ("g", '"configure"')])
+    sent = [(None, "release"), *[(partition, "fence") for partition in range(3)], (None, "configure")]
+    assert producer.sent == [(REQUESTS, *row) for row in sent] + ["durable"] * 5
 
 
 def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[KafkaRowProducer, Producer]) -> None:

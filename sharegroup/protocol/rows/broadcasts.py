@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sharegroup.protocol.json_text import from_json, to_json
 
-#: The key and the `reply_to` of a broadcast.
+#: The key and the `reply_to` of a broadcast; also the key of a request that is written to every partition.
 BROADCAST_KEY = "*"
 
 

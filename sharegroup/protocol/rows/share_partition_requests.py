@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, TypeVar
 
 from sharegroup.protocol.rows import reservation_requests
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY
 from sharegroup.protocol.rows.reservation_requests import ReservationRequest
 from sharegroup.protocol.rows.row_fields import (
     MAX_INT32,
@@ -142,13 +143,19 @@ class FenceMemberRequest(PartitionRequest):
     """Notice that the process `incarnation_id` is now the member. Requests of its other processes are rejected.
 
     `joined_ms` is the append time of its join. The row is ignored if one with a later time was processed. The group
-    coordinator sends it before the response to the join.
+    coordinator sends it to every partition of the request topic, before the response to the join, because a process may
+    use another partitioner or another number of partitions.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
 
     _: KW_ONLY
     joined_ms: int
+
+    @property
+    def kafka_key(self) -> bytes:
+        """The record key of a row for every partition."""
+        return BROADCAST_KEY.encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,11 @@ class RowProducer:
         self._process.pause(0.5, 8)
         sent = []
         for key, value in rows:
-            sent.append(self._send(topic, self._kafka.partition_of(topic, key), (key, value)))
-            self._process.point("row sent")
+            is_for_all = key == BROADCAST_KEY.encode()
+            count = len(self._kafka.topic(topic).partitions)
+            for partition in range(count) if is_for_all else (self._kafka.partition_of(topic, key),):
+                sent.append(self._send(topic, partition, (key, value)))
+                self._process.point("row sent")
         self._wait(sent)
         self._process.pause(0.5, 4)
 

@@ -188,7 +188,8 @@ class LastJudgement:
                 continue
             if self._judge.was_altered(key.group_id, key.topic, key.partition) or last.time_ms < wanted_ms:
                 continue
-            allowed = list(self._allowed_starts(key, log, wanted_ms, last.time_ms))
+            latest_ms = last.time_ms + self._world.kafka.most_behind_ms  # its time is of a broker's clock
+            allowed = list(self._allowed_starts(key, log, wanted_ms, latest_ms))
             if not any(low <= last.start_offset <= high for _, low, high in allowed):
                 told = ", ".join(f"{name} {low}..{high}" for name, low, high in allowed)
                 since_s = (wanted_ms - self._world.clock.start_ms) / 1000

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY
 from sharegroup.protocol.rows.reservation_requests import (
     ASSIGN,
     MAX_LEASE_MS,
@@ -160,6 +161,11 @@ def test_an_encoded_share_group_request_is_decoded(request: ShareGroupRequest) -
 def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
     assert FetchRequest("x", "g", "orders", "id-orders", 3, "m", max_records=1).kafka_key == b"g\tid-orders\t3"
     assert DeleteGroupRequest("x", "grüße").kafka_key == "grüße".encode()
+
+
+def test_fence_has_the_key_of_rows_for_every_partition() -> None:
+    fence = FenceMemberRequest("x", "g", "orders", "id-orders", 3, "m", incarnation_id="p2", joined_ms=1)
+    assert fence.kafka_key == BROADCAST_KEY.encode()
 
 
 # -- rows that cannot be responded to ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
+from sharegroup.protocol.rows.broadcasts import BROADCAST_KEY
 from sharegroup.protocol.rows.share_partition_requests import decode_share_partition_request
 from tests.simulation.brokers.kafka_log import LogRecord, PartitionLog, SimulatedKafka
 from tests.simulation.trace import Trace
@@ -149,7 +150,7 @@ class MinimalJob:
             self.rejected.append(problem)
             self._trace.add("job", f"refuses the row at {offset}: {problem}")
         for key, value in output.requests:
-            topic = PARTITION_REQUESTS if "\t" in key else GROUP_REQUESTS
+            topic = PARTITION_REQUESTS if "\t" in key or key == BROADCAST_KEY else GROUP_REQUESTS
             self._kafka.append(topic, 0, [(key.encode(), value.encode())])
         for response in output.responses:
             self._kafka.append(RESPONSES, 0, [(response["reply_to"].encode(), json.dumps(response).encode())])

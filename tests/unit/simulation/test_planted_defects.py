@@ -144,11 +144,9 @@ def the_member_itself_is_fenced(patch: pytest.MonkeyPatch) -> None:
     """Share-partitions take the process that joined for the one that was replaced."""
     is_fenced = Incarnations.is_fenced
 
-    def inverted(
-        known: Incarnations, partition: int, member_id: str, incarnation_id: str | None, append_ms: int
-    ) -> bool:
-        is_known = is_fenced(known, partition, member_id, "nobody's", append_ms)
-        return is_known and not is_fenced(known, partition, member_id, incarnation_id, append_ms)
+    def inverted(known: Incarnations, partition: int, member_id: str, incarnation_id: str | None, *place: int) -> bool:
+        is_known = is_fenced(known, partition, member_id, "nobody's", *place)
+        return is_known and not is_fenced(known, partition, member_id, incarnation_id, *place)
 
     patch.setattr(Incarnations, "is_fenced", inverted)
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_INCARNATIONS = 1_000
+
+
+class _Entry(NamedTuple):
+    """The process that joined last, and when. `read`: the same by the last row of each partition of the request topic.
+
+    A `fence_member` row is in every partition, and those of some partitions may be read later.
+    """
+
+    incarnation_id: str
+    joined_ms: int
+    read: dict[int, tuple[str, int]]
 
 
 class Incarnations:
@@ -17,34 +28,55 @@ class Incarnations:
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
-        self._entries: dict[str, tuple[str, int]] = {key: (entry[0], entry[1]) for key, entry in dumped.items()}
+        self._entries = {
+            key: _Entry(entry[0], entry[1], {int(p): (read[0], read[1]) for p, read in dict(*entry[2:]).items()})
+            for key, entry in dumped.items()
+        }
 
-    def dump(self) -> dict[str, tuple[str, int]]:
+    def dump(self) -> Mapping[str, tuple[str, int, Mapping[int, tuple[str, int]]]]:
         """Return the entries for JSON; the constructor reads them."""
         return dict(self._entries)
 
-    def add(self, partition: int | None, member_id: str, incarnation_id: str, joined_ms: int) -> bool:
-        """Record that the process joined as the member at this time; return False if a later join is known."""
-        key = _key(partition, member_id)
-        known = (self._entries.get(key), self._entries.get(_key(None, member_id)))
-        if any(joined_ms < entry[1] for entry in known if entry is not None):
+    def add(
+        self,
+        partition: int | None,
+        member_id: str,
+        incarnation_id: str,
+        joined_ms: int,
+        request_partition: int | None = None,
+    ) -> bool:
+        """Record that the process joined as the member at this time; return False if a later join is known.
+
+        `request_partition` is where the `fence_member` row was read, None for an entry that is loaded.
+        """
+        key, process = _key(partition, member_id), (incarnation_id, joined_ms)
+        entry = self._entries.get(key)
+        read = {} if entry is None else entry.read
+        if request_partition is not None and joined_ms >= read.get(request_partition, process)[1]:
+            read[request_partition] = process
+        known = (entry, self._entries.get(_key(None, member_id)))
+        if any(joined_ms < other.joined_ms for other in known if other is not None):
             return False
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_INCARNATIONS:
             self._entries.pop(next(iter(self._entries)))
-        self._entries[key] = incarnation_id, joined_ms
+        self._entries[key] = _Entry(*process, read)
         return True
 
-    def is_fenced(self, partition: int, member_id: str, incarnation_id: str | None, append_ms: int) -> bool:
+    def is_fenced(
+        self, partition: int, member_id: str, incarnation_id: str | None, append_ms: int, request_partition: int
+    ) -> bool:
         """Return whether another process was the member when the request was appended; False without an incarnation id.
 
-        In a share-partition, the `fence_member` row precedes the requests that it fences. A loaded entry has no
-        position among the requests, so it fences those that were appended at or after the join.
+        In each request partition, the `fence_member` row precedes the requests that it fences. A join that is known
+        from elsewhere has no position among these requests, so it fences those that were appended at or after it.
         """
-        known, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
-        if loaded is not None and (known is None or known[1] < loaded[1]):
-            is_after = append_ms >= loaded[1] or incarnation_id == loaded[0]
-            known = loaded if is_after else known
+        entry, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
+        known = None if entry is None else entry.read.get(request_partition)
+        for other in (entry, loaded):
+            if other is not None and (known is None or known[1] < other.joined_ms):
+                is_after = append_ms >= other.joined_ms or incarnation_id == other.incarnation_id
+                known = (other.incarnation_id, other.joined_ms) if is_after else known
         return known is not None and incarnation_id not in (None, known[0])
 
     def remove(self, partition: int, member_id: str) -> None:

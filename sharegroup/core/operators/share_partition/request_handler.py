@@ -75,13 +75,13 @@ class RequestHandler:
             state.reapply_log(request.partition)
             return ()
         if isinstance(request, FenceMemberRequest):
-            return self._fence_member(request)
+            return self._fence_member(row, request)
         managed = state.get(request.partition)
         if managed is None:
             return self._add_pending(row, request)
         if isinstance(request, AssignRequest | ReserveRequest | UnreserveRequest):
             return self._handle_reservation(row, request, managed)
-        self._check_incarnation(request, row.append_ms)
+        self._check_incarnation(row, request)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, managed)
         self._check_member(request)
@@ -103,18 +103,24 @@ class RequestHandler:
             message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
-    def _check_incarnation(self, request: SharePartitionRequest, append_ms: int) -> None:
+    def _check_incarnation(self, row: RequestRow, request: SharePartitionRequest) -> None:
         """Raise RequestError for a request of a process that was replaced as the member (KIP-345)."""
-        incarnation_id = request.incarnation_id
-        if self._state.incarnations.is_fenced(request.partition, request.member_id, incarnation_id, append_ms):
+        if self._is_fenced(row, request):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
-    def _fence_member(self, request: FenceMemberRequest) -> Responses:
+    def _is_fenced(self, row: RequestRow, request: SharePartitionRequest) -> bool:
+        return self._state.incarnations.is_fenced(
+            request.partition, request.member_id, request.incarnation_id, row.append_ms, row.kafka_partition
+        )
+
+    def _fence_member(self, row: RequestRow, request: FenceMemberRequest) -> Responses:
         """End the waiting fetches of the member's other processes."""
         state, partition, incarnation_id = self._state, request.partition, request.incarnation_id
         assert incarnation_id is not None
-        if not state.incarnations.add(partition, request.member_id, incarnation_id, request.joined_ms):
+        if not state.incarnations.add(
+            partition, request.member_id, incarnation_id, request.joined_ms, row.kafka_partition
+        ):
             return ()
         fenced = state.demands.remove_fenced(partition, request.member_id, incarnation_id)
         return [state.demand_response(partition, demand) for demand in fenced]
@@ -168,8 +174,7 @@ class RequestHandler:
             return
         state, partition, member_id = self._state, request.partition, request.member_id
         managed.assign(request, row.append_ms)
-        is_fenced = state.incarnations.is_fenced(partition, member_id, request.incarnation_id, row.append_ms)
-        if is_fenced or state.departed.has_left(partition, member_id, request.member_epoch):
+        if self._is_fenced(row, request) or state.departed.has_left(partition, member_id, request.member_epoch):
             managed.release_assigned(request, state.config(partition))
         else:
             state.requesters.record_acquisition(

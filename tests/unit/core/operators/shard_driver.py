@@ -55,11 +55,11 @@ class ShardDriver:
     def _restored(self, state: str | None) -> SharePartitionOperator:
         return SharePartitionOperator(KEY, GROUP, TOPIC_ID, self._records, state)
 
-    def line(self, request: SharePartitionRequest | bytes, at: int) -> str:
+    def line(self, request: SharePartitionRequest | bytes, at: int, kafka_partition: int = 0) -> str:
         """Return a request's row, appended `at` ms after T0, after all earlier ones."""
         value = request if isinstance(request, bytes) else request.encode()
         self._next_offset += 1
-        return rows.encode_row(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
+        return rows.encode_row(rows.REQUEST, f"{kafka_partition}\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
     def batch(self, *lines: str, at: int, earliest: int | None = None) -> Output:
         """Run a micro-batch at the time `at`; `earliest` is the time of the slowest broker clock."""

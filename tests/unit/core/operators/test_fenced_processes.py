@@ -132,8 +132,53 @@ def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incarnations, "MAX_INCARNATIONS", 2)
     group = shard()
     group.send(*[fence("p2", 10, member=member) for member in ("m1", "m2", "m1", "m3", "m2")], at=10)
-    assert sorted(known(group)["incarnations"].items()) == [("0 m2", ["p2", T0 + 10]), ("0 m3", ["p2", T0 + 10])]
+    entry = ["p2", T0 + 10, {"0": ["p2", T0 + 10]}]
+    assert sorted(known(group)["incarnations"].items()) == [("0 m2", entry), ("0 m3", entry)]
     assert group.send(of("p1", acknowledge("a", (0, 3, ACCEPT))), at=20).responses == [answered("acknowledge", "a")]
+
+
+# -- a fence in each partition of the request topic ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("process", "error"), [("p1", FENCED), ("p2", (0, ""))])
+def test_fence_counts_by_its_place_in_each_request_partition(process: str, error: tuple[int, str]) -> None:
+    """The clock of the broker that leads partition 5 is behind, so the time of a row there says nothing."""
+    group = shard()
+    group.batch(group.line(fence("p2", 10), 10), group.line(fence("p2", 10), 6, 5), at=10)
+    row = group.line(of(process, acknowledge("a", (0, 3, ACCEPT))), 7, 5)
+    assert group.batch(row, at=20).responses == [answered("acknowledge", "a", error=error)]
+
+
+@pytest.mark.parametrize("process", ["p1", "p2"])
+def test_fence_read_early_accepts_what_was_appended_before_the_join(process: str) -> None:
+    group = shard()
+    group.send(fence("p2", 10), at=10)
+    row = group.line(of(process, acknowledge("a", (0, 3, ACCEPT))), 9, 5)
+    assert group.batch(row, at=20).responses == [answered("acknowledge", "a")]
+
+
+def test_late_fence_of_a_partition_is_in_force_there() -> None:
+    """Rows of partition 5 wait behind a transaction. What p2 appended before p3 joined remains valid."""
+    group = shard()
+    group.send(fence("p2", 10), fence("p3", 20), at=20)
+    late = [group.line(fence("p2", 10), 10, 5), group.line(of("p1", acknowledge("a", (0, 0, ACCEPT))), 15, 5)]
+    late.append(group.line(of("p2", acknowledge("b", (0, 3, ACCEPT))), 15, 5))
+    responses = group.batch(*late, group.line(fence("p3", 20), 20, 5), at=30).responses
+    assert responses == [answered("acknowledge", "a", error=FENCED), answered("acknowledge", "b")]
+
+
+def test_fence_that_is_read_late_ends_fetches_of_the_previous_process() -> None:
+    group = shard(end=4)
+    group.send(fence("p2", 10), at=10)
+    assert group.batch(group.line(of("p1", fetch("f2")), 9, 5), at=20).responses == []
+    assert group.batch(group.line(fence("p2", 10), 11, 5), at=30).responses == [answered("fetch", "f2")]
+
+
+def test_fence_of_another_partition_counts_by_time_in_a_new_one() -> None:
+    group = shard()
+    group.send(fence("p2", 10), at=10)
+    row = group.line(of("p1", acknowledge("a", (0, 3, ACCEPT))), 10, 9)
+    assert group.batch(row, at=20).responses == [answered("acknowledge", "a", error=FENCED)]
 
 
 # -- what a state that is loaded knows by the tables ----------------------------------------------------------------
