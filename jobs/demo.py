@@ -19,7 +19,6 @@ import shutil
 import signal
 import sys
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -67,9 +66,15 @@ QUERIES = {
     "How often the finished records were delivered, and how they ended": """\
 SELECT delivery_count AS deliveries, to_state, cause, sum(last_offset - first_offset + 1) AS records
 FROM delivery_log WHERE to_state IN ('ACKNOWLEDGED', 'ARCHIVED') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",
-    "What the members did": """\
-SELECT member_id, count(DISTINCT partition) AS partitions, sum(last_offset - first_offset + 1) AS records_acquired
-FROM delivery_log WHERE cause = 'fetch' GROUP BY member_id ORDER BY 3 DESC""",
+    "What the members acquired, and how it ended: `returned` are locks that ended without an acknowledgement": """\
+WITH ranges AS (SELECT member_id, cause, last_offset - first_offset + 1 AS records FROM delivery_log)
+SELECT member_id,
+  sum(CASE cause WHEN 'fetch' THEN records ELSE 0 END) AS acquired,
+  sum(CASE cause WHEN 'accept' THEN records ELSE 0 END) AS accepted,
+  sum(CASE cause WHEN 'reject' THEN records ELSE 0 END) AS rejected,
+  sum(CASE cause WHEN 'release' THEN records ELSE 0 END) AS released,
+  sum(CASE WHEN cause IN ('lock_timeout', 'member_left', 'unacquire') THEN records ELSE 0 END) AS returned
+FROM ranges GROUP BY member_id ORDER BY acquired DESC""",
     "The leaders: the killed job, and its successor": """\
 SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY time""",
 }
@@ -115,11 +120,10 @@ class Demo:
                 problems = self._watch(members)
             problems += self._end(members)
         self._show_by_sql()
-        acknowledged = sum(
-            (client.acknowledged_counts() for client in members if isinstance(client, KafkaClient)), Counter()
-        )
-        counts = ", ".join(f"{what} {count:,}" for what, count in sorted(acknowledged.items())) or "nothing"
-        self._console.print(f"\nThe clients at the gateway acknowledged: {counts}", highlight=False)
+        self._console.print("\n[bold]What the clients at the gateway processed, by their own count[/bold]")
+        for client in clients:
+            counts = ", ".join(f"{what} {count:,}" for what, count in sorted(client.processed_counts().items()))
+            self._console.print(f"{client.log_path.stem}: {counts or 'nothing'}", highlight=False)
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
     def _prepared(self, kafka: EmbeddedKafka, stack: ExitStack) -> GatewayProcess:

@@ -92,8 +92,8 @@ class KafkaClient(LoggedProcess):
         name = f"{self.program}_{number}"
         super().__init__(name, [*command, "--client-id", name], HOME / f"{name}.log")
 
-    def acknowledged_counts(self) -> Counter[str]:
-        """Return what it acknowledged by its own count, after it has ended."""
+    def processed_counts(self) -> Counter[str]:
+        """Return how many records it has processed, by acknowledge type and by its own count, after it has ended."""
         lines = self.log_path.read_text().splitlines()
         return Counter(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else Counter()
 

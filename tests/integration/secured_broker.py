@@ -45,8 +45,13 @@ class SecuredBroker(NamedTuple):
 
 
 @contextlib.contextmanager
-def secured_broker(secrets: Secrets, users: Iterable[str]) -> Iterator[SecuredBroker]:
-    """Users' passwords are `<user>'s secret`; tokens are those of `secrets`."""
+def secured_broker(
+    secrets: Secrets, users: Iterable[str], *, lifetime_ms: int = 0, share_version: int = 0
+) -> Iterator[SecuredBroker]:
+    """Users' passwords are `<user>'s secret`; tokens are those of `secrets`.
+
+    `lifetime_ms` ends the sessions of users with passwords; 0 ends none.
+    """
     plain, secured, controller = (f"{HOST}:{free_port()}" for _ in range(3))
     passwords = " ".join(f'user_{user}="{user}\'s secret"' for user in (GATEWAY, *users))
     keys = (secrets.directory / "keys.json").as_uri()
@@ -65,11 +70,12 @@ def secured_broker(secrets: Secrets, users: Iterable[str]) -> Iterator[SecuredBr
         "sasl.oauthbearer.expected.issuer": ISSUER,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"{_LISTENER}.plain.connections.max.reauth.ms": str(lifetime_ms),
         "super.users": f"User:ANONYMOUS;User:{GATEWAY}",
     }
     port = int(plain.rpartition(":")[2])
     with _java_option(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"):
-        kafka = EmbeddedKafka(port, properties=properties, features={"share.version": 0})
+        kafka = EmbeddedKafka(port, properties=properties, features={"share.version": share_version})
         kafka.start()
     with contextlib.ExitStack() as stack:
         stack.push(kafka)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 
 from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.kafka_clients.connections.broker_login import FORWARDED_LOGIN
 from sharegroup.kafka_clients.connections.connection import UpstreamConnection, UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import (
     MalformedRequestError,
@@ -54,6 +55,8 @@ class Passthrough:
         """
         has_response = expects_response(header, frame)
         connection = self._connection or await self._connect()
+        if FORWARDED_LOGIN not in self._settings:  # otherwise the client reauthenticates, see `log_in`
+            await connection.keep_session()
         response = None
         if has_response:
             response = connection.forward(frame, header.correlation_id)
@@ -68,9 +71,7 @@ class Passthrough:
         """Authenticate again with new settings, because the client did. Raises UpstreamUnavailableError."""
         self._settings = settings
         if self._connection is not None:
-            untaken_before = self._connection.unsent_bytes
-            await self._connection.log_in(self._address[0], settings)
-            self._connection.unsent_bytes = untaken_before
+            await self._connection.log_in(settings)
 
     def on_sent(self, size: int) -> None:
         """Record that a response of `size` bytes was sent to the client."""
@@ -100,22 +101,30 @@ class Passthrough:
         ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
             raise UpstreamUnavailableError("the client is gone")
-        connection.unsent_bytes = 0  # excludes the login
         self._connection = connection
         return connection
 
 
 class _Link(UpstreamConnection):
-    """A connection that reads no faster than the client; `untaken` counts the bytes that were not sent yet."""
+    """A connection that reads no faster than the client.
+
+    `unsent_bytes` is the size of the forwarded responses that were not sent yet.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.unsent_bytes = 0
 
-    def frame_received(self, frame: memoryview) -> None:
-        """Deliver a response; stop reading while the client is behind."""
-        super().frame_received(frame)
-        self.unsent_bytes += len(frame)
+    def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
+        """Send a request; stop reading while the client is behind with the responses."""
+        response = super().forward(frame, correlation_id)
+        response.add_done_callback(self._on_response)
+        return response
+
+    def _on_response(self, response: asyncio.Future[memoryview]) -> None:
+        if response.cancelled() or response.exception() is not None:
+            return
+        self.unsent_bytes += len(response.result())
         if self.unsent_bytes > MAX_UNSENT_BYTES:
             self.hold_frames()
 

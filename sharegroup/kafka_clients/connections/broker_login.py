@@ -1,5 +1,6 @@
-"""SASL login at an upstream broker: the gateway's own login, or the forwarded login of a client."""
+"""SASL login at an upstream broker: with the configured login, or with the forwarded login of a client."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,8 +20,10 @@ from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginReject
 
 #: The key in `ClientSettings` of a ForwardedLogin, which replaces kafka-python's sasl_*.
 FORWARDED_LOGIN = "passed_on_login"
-#: From this version on, the response has the session lifetime (KIP-368). The gateway's own login does not need it.
+#: From this version on, the response has the session lifetime (KIP-368).
 LIFETIME_VERSION = 1
+#: The part of a session's lifetime after which to reauthenticate. Kafka's clients use 85 to 95 percent.
+REAUTHENTICATION_POINT = 0.85
 #: Defaults of kafka-python's own clients.
 _DEFAULTS = {"sasl_kerberos_service_name": "kafka"}
 #: The client's confirmation that it has read the rejection of its token (RFC 7628, 3.2.3).
@@ -41,12 +44,17 @@ class ForwardedLogin:
 class Broker(Protocol):
     """The broker that receives the login."""
 
-    async def ask(self, request: ApiMessage, response: type[Response], version: int) -> Response:
+    async def exchange(self, request: ApiMessage, response: type[Response], version: int) -> Response:
         """Send a request and return its response."""
 
 
+def reauthentication_delay_s(lifetime_ms: int) -> float:
+    """Return the time from a login to its reauthentication, infinity if the lifetime is 0."""
+    return lifetime_ms / 1000 * REAUTHENTICATION_POINT if lifetime_ms else math.inf
+
+
 async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
-    """Log in as configured. Return the session lifetime in ms, 0 if it is unlimited or unknown.
+    """Log in as configured. Return the session lifetime in ms, 0 if it is unlimited.
 
     Raises UpstreamLoginRejectedError and UpstreamUnavailableError.
     """
@@ -56,32 +64,35 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
     name = settings.get("sasl_mechanism", "PLAIN")
     await _choose(broker, name)
     mechanism = get_sasl_mechanism(name)(host=host, **{**_DEFAULTS, "sasl_mechanism": name, **settings})
+    lifetime_ms = 0
     while not mechanism.is_done():
-        response = await _say(broker, mechanism.auth_bytes(), 0)
+        response = await _say(broker, mechanism.auth_bytes())
         mechanism.receive(bytes(response.auth_bytes))
+        lifetime_ms = int(response.session_lifetime_ms)
     if not mechanism.is_authenticated():
         raise UpstreamUnavailableError("the SASL login at the upstream broker did not complete")
-    return 0
+    return lifetime_ms
 
 
 async def _pass_on(broker: Broker, login: ForwardedLogin) -> int:
     await _choose(broker, login.mechanism)
-    response = await _say(broker, login.message, LIFETIME_VERSION)
+    response = await _say(broker, login.message)
     if response.auth_bytes:  # the rejection of a token has its own message before the error
-        await _say(broker, _READ, LIFETIME_VERSION)
+        await _say(broker, _READ)
         raise UpstreamLoginRejectedError("the upstream broker rejected the login")
     return int(response.session_lifetime_ms)
 
 
 async def _choose(broker: Broker, mechanism: str) -> None:
-    handshake = await broker.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
+    handshake = await broker.exchange(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
         raise UpstreamLoginRejectedError(f"the upstream broker does not offer {mechanism}; SASL mechanisms: {offered}")
 
 
-async def _say(broker: Broker, message: bytes, version: int) -> SaslAuthenticateResponse:
-    response = await broker.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, version)
+async def _say(broker: Broker, message: bytes) -> SaslAuthenticateResponse:
+    request = SaslAuthenticateRequest(auth_bytes=message)
+    response = await broker.exchange(request, SaslAuthenticateResponse, LIFETIME_VERSION)
     if response.error_code != ErrorCode.NONE:
         raise UpstreamLoginRejectedError(f"the upstream broker rejected the login: {response.error_message}")
     return response

@@ -2,11 +2,16 @@
 
 `forward` sends a client's frame unchanged, `ask` sends a request of the gateway. Kafka responds in the order of the
 requests, so each response belongs to the oldest pending request.
+
+A SASL session may have a lifetime, after which the broker closes a connection that sends a request (KIP-368). `ask` and
+`keep_session` reauthenticate before it ends. Earlier requests may still be pending then; later ones wait, because a
+broker accepts no other request during a reauthentication.
 """
 
 import asyncio
 import functools
 import logging
+import math
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -18,7 +23,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections import headers as wire
-from sharegroup.kafka_clients.connections.broker_login import log_in
+from sharegroup.kafka_clients.connections.broker_login import log_in, reauthentication_delay_s
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
@@ -55,8 +60,12 @@ class UpstreamConnection(FrameProtocol):
         self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         self._next_correlation_id = 0
         self._client_id = CLIENT_ID
+        self._host = ""
+        self._settings: ClientSettings = {}
+        self._reauthenticate_s = math.inf
+        self._reauthentication = asyncio.Lock()
         self.is_open = False
-        #: Lifetime of the session that the login started, 0 if it is unlimited or unknown.
+        #: Lifetime of the session that the login started, 0 if it is unlimited.
         self.session_lifetime_ms = 0
 
     @classmethod
@@ -73,18 +82,38 @@ class UpstreamConnection(FrameProtocol):
             )
         except (TimeoutError, OSError) as error:
             raise UpstreamUnavailableError(f"could not connect to broker {host}:{port}: {error}") from error
-        connection._client_id = settings.get("client_id", CLIENT_ID)
+        connection._client_id, connection._host = settings.get("client_id", CLIENT_ID), host
         try:
-            await connection.log_in(host, settings)
+            await connection.log_in(settings)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def log_in(self, host: str, settings: ClientSettings) -> None:
-        """Authenticate, or reauthenticate (KIP-368). Raises like `connect`."""
+    async def log_in(self, settings: ClientSettings) -> None:
+        """Authenticate, or reauthenticate with new settings. No other request may be sent meanwhile.
+
+        Raises like `connect`.
+        """
+        self._settings = settings
         if settings.get("security_protocol", "").startswith("SASL"):
-            self.session_lifetime_ms = await log_in(self, host, settings)
+            self.session_lifetime_ms = await log_in(self, self._host, settings)
+            delay_s = reauthentication_delay_s(self.session_lifetime_ms)
+            self._reauthenticate_s = asyncio.get_running_loop().time() + delay_s
+
+    async def keep_session(self) -> None:
+        """Reauthenticate if the session ends soon or has ended. Raises like `connect`."""
+        if self._is_session_ending():
+            async with self._reauthentication:
+                if self._is_session_ending():  # still, after another request had the lock
+                    try:
+                        await self.log_in(self._settings)
+                    except BaseException:
+                        self.close()  # the broker expects the rest of the login
+                        raise
+
+    def _is_session_ending(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._reauthenticate_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to send requests. Called by asyncio."""
@@ -128,7 +157,14 @@ class UpstreamConnection(FrameProtocol):
     async def ask(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request of the gateway and return its response, an instance of `response`."""
+        """Keep the session, send a request of the gateway and return its response, an instance of `response`."""
+        await self.keep_session()
+        return await self.exchange(request, response, version, timeout_s)
+
+    async def exchange(
+        self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
+    ) -> Response:
+        """Send a request like `ask`, without a reauthentication."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, self._client_id))

@@ -13,6 +13,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.gateway.upstream.passthrough import Passthrough, expects_response
 from sharegroup.kafka_clients.connections import headers as wire
+from sharegroup.kafka_clients.connections.broker_login import FORWARDED_LOGIN, ForwardedLogin
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
 from sharegroup.kafka_clients.connections.reconnecting_connection import (
@@ -73,7 +74,9 @@ def test_topic_change_is_reported_before_the_response() -> None:
         async def drained() -> None:
             return None
 
-        link: Any = SimpleNamespace(wait_drained=drained, forward=lambda *_: answers[len(told_of)])
+        link: Any = SimpleNamespace(
+            keep_session=drained, wait_drained=drained, forward=lambda *_: answers[len(told_of)]
+        )
         passthrough._connection = link
         told_of: list[int] = []
         for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
@@ -87,6 +90,32 @@ def test_topic_change_is_reported_before_the_response() -> None:
             future.set_result(memoryview(b""))
         await asyncio.sleep(0)
         assert told == ["client", "20", "client"]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"), [({}, 1), ({FORWARDED_LOGIN: ForwardedLogin("PLAIN", b"")}, 0)], ids=["own", "forwarded"]
+)
+def test_forwarding_keeps_the_session_unless_the_client_does(settings: dict[str, object], kept: int) -> None:
+    async def test() -> None:
+        calls: list[str] = []
+
+        async def called(name: str) -> None:
+            calls.append(name)
+
+        def forward(*_: object) -> asyncio.Future[memoryview]:
+            calls.append("forward")
+            return asyncio.get_running_loop().create_future()
+
+        passthrough = Passthrough(("127.0.0.1", 1), settings, ConnectBackoff())
+        link: Any = SimpleNamespace(
+            keep_session=lambda: called("keep"), wait_drained=lambda: called("drain"), forward=forward
+        )
+        passthrough._connection = link
+        frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")  # Fetch
+        await passthrough.forward(read_header(frame), frame)
+        assert calls == ["keep"] * kept + ["forward", "drain"]
 
     asyncio.run(test())
 
