@@ -55,9 +55,10 @@ class RecordDecoder:
     def _decode_batch(self, batch: Any, counts: dict[int, int], delivery: Delivery, found: Decoded) -> None:
         try:
             for raw in self._raw_records(batch):
-                count = counts.pop(raw.offset, None)
+                offset = raw.offset
+                count = counts.pop(offset, None)
                 if count is not None:
-                    self._decode_record(raw, count, delivery, found)
+                    self._decode_record(raw, offset, count, delivery, found)
         except UnsupportedCodecError as error:  # another member may have the library
             self._refuse_rest(batch, AcknowledgeType.RELEASE, error, counts, delivery, found)
         except Exception as error:  # noqa: BLE001 - libraries that decompress raise errors of their own
@@ -68,22 +69,23 @@ class RecordDecoder:
             raise CorruptRecordError("the checksum of the batch is wrong")
         return iter(()) if batch.magic == 2 and batch.is_control_batch else iter(batch)
 
-    def _decode_record(self, raw: Any, count: int, delivery: Delivery, found: Decoded) -> None:
+    def _decode_record(self, raw: Any, offset: int, count: int, delivery: Delivery, found: Decoded) -> None:
         source, headers, key, value, error = delivery.source, raw.headers, raw.key, raw.value, None
+        size = (len(key) if key else 0) + (len(value) if value else 0)
         try:
             if self._deserializes:
                 key, value = self._key(source.topic, headers, key), self._value(source.topic, headers, value)
         except Exception as problem:  # noqa: BLE001 - a deserializer may raise anything
             if not self._is_raw:
-                found.types[raw.offset] = self._refusal
-                found.undecodable.append(UndecodableRecord(source, raw.offset, repr(problem)))
+                found.types[offset] = self._refusal
+                found.undecodable.append(UndecodableRecord(source, offset, repr(problem)))
                 return
             error = problem
         found.records.append(
             Record(
                 source.topic,
                 source.partition,
-                raw.offset,
+                offset,
                 raw.timestamp,
                 raw.timestamp_type,
                 key,
@@ -92,7 +94,7 @@ class RecordDecoder:
                 count,
                 delivery,
                 error,
-                len(raw.key or b"") + len(raw.value or b""),
+                size,
             )
         )
 

@@ -24,6 +24,7 @@ MODULES = {
     "B5": "b5_gateway",
     "B6": "b6_latency",
     "B7": "b7_idle_members",
+    "B8": "b8_python_client",
     "B10": "b10_workers",
     "B11": "b11_gateway_cpu",
     "B12": "b12_month",

@@ -53,14 +53,27 @@ def kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.thorough)])
+@pytest.fixture(scope="session")
+def newer_kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
+    """The same with Kafka 4.4."""
+    from sharegroup.testing.embedded_kafka import EmbeddedKafka
+
+    with EmbeddedKafka(version="4.4") as broker:
+        yield broker
+
+
+#: The fixture of the broker by the name of the server, where Kafka itself is the server.
+_BROKERS = {"kafka": "kafka_with_share_groups", "kafka-4.4": "newer_kafka_with_share_groups"}
+
+
+@pytest.fixture(params=["gateway", *(pytest.param(name, marks=pytest.mark.thorough) for name in _BROKERS)])
 def served(request: pytest.FixtureRequest) -> Served:
-    """Our gateway and Kafka's own share groups. `make test` runs each test against the gateway, `make test-all` against
-    Kafka."""
+    """Our gateway, and Kafka's own share groups in two releases. `make test` runs each test against the gateway,
+    `make test-all` against Kafka."""
     from tests.integration.served import Served
 
-    if request.param == "kafka":
-        broker = request.getfixturevalue("kafka_with_share_groups")
+    if request.param in _BROKERS:
+        broker = request.getfixturevalue(_BROKERS[request.param])
         return Served(False, broker.bootstrap_servers, broker)
     bootstrap_servers = request.getfixturevalue("gateway").bootstrap_servers
     return Served(True, bootstrap_servers, request.getfixturevalue("kafka"))

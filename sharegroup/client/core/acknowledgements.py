@@ -54,8 +54,9 @@ def batches_of(types: Mapping[int, AcknowledgeType]) -> Iterator[Acknowledgement
     start = 0
     for end in range(1, len(offsets) + 1):
         if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
-            kinds = tuple(int(types[offset]) for offset in offsets[start:end])
-            yield AcknowledgementBatch(offsets[start], offsets[end - 1], kinds if len(set(kinds)) > 1 else kinds[:1])
+            kinds = [types[offset] for offset in offsets[start:end]]
+            kinds = kinds if kinds.count(kinds[0]) < len(kinds) else kinds[:1]
+            yield AcknowledgementBatch(offsets[start], offsets[end - 1], tuple(map(int, kinds)))
             start = end
 
 

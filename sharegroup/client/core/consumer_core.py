@@ -146,16 +146,17 @@ class ConsumerCore:
         for node in self.nodes.values():
             results, node.results = node.results, []
             for result in results:
-                self._measure(result, now_ms)
+                kinds = list(result.types.values())
+                records = len(kinds) - kinds.count(AcknowledgeType.GAP)
+                self._measure(records, result.error is not None, now_ms)
                 self.fetched.extend(self.in_hand.on_result(result, now_ms))
-                if any(kind is not AcknowledgeType.GAP for kind in result.types.values()):
+                if records:
                     found.append(result)
         return found
 
-    def _measure(self, result: AcknowledgeResult, now_ms: int) -> None:
-        records = sum(kind is not AcknowledgeType.GAP for kind in result.types.values())
+    def _measure(self, records: int, is_error: bool, now_ms: int) -> None:
         self.metrics.acknowledged.record(records, now_ms)
-        if result.error is not None:
+        if is_error:
             self.metrics.acknowledge_errors.record(records, now_ms)
 
     def raise_problem(self) -> None:

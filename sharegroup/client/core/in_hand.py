@@ -7,6 +7,8 @@ when the server has renewed its lock: to be handed over again, as in Java, or qu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sharegroup.client.core.acknowledgements import AcknowledgeResult, Types
@@ -16,6 +18,8 @@ from sharegroup.types import AcknowledgeType
 
 #: Types that an application can choose.
 CHOICES = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW)
+
+_source = attrgetter("delivery.source")
 
 
 class Taken(NamedTuple):
@@ -45,12 +49,12 @@ class InHand:
 
     def deliver(self, records: Iterable[Record[Any]]) -> None:
         """Add records. A record that is delivered again replaces the earlier delivery, whose lock has ended."""
-        for record in records:
-            source = record.delivery.source
-            self._records.setdefault(source, {})[record.offset] = record
-            types = self._types.get(source)
-            if types:
-                types.pop(record.offset, None)
+        for source, run in groupby(records, _source):  # a source is looked up once a run: its hash is slow
+            new = {record.offset: record for record in run}
+            self._records.setdefault(source, {}).update(new)
+            types = self._types.get(source, {})
+            for offset in types.keys() & new.keys():
+                del types[offset]
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
         """Choose the acknowledgement of a record; the last choice counts. Raises IllegalStateError."""
@@ -83,18 +87,20 @@ class InHand:
 
     def take(self) -> list[Taken]:
         """Remove the acknowledged records, and return their acknowledgements by the node that delivered them."""
-        taken: dict[tuple[int, TopicIdPartition], Types] = {}
+        taken: list[Taken] = []
         for source, types in self._types.items():
             records = self._records[source]
+            by_node: dict[int, Types] = {}
             for offset, kind in types.items():
                 record = records.pop(offset)
-                taken.setdefault((record.delivery.node_id, source), {})[offset] = kind
+                by_node.setdefault(record.delivery.node_id, {})[offset] = kind
                 if kind is AcknowledgeType.RENEW:
                     self._renewing.setdefault(source, {})[offset] = record
             if not records:
                 del self._records[source]
+            taken += [Taken(node_id, source, of_node) for node_id, of_node in by_node.items()]
         self._types = {}
-        return [Taken(node_id, source, types) for (node_id, source), types in taken.items()]
+        return taken
 
     def on_result(self, result: AcknowledgeResult, now_ms: int) -> list[Record[Any]]:
         """Return the records whose locks were renewed and that the application receives again."""
