@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sharegroup.storage.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from tests.simulation.brokers.broker_faults import BrokerFaults
 from tests.simulation.brokers.producers import Producers
+from tests.simulation.gateway.careless_gateways import CarelessGateways
 from tests.simulation.gateway.gateway_fleet import fleet_of
 from tests.simulation.job.job_host import JobHost
 from tests.simulation.job.job_sources import use_virtual_time
@@ -71,6 +72,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     population = Population(world, producers.topics, fleet, spark)
     population.start()
     DeliveryWatch(world, fleet).start()
+    CarelessGateways(world).start()
     world.clock.run_until(world.end_ms)
     if fleet is not None:
         fleet.end()

@@ -25,10 +25,11 @@ from sharegroup.types import AcknowledgeType, Cause, RecordState, StateBatch
 from tests.simulation.brokers.kafka_log import PartitionLog
 from tests.simulation.job.job_host import JobHost
 from tests.simulation.judges.judge import Key
+from tests.simulation.judges.reservation_judge import judge_reservations
 from tests.simulation.judges.state_witness import compare_operator_states
 from tests.simulation.members import table_adapter
 from tests.simulation.members.table_adapter import TableKey
-from tests.simulation.world import World
+from tests.simulation.world import RESERVATIONS, World
 
 _FINAL = {RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name}
 #: Faults under which each member reads all that it receives.
@@ -304,3 +305,5 @@ def _said(record: _Record) -> str:
 def judge_at_the_end(world: World, host: JobHost, group_ids: list[str], topics: tuple[str, ...]) -> None:
     """Add all problems to the judge's violations."""
     LastJudgement(world, host).judge(group_ids, topics)
+    if RESERVATIONS in world.faults:
+        judge_reservations(world)

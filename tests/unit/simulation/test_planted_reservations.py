@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
+from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
+from sharegroup.core.share_partition import SharePartition
+from sharegroup.core.share_partition.outcome import Outcome
+from sharegroup.core.share_partition.record_state import ACQUIRED
+from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of
 from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.protocol.rows.reservation_requests import AssignRequest
-from sharegroup.types import AcquiredRange, OffsetRange
+from sharegroup.types import AcquiredRange, Cause, OffsetRange, Transition
+from tests.simulation.gateway.careless_gateways import CarelessGateways
 from tests.simulation.run import run
 from tests.simulation.world import RESERVATIONS
+from tests.unit.simulation.stage import TOPIC, Stage
 
 pytestmark = pytest.mark.thorough
 
@@ -47,23 +55,97 @@ def leases_are_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionReservation, "is_over", lambda *_: False)
 
 
+def epochs_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    assign = ManagedPartition.assign
+
+    def in_any_epoch(managed: ManagedPartition, request: AssignRequest, append_ms: int) -> None:
+        for reserver in managed.window.reservers():
+            if requester_of(reserver) == request.requester:
+                request = dataclasses.replace(request, reservation_epoch=reservation_epoch_of(reserver))
+        assign(managed, request, append_ms)
+
+    patch.setattr(ManagedPartition, "assign", in_any_epoch)
+
+
+def reservations_survive_a_reset(patch: pytest.MonkeyPatch) -> None:
+    begin_again = SharePartition._begin_again
+
+    def but_reserved(window: SharePartition, start_offset: int) -> None:
+        reserved = [(*span, held) for *span, held in window._window.items(start_offset, None) if held.is_reserved]
+        begin_again(window, start_offset)
+        for first, last, held in reserved:
+            window._window.assign(first, last, held)
+
+    patch.setattr(SharePartition, "_begin_again", but_reserved)
+
+
+def leases_of_dead_gateways_are_renewed(patch: pytest.MonkeyPatch) -> None:
+    reserve = ManagedPartition.reserve
+
+    def renewing_all(managed: ManagedPartition, reserver: str, records: int, until_ms: int, *rest: Any) -> None:
+        for other in managed.window.reservers():
+            managed._replay(
+                Outcome(
+                    tuple(
+                        Transition(first, last, ACQUIRED, ACQUIRED, Cause.RESERVE, other, 0, until_ms)
+                        for first, last in managed.window.reserved_ranges(other)
+                    )
+                )
+            )
+        reserve(managed, reserver, records, until_ms, *rest)
+
+    patch.setattr(ManagedPartition, "reserve", renewing_all)
+
+
 class Planted(NamedTuple):
-    """A defect, the faults that show it, and a seed in which they do."""
+    """A defect, the faults and a seed that show it, and the rule by which it must be found ("": any)."""
 
     plant: Callable[[pytest.MonkeyPatch], None]
     faults: frozenset[str]
     seed: int
+    rule: str = ""
+    hours: float = 1.0
+
+    def violated_rules(self) -> list[str]:
+        """Run the seed, and return the rules that are violated."""
+        found = run(self.seed, self.hours, self.faults | {RESERVATIONS})
+        return [violation.rule for violation in found.violations]
 
 
 PLANTED = [
     Planted(records_are_sent_before_their_row_is_durable, frozenset(("bad_network", "leader_away")), 0),
     Planted(leases_are_ignored, frozenset(("gateway_paused", "bad_network")), 8),
+    Planted(epochs_are_ignored, frozenset(), 0, "an assignment is for one reservation", hours=0.4),
+    Planted(leases_of_dead_gateways_are_renewed, frozenset(), 0, "a gateway renews its own leases", hours=0.4),
 ]
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.plant.__name__)
 def test_a_planted_defect_of_reservations_is_found(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    faults = planted.faults | {RESERVATIONS}
-    assert run(planted.seed, faults=faults).violations == ()
+    assert planted.violated_rules() == []
     planted.plant(monkeypatch)
-    assert run(planted.seed, faults=faults).violations
+    found = planted.violated_rules()
+    assert planted.rule in found if planted.rule else found
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_reservation_that_survives_a_reset_is_found(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last member leaves, a gateway dies with reserved offsets, and the offsets are reset within the lease."""
+    if is_planted:
+        reservations_survive_a_reset(monkeypatch)
+    stage = Stage(1, faults=(RESERVATIONS,))
+    member = stage.group_from_the_start("group-1")
+    stage.produce(5)
+    stage.run(30)
+    (key,) = stage.world.judge.known()
+    member.leave()
+    stage.run(310)  # until the fetch of the member is over, because nothing is reserved while a row member waits
+    CarelessGateways(stage.world).reserve(key)
+    stage.run(2)
+    stage.administrator("group-1").alter_offsets(TOPIC)
+    stage.run(30)
+    assert stage.said("answered 0 to alter_offsets") == 1
+    member.start()
+    stage.run(60)
+    rules = {violation.rule for violation in stage.violations()}
+    assert rules == ({"a reservation ends at a reset"} if is_planted else set())
