@@ -15,7 +15,7 @@ from sharegroup.gateway.passthrough.rights import RequestRights, TopicNames
 from sharegroup.gateway.passthrough.rule import Rule
 from sharegroup.gateway.passthrough.rules import RULES
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
+from sharegroup.gateway.upstream.passthrough import CREATE_PARTITIONS, DELETE_TOPICS, Passthrough
 from sharegroup.gateway.wire.request_decoding import leading_strings
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import RequestHeader, UnknownVersionError
@@ -128,9 +128,13 @@ class PassthroughRequests:
         return None if topic is None else topic.name
 
     def _topics_changed(self, api_key: int) -> None:
-        """Make topic changes visible to clients; after a DeleteTopics, end fetches that wait for a deleted topic."""
+        """Make topic changes visible to clients.
+
+        After a DeleteTopics, fetches that wait for a deleted topic end. After a CreatePartitions, the next heartbeats
+        report the new partitions to the job.
+        """
         self._cluster.snapshots.invalidate()
-        if api_key != DELETE_TOPICS:
+        if api_key not in (DELETE_TOPICS, CREATE_PARTITIONS):
             return
         self._cluster.expire_seen_topics()
         if self._refreshing is None or self._refreshing.done():

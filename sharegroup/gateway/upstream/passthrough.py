@@ -17,9 +17,9 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 from sharegroup.kafka_clients.connections.reconnecting_connection import ConnectBackoff
 
-PRODUCE, DELETE_TOPICS = 0, 20
+PRODUCE, DELETE_TOPICS, CREATE_PARTITIONS = 0, 20, 37
 #: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
-TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, 37, 43, 45})
+TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, CREATE_PARTITIONS, 43, 45})
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")

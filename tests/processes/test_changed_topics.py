@@ -1,4 +1,4 @@
-"""A DeleteTopics has passed through a gateway: it looks again which topics there are."""
+"""After a DeleteTopics or CreatePartitions of a client, the gateway reads the topics from the brokers again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 
 from sharegroup.gateway.handlers import passthrough_requests
 from sharegroup.gateway.upstream import cluster as upstream_cluster
-from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS
+from sharegroup.gateway.upstream.passthrough import CREATE_PARTITIONS, DELETE_TOPICS
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from tests.processes.served_clients import NODE_ID, serving
 
 DEADLINE_S = 60.0
 
 
-def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("api_key", [DELETE_TOPICS, CREATE_PARTITIONS])
+def test_topics_are_refreshed_twice_after_a_change(monkeypatch: pytest.MonkeyPatch, api_key: int) -> None:
     monkeypatch.setattr(passthrough_requests, "SECOND_REFRESH_S", 0.0)
     monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
 
@@ -30,8 +31,8 @@ def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setattr(gateway.parts.cluster, "_metadata", metadata)
             monkeypatch.setitem(gateway.parts.cluster._connections._addresses, NODE_ID, ("127.0.0.1", 1))
             passthrough = gateway.parts.pass_through.create_link(NODE_ID)
-            passthrough._topics_changed(DELETE_TOPICS)
-            passthrough._topics_changed(DELETE_TOPICS)  # the same look does for both
+            passthrough._topics_changed(api_key)
+            passthrough._topics_changed(api_key)  # the refresh in progress is sufficient
             assert gateway.parts.pass_through._refreshing is not None
             await gateway.parts.pass_through._refreshing
             assert asked == [None, None]
