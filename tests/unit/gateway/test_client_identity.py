@@ -23,9 +23,7 @@ from sharegroup.gateway.client_identity.forwarded_logins import ForwardedLogins,
 from sharegroup.gateway.client_identity.required_resources import _RESOURCES_OF, RequiredResources, resources_of
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
-from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.broker_login import ForwardedLogin
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol import messages
@@ -37,6 +35,7 @@ from tests.processes.loop_clock import advance
 from tests.unit.gateway.logins import Issuer, bearer
 from tests.unit.gateway.own_requests import OWN_REQUESTS, OWN_VERSIONS, bodies
 from tests.unit.gateway.scripted_upstream import ScriptedUpstream
+from tests.unit.gateway.wire_bytes import decode, request_frame
 
 ORDERS: Key = (Resource.TOPIC, "orders")
 BILLING: Key = (Resource.GROUP, "billing")
@@ -143,17 +142,12 @@ def test_settings_that_contradict_client_identity_are_rejected(keys: dict[str, s
 # -- what a request names ----------------------------------------------------------------------------------------------
 
 
-def decoded(message: Any, version: int, body: Any) -> Any:
-    frame = memoryview(bytes(wire.encode_request(body, version, 7, "client"))[4:])
-    return decode_request(message, wire.read_header(frame), frame)
-
-
 @pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_resources_are_found_in_any_decoded_request(message: Any, version: int) -> None:
     @settings(max_examples=20)
     @given(bodies(message, version))
     def check(body: Any) -> None:
-        named = resources_of(decoded(message, version, body), version)
+        named = resources_of(decode(message, request_frame(body, version)), version)
         assert all(isinstance(name, str) and name for _, name in named.keys)
 
     check()

@@ -14,18 +14,17 @@ from kafka.protocol.producer import ProduceRequest
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
 from sharegroup.gateway.passthrough.decision import MAX_READ_BYTES, PassthroughDecision
-from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.connections.connection import Features
 from sharegroup.kafka_clients.connections.headers import (
     MalformedRequestError,
     UnknownVersionError,
-    encode_request,
     read_header,
 )
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
 from tests.unit.gateway.scripted_upstream import NoOtherGroups
+from tests.unit.gateway.wire_bytes import decode, request_frame
 
 UPDATE_METADATA = 6
 ORDERS = uuid.UUID(int=1)
@@ -45,7 +44,7 @@ def produce(version: int, *names: str) -> memoryview:
     data = topic.PartitionProduceData(index=0, records=b"r")
     topics = [topic(name=name, partition_data=[data]) for name in names]
     asked = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics)
-    return memoryview(bytes(encode_request(asked, version, 7, "client"))[4:])
+    return request_frame(asked, version)
 
 
 def fetch(topic_id: uuid.UUID) -> memoryview:
@@ -55,7 +54,7 @@ def fetch(topic_id: uuid.UUID) -> memoryview:
         max_wait_ms=1, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1,
         topics=[topic(topic_id=topic_id, partitions=[partition])], forgotten_topics_data=[], rack_id="",
     )  # fmt: skip
-    return memoryview(bytes(encode_request(asked, 15, 7, "client"))[4:])
+    return request_frame(asked, 15)
 
 
 def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | None = None) -> PassthroughDecision:
@@ -109,7 +108,7 @@ def test_rejection_is_audited_with_principal_address_and_resource(caplog: pytest
     with caplog.at_level("INFO"):
         passage = admit(Authorization(alice_acl("Write topic orders")), produce(9, "orders", "secret", "secret"))
     assert passage.frame is not None
-    sent: Any = decode_request(ProduceRequest, read_header(passage.frame), passage.frame)
+    sent = decode(ProduceRequest, passage.frame)
     assert [topic.name for topic in sent.topic_data] == ["orders"]
     assert caplog.messages == [
         "access outcome=refused principal=User:alice address=10.0.0.1 api=Produce operation=WRITE resource=topic:secret"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.gateway.upstream.passthrough import Passthrough, expects_response
-from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
 from sharegroup.kafka_clients.connections.reconnecting_connection import (
@@ -21,6 +20,7 @@ from sharegroup.kafka_clients.connections.reconnecting_connection import (
     ConnectBackoff,
     ReconnectingConnection,
 )
+from tests.unit.gateway.wire_bytes import request_frame
 
 VERSIONS = range(ProduceRequest.max_version + 1)
 
@@ -29,7 +29,7 @@ def produce(version: int, acks: int, transactional_id: str | None) -> memoryview
     partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=b"records")
     topic = ProduceRequest.TopicProduceData(name="topic", topic_id=None, partition_data=[partition])
     body = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1, topic_data=[topic])
-    return memoryview(wire.encode_request(body, version, 7, "client"))[4:]
+    return request_frame(body, version)
 
 
 @pytest.mark.parametrize("transactional_id", [None, "", "tx" * 100], ids=["none", "empty", "long"])

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.groups.leave_group import LeaveGroup
 from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
-from sharegroup.kafka_clients.connections.headers import MalformedRequestError, encode_request, read_header
+from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
 from sharegroup.protocol.rows.share_group_fields import ALL_AWAY
 from sharegroup.protocol.rows.share_group_requests import (
     InvokeConsumerRebalanceRequest,
@@ -24,6 +24,7 @@ from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.passthrough_cases import ALICE, alice_acl
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, RecordedRequests, answer
+from tests.unit.gateway.wire_bytes import request_frame
 
 NAMED, DYNAMIC = MemberIdentity("", "worker-1"), MemberIdentity("m2", None)
 UNKNOWN = int(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -108,13 +109,12 @@ class ShareGroups:
 
 
 def is_ours(message: LeaveGroupRequest, version: int, length: int | None = None) -> bool:
-    frame = memoryview(bytes(encode_request(message, version, 7, "client"))[4:])
-    header = read_header(frame)
+    frame = request_frame(message, version)
     groups: Any = ShareGroups()
 
     async def found() -> bool:
         passing = PassthroughRequests(KnownCluster(), {}, EVERYTHING_ALLOWED, groups)
-        return await passing.is_for_share_group(ALICE.node_id, header, frame[:length])
+        return await passing.is_for_share_group(ALICE.node_id, read_header(frame), frame[:length])
 
     return asyncio.run(found())
 
