@@ -62,6 +62,14 @@ class EventLoop(asyncio.Runner):
         """Wait for a result."""
         return self.get_loop().run_until_complete(awaitable)
 
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function that requires a running loop."""
+
+        async def call() -> Result:
+            return function()
+
+        return self.finish(call())
+
     def until(self, is_true: Callable[[], Any]) -> None:
         """Wait until something is true."""
         self.finish(until(is_true))

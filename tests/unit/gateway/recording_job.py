@@ -92,6 +92,10 @@ class RecordingJob:
         else:
             self._subscribers.pop(response.id)(response)
 
+    def fail(self, row: Any, error: JobUnavailableError) -> None:
+        """Let a request fail for which a caller waits."""
+        self._asked.pop(row.id).set_exception(error)
+
     def answer(self, row: Any, **fields: Any) -> None:
         """Respond to a row; without fields, the job accepts the request and there is nothing to report."""
         if isinstance(row, HeartbeatRequest):

@@ -54,13 +54,13 @@ class Member(MemberPartition):
     ) -> None:
         """Acknowledge; `rows_at_once` is the number of rows that are sent before anything is awaited."""
 
-        async def acknowledge() -> Awaitable[tuple[int, str | None]]:
+        def acknowledge() -> Awaitable[tuple[int, str | None]]:
             rows = len(self._recorded.rows)
             outcome = self.acknowledge(batches, is_renew_ack, lease or a_lease(), now_ms, MARGIN_MS)
             self.rows_at_once = len(self._recorded.rows) - rows
             return outcome
 
-        self.outcome = self._loop.finish(acknowledge())
+        self.outcome = self._loop.call(acknowledge)
 
     def receive(self) -> int:
         """Wait for the error code of the acknowledgement that was sent last; sets `message`."""
