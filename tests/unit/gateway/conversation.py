@@ -36,10 +36,9 @@ from sharegroup.protocol.messages import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from sharegroup.security.authorization import Authorization
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, OffsetRange
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, alice_may
 from tests.unit.gateway.recording_job import RecordingJob
 from tests.unit.gateway.tail_broker import until
 from tests.unit.gateway.wire_bytes import decode, request_frame
@@ -163,7 +162,7 @@ class ShareGateway:
         self.cluster = KnownCluster(orders=(ORDERS, NODE), secrets=(SECRETS, NODE), bills=(BILLS, NODE))
         self.group_config = config.group_config("g")
         configs: Any = SimpleNamespace(group_config=lambda _: self.group_config)
-        security = Authorization(alice_acl("All group *", "All topic *", "Deny All topic secrets"))
+        security = alice_may("All group *", "All topic *", "Deny All topic secrets")
         listeners = Listeners("localhost")
         listeners.add(NODE, 9192)
         listeners.add(OTHER_NODE, OTHER_PORT)

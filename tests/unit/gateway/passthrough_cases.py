@@ -39,6 +39,11 @@ def alice_acl(*grants: str) -> Acl:
     return Acl(entries)
 
 
+def alice_may(*grants: str, hidden: tuple[str, ...] = ()) -> Authorization:
+    """Return the Authorization of a list as `alice_acl` describes it."""
+    return Authorization(alice_acl(*grants), hidden)
+
+
 class RecordingAuthorization(Authorization):
     """An Authorization that records denials in `denials`, and every checked (operation, resource) in `asked`."""
 

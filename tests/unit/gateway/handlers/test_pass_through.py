@@ -22,7 +22,7 @@ from sharegroup.kafka_clients.connections.headers import (
 )
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_may
 from tests.unit.gateway.scripted_upstream import NoOtherGroups
 from tests.unit.gateway.wire_bytes import decode, request_frame
 
@@ -81,7 +81,7 @@ def test_without_acl_and_hidden_topics_requests_are_not_decoded() -> None:
 
 
 def test_size_of_a_decoded_request_is_limited_except_records() -> None:
-    security = Authorization(alice_acl("All topic *"))
+    security = alice_may("All topic *")
     long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
     assert admit(security, memoryview(long_name)).frame is not None
     with pytest.raises(MalformedRequestError, match="Fetch of"):
@@ -90,7 +90,7 @@ def test_size_of_a_decoded_request_is_limited_except_records() -> None:
 
 def test_request_without_a_rule_is_rejected() -> None:
     """Requests between brokers are not for clients, with or without an access control list."""
-    for security in (Authorization(None), Authorization(alice_acl("All cluster", "All topic *"))):
+    for security in (Authorization(None), alice_may("All cluster", "All topic *")):
         with pytest.raises(RequestError, match="User:alice sent request 6") as refused:
             admit(security, ANYTHING)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -99,14 +99,14 @@ def test_request_without_a_rule_is_rejected() -> None:
 @pytest.mark.parametrize("version", [2, 10])
 def test_versions_that_are_not_offered_are_rejected(version: int) -> None:
     frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff")
-    for security in (Authorization(None, (HIDDEN,)), Authorization(alice_acl("All topic *"))):
+    for security in (Authorization(None, (HIDDEN,)), alice_may("All topic *")):
         with pytest.raises(UnknownVersionError):
             admit(security, frame)
 
 
 def test_rejection_is_audited_with_principal_address_and_resource(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        passage = admit(Authorization(alice_acl("Write topic orders")), produce(9, "orders", "secret", "secret"))
+        passage = admit(alice_may("Write topic orders"), produce(9, "orders", "secret", "secret"))
     assert passage.frame is not None
     sent = decode(ProduceRequest, passage.frame)
     assert [topic.name for topic in sent.topic_data] == ["orders"]
@@ -119,7 +119,7 @@ def test_unknown_topic_id_refreshes_the_topics_once(caplog: pytest.LogCaptureFix
     """The topic was just created, and the gateway learns of it now."""
     cluster = Cluster()
     cluster.there["orders"] = (ORDERS, 1)
-    security = Authorization(alice_acl("Read topic orders"))
+    security = alice_may("Read topic orders")
     with caplog.at_level("INFO"):
         assert admit(security, fetch(ORDERS), cluster).frame is not None
     assert cluster.asked == [None]
@@ -133,4 +133,4 @@ def test_unknown_topic_id_refreshes_the_topics_once(caplog: pytest.LogCaptureFix
 def test_topic_id_that_stays_unknown_is_an_unknown_topic_id() -> None:
     cluster = Cluster()
     cluster.is_away = True
-    assert admit(Authorization(alice_acl("Read topic *")), fetch(ORDERS), cluster).frame is None
+    assert admit(alice_may("Read topic *"), fetch(ORDERS), cluster).frame is None

@@ -27,7 +27,7 @@ from sharegroup.kafka_clients.connections.headers import (
 from sharegroup.protocol import messages
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_may
 from tests.unit.gateway.wire_bytes import request_frame
 
 ORDERS = uuid.UUID(int=1)
@@ -169,10 +169,10 @@ def test_requests_of_joined_members_are_forwarded(request_of_member: Any, versio
 
 
 def test_access_control_is_applied_before_the_group_type() -> None:
-    rights = Authorization(alice_acl("Read group *", "Read topic orders"))
+    rights = alice_may("Read group *", "Read topic orders")
     _, found = admit(commit("share", "orders", "secret"), 8, rights)
     assert codes(found) == {"orders": [NOT_FOUND], "secret": [TOPIC]}
-    _, found = admit(join("share"), 5, Authorization(alice_acl("Read topic orders")))
+    _, found = admit(join("share"), 5, alice_may("Read topic orders"))
     assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 

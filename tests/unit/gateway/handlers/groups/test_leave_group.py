@@ -22,7 +22,7 @@ from sharegroup.protocol.rows.share_group_requests import (
 from sharegroup.protocol.rows.share_group_responses import MemberError
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, alice_may
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, RecordedRequests, answer
 from tests.unit.gateway.wire_bytes import request_frame
 
@@ -83,9 +83,9 @@ def test_coordinators_error_is_the_error_of_the_response() -> None:
 
 def test_leave_group_requires_read_on_the_group(caplog: pytest.LogCaptureFixture) -> None:
     requests = RecordedRequests()
-    assert left(requests, leave(ALL_AWAY), 5, Authorization(alice_acl("Read group g"))) == (0, [])
+    assert left(requests, leave(ALL_AWAY), 5, alice_may("Read group g")) == (0, [])
     caplog.set_level(logging.INFO, "sharegroup.audit")
-    refused = left(requests, leave(ALL_AWAY), 5, Authorization(alice_acl("Describe group g", "Read topic *")))
+    refused = left(requests, leave(ALL_AWAY), 5, alice_may("Describe group g", "Read topic *"))
     assert refused == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
     assert len(requests.rows) == 1
     assert "operation=READ resource=group:g" in caplog.text
