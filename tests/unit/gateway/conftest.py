@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.unit.gateway.conversation import Client, EventLoop, Job, ShareGateway
-
-
-@pytest.fixture
-def loop() -> Iterator[EventLoop]:
-    with EventLoop() as loop:
-        yield loop
+from tests.harness.event_loop import EventLoop
+from tests.unit.gateway.conversation import Client, Job, ShareGateway
 
 
 @pytest.fixture

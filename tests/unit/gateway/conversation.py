@@ -10,11 +10,9 @@ The gateway runs only while the test receives something.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from uuid import UUID
 
 from sharegroup.config import Config
@@ -37,46 +35,16 @@ from sharegroup.protocol.messages import (
     ShareGroupHeartbeatResponse,
 )
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, OffsetRange
+from tests.harness.event_loop import EventLoop
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.passthrough_cases import ALICE, alice_may
 from tests.unit.gateway.recording_job import RecordingJob
-from tests.unit.gateway.tail_broker import until
 from tests.unit.gateway.wire_bytes import decode, request_frame
 
 ORDERS, SECRETS, BILLS = UUID(int=1), UUID(int=2), UUID(int=3)
 NODE, OTHER_NODE, OTHER_PORT = ALICE.node_id, 2, 9193
 #: Longer than any test takes.
 LONG_MS = 120_000
-Result = TypeVar("Result")
-
-
-class EventLoop(asyncio.Runner):
-    """An event loop that runs only while a test waits."""
-
-    def start(self, awaitable: Awaitable[Result]) -> asyncio.Future[Result]:
-        """Return the future result."""
-        return asyncio.ensure_future(awaitable, loop=self.get_loop())
-
-    def finish(self, awaitable: Awaitable[Result]) -> Result:
-        """Wait for a result."""
-        return self.get_loop().run_until_complete(awaitable)
-
-    def call(self, function: Callable[[], Result]) -> Result:
-        """Call a function that requires a running loop."""
-
-        async def call() -> Result:
-            return function()
-
-        return self.finish(call())
-
-    def until(self, is_true: Callable[[], Any]) -> None:
-        """Wait until something is true."""
-        self.finish(until(is_true))
-
-    def settle(self) -> None:
-        """Wait until whatever can happen now has happened."""
-        for _ in range(10):
-            self.finish(asyncio.sleep(0))
 
 
 class Job(RecordingJob):

@@ -12,12 +12,12 @@ from sharegroup.gateway.sessions import member_leases
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.protocol.rows.share_group_requests import HEARTBEAT
 from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH
+from tests.harness.event_loop import EventLoop
 from tests.unit.gateway import log_batches
 from tests.unit.gateway.conversation import (
     LONG_MS,
     ORDERS,
     Client,
-    EventLoop,
     Job,
     ShareGateway,
     heartbeat,

@@ -21,7 +21,8 @@ from sharegroup.protocol.rows.share_partition_requests import (
     UNACQUIRE,
 )
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
-from tests.unit.gateway.conversation import EventLoop, Job, acknowledging, sliced
+from tests.harness.event_loop import EventLoop
+from tests.unit.gateway.conversation import Job, acknowledging, sliced
 from tests.unit.gateway.recording_job import KEY, LOCK_MS
 
 MARGIN_MS = 5_000
