@@ -9,22 +9,38 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-async def until(is_true: Callable[[], Any], pause_s: float = 0.0) -> None:
-    """Wait until something is true."""
-    while not is_true():
-        await asyncio.sleep(pause_s)
+#: A test that waits for something else than its own tasks looks again after a pause.
+_QUICK_LOOKS, _LOOKS, _PAUSE_S = 1_000, 20_000, 0.005
 
 
-class EventLoop(asyncio.Runner):
+async def until(is_true: Callable[[], Any]) -> None:
+    """Wait until something is true. Raises TimeoutError in a test that hangs, after 20,000 looks."""
+    for look in range(_LOOKS):
+        if is_true():
+            return
+        await asyncio.sleep(0 if look < _QUICK_LOOKS else _PAUSE_S)
+    raise TimeoutError("what the test waits for does not happen")
+
+
+class EventLoop:
     """An event loop that runs only while a test waits."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> EventLoop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.close()
 
     def start(self, awaitable: Awaitable[Result]) -> asyncio.Future[Result]:
         """Return the future result."""
-        return asyncio.ensure_future(awaitable, loop=self.get_loop())
+        return asyncio.ensure_future(awaitable, loop=self._runner.get_loop())
 
     def finish(self, awaitable: Awaitable[Result]) -> Result:
         """Wait for a result."""
-        return self.get_loop().run_until_complete(awaitable)
+        return self._runner.get_loop().run_until_complete(awaitable)
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function that requires a running loop."""
@@ -33,6 +49,12 @@ class EventLoop(asyncio.Runner):
             return function()
 
         return self.finish(call())
+
+    def collect_problems(self) -> list[object]:
+        """Return a list of what is reported to the loop from now on, such as exceptions that nobody awaited."""
+        problems: list[object] = []
+        self._runner.get_loop().set_exception_handler(lambda _, context: problems.append(context))
+        return problems
 
     def until(self, is_true: Callable[[], Any]) -> None:
         """Wait until something is true."""

@@ -132,8 +132,7 @@ def test_connection_end_releases_after_acknowledgements_of_a_fetch(
 def test_connection_end_during_an_acknowledgement_raises_nothing(
     gateway: ShareGateway, holder: Client, job: Job
 ) -> None:
-    problems: list[object] = []
-    gateway.loop.get_loop().set_exception_handler(lambda _, context: problems.append(context))
+    problems = gateway.loop.collect_problems()
     part(gateway).holdings.record_request([acknowledging(0, 9)], "another request")
     holder.send(share_fetch(1, ORDERS, reject=(0, 9), max_wait_ms=LONG_MS))
     job.receive(ACKNOWLEDGE)
