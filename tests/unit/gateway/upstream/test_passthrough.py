@@ -63,32 +63,29 @@ def test_other_requests_have_a_response() -> None:
     assert expects_response(read_header(frame), frame)
 
 
-def test_topic_change_is_reported_before_the_response() -> None:
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        told: list[str] = []
-        passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda api_key: told.append(str(api_key)))
-        answers = [loop.create_future(), loop.create_future()]
+async def test_topic_change_is_reported_before_the_response() -> None:
+    loop = asyncio.get_running_loop()
+    told: list[str] = []
+    passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda api_key: told.append(str(api_key)))
+    answers = [loop.create_future(), loop.create_future()]
 
-        async def drained() -> None:
-            return None
+    async def drained() -> None:
+        return None
 
-        link: Any = SimpleNamespace(wait_drained=drained, forward=lambda *_: answers[len(told_of)])
-        passthrough._connection = link
-        told_of: list[int] = []
-        for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
-            frame = memoryview(b"\0" + bytes([api_key]) + b"\0\4\0\0\0\7\xff\xff")
-            answer = await passthrough.forward(read_header(frame), frame)
-            assert answer is answers[number]
-            answer.add_done_callback(lambda _: told.append("client"))
-            told_of.append(number)
-        assert told == []
-        for future in answers:
-            future.set_result(memoryview(b""))
-        await asyncio.sleep(0)
-        assert told == ["client", "20", "client"]
-
-    asyncio.run(test())
+    link: Any = SimpleNamespace(wait_drained=drained, forward=lambda *_: answers[len(told_of)])
+    passthrough._connection = link
+    told_of: list[int] = []
+    for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
+        frame = memoryview(b"\0" + bytes([api_key]) + b"\0\4\0\0\0\7\xff\xff")
+        answer = await passthrough.forward(read_header(frame), frame)
+        assert answer is answers[number]
+        answer.add_done_callback(lambda _: told.append("client"))
+        told_of.append(number)
+    assert told == []
+    for future in answers:
+        future.set_result(memoryview(b""))
+    await asyncio.sleep(0)
+    assert told == ["client", "20", "client"]
 
 
 def test_pause_between_attempts_doubles_up_to_its_limit() -> None:
