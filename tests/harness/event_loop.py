@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-#: A test that waits for something else than its own tasks looks again after a pause.
-_QUICK_LOOKS, _LOOKS, _PAUSE_S = 1_000, 20_000, 0.005
+#: The first looks follow each other; later ones have a pause between them, for what other processes do.
+_QUICK_LOOKS, _PAUSE_S = 1_000, 0.005
 
 
-async def until(is_true: Callable[[], Any]) -> None:
-    """Wait until something is true. Raises TimeoutError in a test that hangs, after 20,000 looks."""
-    for look in range(_LOOKS):
+async def until(is_true: Callable[[], Any], looks: int = 20_000) -> None:
+    """Wait until something is true. Raises TimeoutError in a test that hangs, after so many looks."""
+    for look in range(looks):
         if is_true():
             return
         await asyncio.sleep(0 if look < _QUICK_LOOKS else _PAUSE_S)
@@ -58,7 +58,7 @@ class EventLoop:
 
     def until(self, is_true: Callable[[], Any]) -> None:
         """Wait until something is true."""
-        self.finish(until(is_true))
+        self.finish(until(is_true, 2 * _QUICK_LOOKS))
 
     def settle(self) -> None:
         """Wait until whatever can happen now has happened."""
