@@ -1,5 +1,6 @@
 """Fixtures of all tiers. A tier is a directory, by cost; the first three need no JVM, nor any fixture that has one."""
 
+import inspect
 import os
 import re
 import uuid
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
+    from tests.harness.event_loop import EventLoop
     from tests.harness.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
@@ -59,6 +61,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: (item.get_closest_marker("timeout") is None, -_ORDER.index(_tier(item))))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in the event loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    pyfuncitem._request.getfixturevalue("loop").finish(pyfuncitem.obj(**arguments))
+    return True
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist=loadscope` the tests that share services are one scope."""
@@ -71,6 +83,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _tier(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+
+
+@pytest.fixture
+def loop() -> "Iterator[EventLoop]":
+    """The event loop of a test, closed with all its tasks at the end."""
+    from tests.harness.event_loop import EventLoop
+
+    with EventLoop() as loop:
+        yield loop
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from kafka.protocol.sasl import (
 from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.server import Gateway
 from sharegroup.kafka_clients.connections import headers as wire
+from tests.harness.event_loop import until
 
 NODE_ID = 1
 #: The port is reserved (RFC 1700): nobody listens there.
@@ -29,7 +30,7 @@ NOBODY = JobConfig.model_validate({"bootstrap.servers": "127.0.0.1:1"})
 @contextlib.asynccontextmanager
 async def serving(config: dict[str, object] | None = None) -> AsyncIterator[tuple[Gateway, Client]]:
     """A gateway, and a client that has not connected yet; at the end all connections and their tasks must be gone."""
-    others = asyncio.all_tasks()
+    others: set[Any] = set(asyncio.all_tasks())
     gateway = Gateway(replace(Config(), job=NOBODY, gateway=GatewayConfig.model_validate(config or {})))
     server = await gateway.parts.ports.listen(NODE_ID, 0)
     client = Client(server.sockets[0].getsockname()[1], [])
@@ -39,8 +40,8 @@ async def serving(config: dict[str, object] | None = None) -> AsyncIterator[tupl
         await client.close_all()
         server.close()
         await gateway.stop()
-    while gateway.parts.connections or asyncio.all_tasks() - others:
-        await asyncio.sleep(0.01)
+    others.add(asyncio.current_task())  # need not be the one that has begun
+    await until(lambda: not gateway.parts.connections and asyncio.all_tasks() <= others)
 
 
 class Client:
@@ -121,6 +122,10 @@ class Client:
         """Whether the gateway answers; needs no broker."""
         self.send(unknown_api_versions(7))
         return await self.frame() == UNKNOWN_API_VERSIONS
+
+
+#: Serves a gateway with these keys.
+Serve = Callable[..., Awaitable[tuple[Gateway, Client]]]
 
 
 def unknown_api_versions(correlation_id: int) -> bytes:

@@ -8,9 +8,9 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import yaml
@@ -25,24 +25,13 @@ from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.wire.request import Request
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.security.authentication.credentials import hash_password
-from tests.processes.served_clients import NODE_ID, Client, serving
+from tests.processes.served_clients import NODE_ID, Client, Serve
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
 
-T = TypeVar("T")
 PASSWORD, GUESSED = "s3cret-of-alice", "gue55ed"
-OAUTHBEARER = "OAUTHBEARER"
+OAUTHBEARER, INVALID_TOKEN = "OAUTHBEARER", b'{"status":"invalid_token"}'
 PREFIX = "gateway.sasl.oauthbearer"
-
-
-def run(test: Callable[[Gateway, Client], Awaitable[T]], config: dict[str, object]) -> T:
-    """Run a test against a served gateway, with a deadline for tests that hang."""
-
-    async def main() -> T:
-        async with serving(config) as (gateway, client):
-            return await test(gateway, client)
-
-    return asyncio.run(asyncio.wait_for(main(), 100))
 
 
 @pytest.fixture
@@ -118,108 +107,98 @@ def principals(gateway: Gateway) -> set[str]:
     return {connection._requests.caller.principal for connection in gateway.parts.connections}  # type: ignore[attr-defined]
 
 
-def test_login_by_a_token(tokens: dict[str, object], issuer: Issuer) -> None:
-    async def test(gateway: Gateway, client: Client) -> tuple[set[str], bool]:
-        answer = await by_token(client, issuer.token())
-        assert (answer.error_code, answer.auth_bytes) == (0, b"")
-        assert 500_000 < answer.session_lifetime_ms <= 600_000
-        return principals(gateway), await client.is_served()
+async def test_login_by_a_token(tokens: dict[str, object], issuer: Issuer, serve: Serve) -> None:
+    gateway, client = await serve(tokens)
+    answer = await by_token(client, issuer.token())
+    assert (answer.error_code, answer.auth_bytes) == (0, b"")
+    assert 500_000 < answer.session_lifetime_ms <= 600_000
+    assert principals(gateway) == {"User:alice"}
+    assert await client.is_served()
 
-    assert run(test, tokens) == ({"User:alice"}, True)
 
-
-def test_login_by_a_long_token(tokens: dict[str, object], issuer: Issuer) -> None:
+async def test_login_by_a_long_token(tokens: dict[str, object], issuer: Issuer, serve: Serve) -> None:
     """It has, for example, a hundred groups."""
-
-    async def test(gateway: Gateway, client: Client) -> int:
-        return int((await by_token(client, issuer.token(groups=["x" * 100] * 100))).error_code)
-
-    assert run(test, tokens) == 0
+    _, client = await serve(tokens)
+    assert int((await by_token(client, issuer.token(groups=["x" * 100] * 100))).error_code) == 0
 
 
-def test_rejected_token(tokens: dict[str, object], issuer: Issuer) -> None:
-    async def test(gateway: Gateway, client: Client) -> bool:
-        answer = await by_token(client, issuer.token(aud="others"))
-        assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b'{"status":"invalid_token"}')
-        assert (await say(client, b"\x01")).error_code == 58
-        return await client.is_closed()
-
-    assert run(test, tokens)
+async def test_rejected_token(tokens: dict[str, object], issuer: Issuer, serve: Serve) -> None:
+    _, client = await serve(tokens)
+    answer = await by_token(client, issuer.token(aud="others"))
+    assert (answer.error_code, bytes(answer.auth_bytes)) == (0, INVALID_TOKEN)
+    assert (await say(client, b"\x01")).error_code == 58
+    assert await client.is_closed()
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_passwords_work_in_addition_to_tokens(tokens: dict[str, object], mechanism: str) -> None:
-    async def test(gateway: Gateway, client: Client) -> set[str]:
-        await client.connect()
-        assert await client.handshake(mechanism) == 0
-        scram = ScramClient([mechanism], "alice", PASSWORD)
-        _, first = await client.authenticate(scram.get_client_first().encode())
-        scram.set_server_first(first.decode())
-        _, final = await client.authenticate(scram.get_client_final().encode())
-        scram.set_server_final(final.decode())
-        return principals(gateway)
-
-    assert run(test, tokens) == {"User:alice"}
+async def test_passwords_work_in_addition_to_tokens(tokens: dict[str, object], mechanism: str, serve: Serve) -> None:
+    gateway, client = await serve(tokens)
+    await client.connect()
+    assert await client.handshake(mechanism) == 0
+    scram = ScramClient([mechanism], "alice", PASSWORD)
+    _, first = await client.authenticate(scram.get_client_first().encode())
+    scram.set_server_first(first.decode())
+    _, final = await client.authenticate(scram.get_client_final().encode())
+    scram.set_server_final(final.decode())
+    assert principals(gateway) == {"User:alice"}
 
 
-def test_only_enabled_mechanisms_are_offered(tokens: dict[str, object]) -> None:
-    async def test(gateway: Gateway, client: Client) -> list[int]:
-        await client.connect()
-        return [await client.handshake(name) for name in ("PLAIN", "SCRAM-SHA-512", OAUTHBEARER, "SCRAM-SHA-256")]
-
-    enabled = {**tokens, "gateway.sasl.enabled.mechanisms": "SCRAM-SHA-256"}
-    assert run(test, enabled) == [33, 33, 33, 0]
+async def test_only_enabled_mechanisms_are_offered(tokens: dict[str, object], serve: Serve) -> None:
+    _, client = await serve({**tokens, "gateway.sasl.enabled.mechanisms": "SCRAM-SHA-256"})
+    await client.connect()
+    mechanisms = "PLAIN", "SCRAM-SHA-512", OAUTHBEARER, "SCRAM-SHA-256"
+    assert [await client.handshake(name) for name in mechanisms] == [33, 33, 33, 0]
 
 
 # -- sessions that expire ----------------------------------------------------------------------------------------------
 
 
-def test_client_must_log_in_again_after_its_session(tokens: dict[str, object], issuer: Issuer) -> None:
-    async def test(gateway: Gateway, client: Client) -> bool:
-        clock = gateway.parts.logins.now_ms
-        assert (await by_token(client, issuer.token())).error_code == 0
-        assert await client.is_served()
-        gateway.parts.logins.now_ms = lambda: clock() + 590_000
-        assert await client.is_served()
-        assert await client.handshake(OAUTHBEARER) == 0
-        assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).session_lifetime_ms > 600_000
-        gateway.parts.logins.now_ms = lambda: clock() + 1_190_000
-        assert await client.is_served()
-        gateway.parts.logins.now_ms = lambda: clock() + 1_210_000
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await client.is_served()
-        return await client.is_closed()
-
-    assert run(test, tokens)
-
-
-def test_client_may_log_in_again_after_its_session_expired(tokens: dict[str, object], issuer: Issuer) -> None:
-    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
-        clock = gateway.parts.logins.now_ms
-        assert (await by_token(client, issuer.token())).error_code == 0
-        gateway.parts.logins.now_ms = lambda: clock() + 610_000
-        gateway.parts.connections.close_idle()
-        assert await client.handshake(OAUTHBEARER) == 0
-        gateway.parts.connections.close_idle()  # a client that logs in again is not idle
-        assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).error_code == 0
-        is_served = await client.is_served()
-        assert await client.handshake("PLAIN") == 34
-        return is_served, await client.is_served()
-
-    assert run(test, {**tokens, "gateway.first.request.timeout.ms": 100}) == (True, True)
+async def test_client_must_log_in_again_after_its_session(
+    tokens: dict[str, object], issuer: Issuer, serve: Serve
+) -> None:
+    gateway, client = await serve(tokens)
+    clock = gateway.parts.logins.now_ms
+    assert (await by_token(client, issuer.token())).error_code == 0
+    assert await client.is_served()
+    gateway.parts.logins.now_ms = lambda: clock() + 590_000
+    assert await client.is_served()
+    assert await client.handshake(OAUTHBEARER) == 0
+    assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).session_lifetime_ms > 600_000
+    gateway.parts.logins.now_ms = lambda: clock() + 1_190_000
+    assert await client.is_served()
+    gateway.parts.logins.now_ms = lambda: clock() + 1_210_000
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await client.is_served()
+    assert await client.is_closed()
 
 
-def test_session_of_a_password_ends_if_configured(tokens: dict[str, object]) -> None:
-    async def test(gateway: Gateway, client: Client) -> int:
-        await client.connect()
-        await client.handshake()
-        return int((await say(client, f"\0alice\0{PASSWORD}".encode())).session_lifetime_ms)
+async def test_client_may_log_in_again_after_its_session_expired(
+    tokens: dict[str, object], issuer: Issuer, serve: Serve
+) -> None:
+    gateway, client = await serve({**tokens, "gateway.first.request.timeout.ms": 100})
+    clock = gateway.parts.logins.now_ms
+    assert (await by_token(client, issuer.token())).error_code == 0
+    gateway.parts.logins.now_ms = lambda: clock() + 610_000
+    gateway.parts.connections.close_idle()
+    assert await client.handshake(OAUTHBEARER) == 0
+    gateway.parts.connections.close_idle()  # a client that logs in again is not idle
+    assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).error_code == 0
+    assert await client.is_served()
+    assert await client.handshake("PLAIN") == 34
+    assert await client.is_served()
 
-    assert run(test, {**tokens, "gateway.connections.max.reauth.ms": 3_600_000}) == 3_600_000
+
+async def test_session_of_a_password_ends_if_configured(tokens: dict[str, object], serve: Serve) -> None:
+    _, client = await serve({**tokens, "gateway.connections.max.reauth.ms": 3_600_000})
+    await client.connect()
+    await client.handshake()
+    assert int((await say(client, f"\0alice\0{PASSWORD}".encode())).session_lifetime_ms) == 3_600_000
 
 
 @pytest.mark.thorough
-def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer, scripted: Scripted) -> None:
+async def test_librdkafka_renews_its_session(
+    tokens: dict[str, object], issuer: Issuer, scripted: Scripted, serve: Serve
+) -> None:
     """It uses its connection, before the session expires, with a new token."""
     lifetime_s = 20
 
@@ -233,50 +212,46 @@ def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer
             admin.poll(0.1)  # renews tokens
             admin.list_topics(timeout=30)
 
-    async def test(gateway: Gateway, client: Client) -> bool:
-        scripted(gateway, client.port)
-        is_done = threading.Event()
-        asking = asyncio.ensure_future(asyncio.to_thread(ask_until, is_done, client.port))
-        while not (logins := [each for each in sasl_of(gateway) if each._reauthenticated_ms and each.is_authenticated]):
-            await asyncio.sleep(0.05)
-        is_done.set()
-        await asking
-        return all(login.principal == "User:alice" for login in logins)
-
-    assert run(test, tokens)
+    gateway, client = await serve(tokens)
+    scripted(gateway, client.port)
+    is_done = threading.Event()
+    asking = asyncio.ensure_future(asyncio.to_thread(ask_until, is_done, client.port))
+    while not (logins := [each for each in sasl_of(gateway) if each._reauthenticated_ms and each.is_authenticated]):
+        await asyncio.sleep(0.05)
+    is_done.set()
+    await asking
+    assert all(login.principal == "User:alice" for login in logins)
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------
 
 
-def test_changes_of_users_apply_to_logins(tokens: dict[str, object], tmp_path: Path) -> None:
+async def test_changes_of_users_apply_to_logins(tokens: dict[str, object], tmp_path: Path, serve: Serve) -> None:
     async def log_in(client: Client, user: str) -> int:
         await client.connect()
         await client.handshake()
         return (await client.authenticate(f"\0{user}\0{PASSWORD}".encode()))[0]
 
-    async def test(gateway: Gateway, client: Client) -> list[int]:
-        before = await log_in(client, "bob")
-        users = tmp_path / "users.yaml"
-        users.write_text(hash_password("bob", PASSWORD), encoding="utf-8")
-        await settle(gateway)
-        codes = [before, await log_in(client.another(), "bob"), await log_in(client.another(), "alice")]
-        users.write_text("bob: nonsense", encoding="utf-8")
-        await settle(gateway)
-        return [*codes, await log_in(client.another(), "bob")]
+    gateway, client = await serve(tokens)
+    assert await log_in(client, "bob") == 58
+    users = tmp_path / "users.yaml"
+    users.write_text(hash_password("bob", PASSWORD), encoding="utf-8")
+    await settle(gateway)
+    assert await log_in(client.another(), "bob") == 0
+    assert await log_in(client.another(), "alice") == 58
+    users.write_text("bob: nonsense", encoding="utf-8")
+    await settle(gateway)
+    assert await log_in(client.another(), "bob") == 0
 
-    assert run(test, tokens) == [58, 0, 58, 0]
 
-
-def test_new_key_is_loaded_when_a_token_needs_it(tokens: dict[str, object], issuer: Issuer, tmp_path: Path) -> None:
-    async def test(gateway: Gateway, client: Client) -> list[bytes]:
-        issuer.add("second")
-        refused = await by_token(client, issuer.token("second"))
-        (tmp_path / "keys.json").write_text(issuer.jwks())
-        accepted = await by_token(client.another(), issuer.token("second"))
-        return [bytes(answer.auth_bytes) for answer in (refused, accepted)]
-
-    assert run(test, tokens) == [b'{"status":"invalid_token"}', b""]
+async def test_new_key_is_loaded_when_a_token_needs_it(
+    tokens: dict[str, object], issuer: Issuer, tmp_path: Path, serve: Serve
+) -> None:
+    _, client = await serve(tokens)
+    issuer.add("second")
+    assert bytes((await by_token(client, issuer.token("second"))).auth_bytes) == INVALID_TOKEN
+    (tmp_path / "keys.json").write_text(issuer.jwks())
+    assert bytes((await by_token(client.another(), issuer.token("second"))).auth_bytes) == b""
 
 
 @pytest.fixture
@@ -310,105 +285,96 @@ def keys_server(pems: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> 
     server.server_close()
 
 
-def test_keys_are_fetched_by_https(
-    tokens: dict[str, object], keys_server: tuple[str, list[str]], issuer: Issuer
+async def test_keys_are_fetched_by_https(
+    tokens: dict[str, object], keys_server: tuple[str, list[str]], issuer: Issuer, serve: Serve
 ) -> None:
     """The first token causes the request; a token with an unknown key does not cause another one right away."""
     address, asked = keys_server
 
-    async def test(gateway: Gateway, client: Client) -> list[bytes]:
-        good = await by_token(client, issuer.token())
-        forged = [await by_token(client.another(), Issuer(f"k{n}").token(f"k{n}")) for n in range(3)]
-        return [bytes(answer.auth_bytes) for answer in (good, *forged)]
-
-    refused = b'{"status":"invalid_token"}'
-    assert run(test, {**tokens, f"{PREFIX}.jwks.endpoint.url": f"{address}/keys"}) == [b"", *[refused] * 3]
+    _, client = await serve({**tokens, f"{PREFIX}.jwks.endpoint.url": f"{address}/keys"})
+    assert bytes((await by_token(client, issuer.token())).auth_bytes) == b""
+    for key_id in ("k0", "k1", "k2"):
+        forged = Issuer(key_id).token(key_id)
+        assert bytes((await by_token(client.another(), forged)).auth_bytes) == INVALID_TOKEN
     assert asked == ["/keys"]
 
 
-def test_other_responses_are_not_used_as_keys(
+async def test_other_responses_are_not_used_as_keys(
     tokens: dict[str, object],
     keys_server: tuple[str, list[str]],
     issuer: Issuer,
     caplog: pytest.LogCaptureFixture,
+    serve: Serve,
 ) -> None:
     address, asked = keys_server
 
-    async def test(gateway: Gateway, client: Client) -> bytes:
-        return bytes((await by_token(client, issuer.token())).auth_bytes)
-
-    assert run(test, {**tokens, f"{PREFIX}.jwks.endpoint.url": f"{address}/moved"}) == b'{"status":"invalid_token"}'
+    _, client = await serve({**tokens, f"{PREFIX}.jwks.endpoint.url": f"{address}/moved"})
+    assert bytes((await by_token(client, issuer.token())).auth_bytes) == INVALID_TOKEN
     assert asked == ["/moved"]
     assert "redirects are not followed" in caplog.text
 
 
-def test_new_certificate_applies_to_new_connections(pems: Path, tmp_path: Path) -> None:
+async def test_new_certificate_applies_to_new_connections(pems: Path, tmp_path: Path, serve: Serve) -> None:
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).write_bytes((pems / name).read_bytes())
     other = tmp_path / "other"
     other.mkdir()
     make_pems(other)
 
-    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool, bool]:
-        client.context = ssl.create_default_context(cafile=pems / "cert.pem")
-        await client.connect()
-        for name in ("cert.pem", "key.pem"):
-            (tmp_path / name).write_bytes((other / name).read_bytes())
-            await settle(gateway)  # the certificate without its key is rejected and has no effect
-        later = client.another()
-        later.context = client.context
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await later.connect()
-        newest = client.another()
-        newest.context = ssl.create_default_context(cafile=other / "cert.pem")
-        await newest.connect()
-        return await client.is_served(), await newest.is_served(), gateway.parts._security.tls is not None
-
     keys = {"certificate": "cert.pem", "key": "key.pem"}
     config = {f"gateway.ssl.{name}.location": str(tmp_path / file) for name, file in keys.items()}
-    assert run(test, config) == (True, True, True)
+    gateway, client = await serve(config)
+    client.context = ssl.create_default_context(cafile=pems / "cert.pem")
+    await client.connect()
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_bytes((other / name).read_bytes())
+        await settle(gateway)  # the certificate without its key is rejected and has no effect
+    later = client.another()
+    later.context = client.context
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await later.connect()
+    newest = client.another()
+    newest.context = ssl.create_default_context(cafile=other / "cert.pem")
+    await newest.connect()
+    assert await client.is_served()
+    assert await newest.is_served()
+    assert gateway.parts._security.tls is not None
 
 
 # -- log lines ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_login_is_logged_without_secrets(
-    tokens: dict[str, object], issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_each_login_is_logged_without_secrets(
+    tokens: dict[str, object], issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve
 ) -> None:
     """All loggers at level DEBUG, the audit log, the metrics, and the reprs of the parts contain no secret."""
     caplog.set_level(logging.DEBUG)
     token, forged = issuer.token(), issuer.token(exp=1)
 
-    async def test(gateway: Gateway, client: Client) -> str:
-        await client.connect()
-        await client.handshake()
-        await client.authenticate(f"\0alice\0{PASSWORD}".encode())
-        guess = await client.another().connect()
-        await guess.handshake()
-        await guess.authenticate(f"\0alice\0{GUESSED}".encode())
-        bare = await client.another().connect()
-        await bare.handshake(version=0)
-        bare.send(len(message := f"\0alice\0{PASSWORD}".encode()).to_bytes(4, "big") + message)
-        assert await bare.frame() == b""
-        await by_token(client.another(), token)
-        late = client.another()
-        await by_token(late, forged)
-        await say(late, b"\x01")
-        loop = asyncio.get_running_loop()
-        parts = gateway.parts
-        shown = [
-            repr(thing) for thing in (parts, parts._security, parts.logins, parts.logins.mechanisms, gateway._config)
-        ]
-        for connection in parts.connections:
-            login = connection._requests._login  # type: ignore[attr-defined]
-            shown += [repr(connection), repr(login), repr(login._sasl), repr(vars(login._sasl))]
-        metrics = GatewayMetrics(parts, loop.time)
-        server = MetricsServer(metrics.families, metrics.health_problems, metrics.readiness_problems)
-        shown.append(await asyncio.to_thread(lambda: repr(list(metrics.families()))))
-        server.close()
-        return "\n".join(shown)
-
-    shown = run(test, tokens)
+    gateway, client = await serve(tokens)
+    await client.connect()
+    await client.handshake()
+    await client.authenticate(f"\0alice\0{PASSWORD}".encode())
+    guess = await client.another().connect()
+    await guess.handshake()
+    await guess.authenticate(f"\0alice\0{GUESSED}".encode())
+    bare = await client.another().connect()
+    await bare.handshake(version=0)
+    bare.send(len(message := f"\0alice\0{PASSWORD}".encode()).to_bytes(4, "big") + message)
+    assert await bare.frame() == b""
+    await by_token(client.another(), token)
+    late = client.another()
+    await by_token(late, forged)
+    await say(late, b"\x01")
+    parts = gateway.parts
+    shown = [repr(thing) for thing in (parts, parts._security, parts.logins, parts.logins.mechanisms, gateway._config)]
+    for connection in parts.connections:
+        login = connection._requests._login  # type: ignore[attr-defined]
+        shown += [repr(connection), repr(login), repr(login._sasl), repr(vars(login._sasl))]
+    metrics = GatewayMetrics(parts, asyncio.get_running_loop().time)
+    server = MetricsServer(metrics.families, metrics.health_problems, metrics.readiness_problems)
+    shown.append(await asyncio.to_thread(lambda: repr(list(metrics.families()))))
+    server.close()
     lines = [record.getMessage() for record in caplog.records if record.name == "sharegroup.audit"]
     assert lines == [
         "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
@@ -422,27 +388,22 @@ def test_each_login_is_logged_without_secrets(
     stored = yaml.safe_load((tmp_path / "users.yaml").read_text())["alice"]
     secrets = [PASSWORD, GUESSED, token, forged, token.rpartition(".")[2]]
     secrets += [part for entry in stored for part in entry.replace("$", ":").split(":")[2:]]
-    assert not [secret for secret in secrets if secret in shown or secret in caplog.text]
+    assert not [secret for secret in secrets if secret in "\n".join([*shown, caplog.text])]
 
 
-def test_rejected_certificate_is_logged(pems: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rejected_certificate_is_logged(pems: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
     caplog.set_level(logging.INFO, "sharegroup.audit")
-
-    async def test(gateway: Gateway, client: Client) -> None:
-        client.context = ssl.create_default_context(cafile=pems / "cert.pem")
-        client.context.maximum_version = (
-            ssl.TLSVersion.TLSv1_2
-        )  # in 1.3 the handshake of a client ends before it is rejected
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            await client.connect()
-        named = client.another()
-        named.context = ssl.create_default_context(cafile=pems / "cert.pem")
-        named.context.load_cert_chain(pems / "cert.pem", pems / "key.pem")
-        await named.connect()
-        assert await named.is_served()
-
     keys = {"certificate": "cert.pem", "key": "key.pem", "client.ca": "cert.pem"}
-    run(test, {f"gateway.ssl.{name}.location": str(pems / file) for name, file in keys.items()})
+    _, client = await serve({f"gateway.ssl.{name}.location": str(pems / file) for name, file in keys.items()})
+    client.context = ssl.create_default_context(cafile=pems / "cert.pem")
+    client.context.maximum_version = ssl.TLSVersion.TLSv1_2  # 1.3 ends the client's handshake before it is rejected
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await client.connect()
+    named = client.another()
+    named.context = ssl.create_default_context(cafile=pems / "cert.pem")
+    named.context.load_cert_chain(pems / "cert.pem", pems / "key.pem")
+    await named.connect()
+    assert await named.is_served()
     assert [record.getMessage() for record in caplog.records if record.name == "sharegroup.audit"] == [
         "login outcome=refused address=127.0.0.1 mechanism=TLS reason=PEER_DID_NOT_RETURN_A_CERTIFICATE",
         r'login outcome=accepted principal="User:CN=localhost,O=Share\\, Group,C=DE" address=127.0.0.1 mechanism=TLS',

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import SLOW_RESPONSE_S
 from sharegroup.kafka_clients.response_partitions import choose_partition
+from tests.harness.event_loop import EventLoop, until
 from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
     APPEND,
@@ -31,9 +34,9 @@ NOT_LEADER, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED =
 COORDINATOR_LOAD_IN_PROGRESS, CLUSTER_AUTHORIZATION_FAILED = 14, 31
 DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED = 46, 59, 90
 TIMEOUT_S = 20.0
-DEADLINE_S = 5 * TIMEOUT_S  # for a test that hangs; some set the clock forward
 
-Test = Callable[[ScriptedBroker, ScriptedCluster, RowAppender], Awaitable[None]]
+Parts = tuple[ScriptedBroker, ScriptedCluster, RowAppender]
+Start = Callable[..., Awaitable[Parts]]
 
 
 @pytest.fixture(autouse=True)
@@ -42,32 +45,37 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_appender, "MAX_PAUSE_S", 0.01)
 
 
-def run(test: Test, timeout_s: float = TIMEOUT_S, partitions: int = 1, versions: dict[int, int] | None = None) -> None:
-    """A test with one broker. At the end no task may be left, and nothing counted as waiting."""
-
-    async def main() -> None:
-        loop_errors: list[object] = []
-        others = asyncio.all_tasks()
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: loop_errors.append(context))
-        broker = await ScriptedBroker(versions=versions).start()
-        cluster = ScriptedCluster(broker, partitions=partitions)
-        appender = RowAppender(cluster, {}, timeout_s)
-        try:
-            await test(broker, cluster, appender)
-        finally:
-            await appender.close()
-            await broker.stop()
-            cluster.close()
-        await until(lambda: asyncio.all_tasks() <= others)
-        assert appender._pending_bytes == 0
-        assert loop_errors == []
-
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+@contextlib.asynccontextmanager
+async def appending(
+    timeout_s: float = TIMEOUT_S, partitions: int = 1, versions: dict[int, int] | None = None
+) -> AsyncIterator[Parts]:
+    """An appender and its broker. At the end no task may be left, and nothing counted as waiting."""
+    others: set[Any] = set(asyncio.all_tasks())
+    broker = await ScriptedBroker(versions=versions).start()
+    cluster = ScriptedCluster(broker, partitions=partitions)
+    appender = RowAppender(cluster, {}, timeout_s)
+    try:
+        yield broker, cluster, appender
+    finally:
+        await appender.close()
+        await broker.stop()
+        cluster.close()
+    others.add(asyncio.current_task())  # need not be the one that has begun
+    await until(lambda: asyncio.all_tasks() <= others)
+    assert appender._pending_bytes == 0
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
+@pytest.fixture
+def start(loop: EventLoop) -> Iterator[Start]:
+    """Return a function that starts an appender with one broker, which run until the end of the test."""
+    problems, started = loop.collect_problems(), contextlib.AsyncExitStack()
+
+    async def start(**options: Any) -> Parts:
+        return await started.enter_async_context(appending(**options))
+
+    yield start
+    loop.finish(started.aclose())
+    assert problems == []
 
 
 async def problem_of(row: asyncio.Future[None]) -> str:
@@ -95,59 +103,51 @@ NUMBERS = tuple(b"%d" % number for number in range(1_200))
 # -- in order ----------------------------------------------------------------------------------------------------------
 
 
-def test_rows_come_in_order_and_those_that_come_meanwhile_together() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        answer = asyncio.Event()
-        broker.script += [answer]
-        first = rows(appender, b"first")
-        await until(lambda: len(broker.produced) == 1)
-        rest = rows(appender, *NUMBERS)
-        assert not first[0].done()
-        answer.set()
-        await asyncio.gather(*first, *rest)
-        assert broker.logs[0] == [b"first", *NUMBERS]
-        assert [(found.sequence, len(found.rows)) for found in broker.produced] == [
-            (0, 1), (1, 500), (501, 500), (1_001, 200)
-        ]  # fmt: skip
-        assert len(broker.connections) == broker.producer_ids == 1
-
-    run(test)
+async def test_rows_come_in_order_and_those_that_come_meanwhile_together(start: Start) -> None:
+    broker, _, appender = await start()
+    answer = asyncio.Event()
+    broker.script += [answer]
+    first = rows(appender, b"first")
+    await until(lambda: len(broker.produced) == 1)
+    rest = rows(appender, *NUMBERS)
+    assert not first[0].done()
+    answer.set()
+    await asyncio.gather(*first, *rest)
+    assert broker.logs[0] == [b"first", *NUMBERS]
+    assert [(found.sequence, len(found.rows)) for found in broker.produced] == [
+        (0, 1), (1, 500), (501, 500), (1_001, 200)
+    ]  # fmt: skip
+    assert len(broker.connections) == broker.producer_ids == 1
 
 
-def test_a_batch_has_so_many_bytes_and_a_larger_row_is_alone() -> None:
+async def test_a_batch_has_so_many_bytes_and_a_larger_row_is_alone(start: Start) -> None:
     large = b"x" * (row_appender.MAX_BATCH_BYTES + 1)
     half = b"y" * (row_appender.MAX_BATCH_BYTES // 2)
 
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        await asyncio.gather(*rows(appender, b"1", large, half, b"2", half))
-        assert [found.rows for found in broker.produced] == [(b"1",), (large,), (half, b"2"), (half,)]
-
-    run(test)
+    broker, _, appender = await start()
+    await asyncio.gather(*rows(appender, b"1", large, half, b"2", half))
+    assert [found.rows for found in broker.produced] == [(b"1",), (large,), (half, b"2"), (half,)]
 
 
-def test_a_key_is_where_the_default_partitioner_puts_it_also_in_a_topic_that_grew() -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        for count in (3, 5):
-            cluster.lead(1, count)
-            broker.logs.clear()
-            keys = [b"group-%d" % number for number in range(50)]
-            await asyncio.gather(*(appender.append(TOPIC, key, key) for key in keys))
-            assert set(broker.logs) == set(range(count))
-            for partition, log in broker.logs.items():
-                assert log == [key for key in keys if choose_partition(key, count) == partition]
-
-    run(test, partitions=3)
+async def test_a_key_is_where_the_default_partitioner_puts_it_also_in_a_topic_that_grew(start: Start) -> None:
+    broker, cluster, appender = await start(partitions=3)
+    for count in (3, 5):
+        cluster.lead(1, count)
+        broker.logs.clear()
+        keys = [b"group-%d" % number for number in range(50)]
+        await asyncio.gather(*(appender.append(TOPIC, key, key) for key in keys))
+        assert set(broker.logs) == set(range(count))
+        for partition, log in broker.logs.items():
+            assert log == [key for key in keys if choose_partition(key, count) == partition]
 
 
-def test_a_row_for_every_partition() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        times = await asyncio.gather(*appender.append_everywhere(TOPIC, b"key", b"row"))
-        assert len(times) == 3
-        assert broker.logs == {partition: [b"row"] for partition in range(3)}
-        with pytest.raises(JobUnavailableError, match="do not exist"):
-            appender.append_everywhere("another", b"key", b"row")
-
-    run(test, partitions=3)
+async def test_a_row_for_every_partition(start: Start) -> None:
+    broker, _, appender = await start(partitions=3)
+    times = await asyncio.gather(*appender.append_everywhere(TOPIC, b"key", b"row"))
+    assert len(times) == 3
+    assert broker.logs == {partition: [b"row"] for partition in range(3)}
+    with pytest.raises(JobUnavailableError, match="do not exist"):
+        appender.append_everywhere("another", b"key", b"row")
 
 
 @pytest.mark.parametrize(("key", "murmur2"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)])
@@ -157,165 +157,149 @@ def test_keys_are_hashed_as_in_java(key: bytes, murmur2: int) -> None:
         assert choose_partition(key, count) == (murmur2 & 0x7FFFFFFF) % count
 
 
-def test_a_broker_of_kafka_2_1() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        await asyncio.gather(*rows(appender, *NUMBERS[:3]))
-        assert broker.logs[0] == list(NUMBERS[:3])
-        assert broker.request_versions == {7}
-
-    run(test, versions=OLD)
+async def test_a_broker_of_kafka_2_1(start: Start) -> None:
+    broker, _, appender = await start(versions=OLD)
+    await asyncio.gather(*rows(appender, *NUMBERS[:3]))
+    assert broker.logs[0] == list(NUMBERS[:3])
+    assert broker.request_versions == {7}
 
 
-def test_topics_are_named_by_name() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        await asyncio.gather(*rows(appender, b"1"))
-        assert broker.request_versions == {9}
-
-    run(test)
+async def test_topics_are_named_by_name(start: Start) -> None:
+    broker, _, appender = await start()
+    await asyncio.gather(*rows(appender, b"1"))
+    assert broker.request_versions == {9}
 
 
-def test_sequence_numbers_begin_again_after_the_last() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        await rows(appender, b"1")[0]
-        appender._queues[TOPIC, 0]._sequence = 2**31 - 2
-        broker.producers.clear()
-        await asyncio.gather(*rows(appender, b"2", b"3", b"4"))
-        await rows(appender, b"5")[0]
-        assert [found.sequence for found in broker.produced] == [0, 2**31 - 2, 1]
-        assert broker.logs[0] == [b"1", b"2", b"3", b"4", b"5"]
-
-    run(test)
+async def test_sequence_numbers_begin_again_after_the_last(start: Start) -> None:
+    broker, _, appender = await start()
+    await rows(appender, b"1")[0]
+    appender._queues[TOPIC, 0]._sequence = 2**31 - 2
+    broker.producers.clear()
+    await asyncio.gather(*rows(appender, b"2", b"3", b"4"))
+    await rows(appender, b"5")[0]
+    assert [found.sequence for found in broker.produced] == [0, 2**31 - 2, 1]
+    assert broker.logs[0] == [b"1", b"2", b"3", b"4", b"5"]
 
 
 # -- once --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("entry", [HANG_UP_BEFORE, HANG_UP_AFTER, NOT_LEADER, NOT_ENOUGH_REPLICAS])
-def test_what_was_not_acknowledged_is_sent_again_as_it_was(entry: int | str) -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [APPEND, entry, entry]
-        await asyncio.gather(*rows(appender, b"1", b"2"))
-        sent = rows(appender, b"3", b"4")
-        await until(lambda: len(broker.produced) > 1)
-        sent += rows(appender, b"5")
-        await asyncio.gather(*sent)
-        assert broker.logs[0] == [b"1", b"2", b"3", b"4", b"5"]
-        assert len(set(broker.produced[1:4])) == 1
-        assert [found.sequence for found in broker.produced] == [0, 2, 2, 2, 4]
-        assert (broker.producer_ids, cluster.refreshed) == (1, 2)
-
-    run(test)
+async def test_what_was_not_acknowledged_is_sent_again_as_it_was(entry: int | str, start: Start) -> None:
+    broker, cluster, appender = await start()
+    broker.script += [APPEND, entry, entry]
+    await asyncio.gather(*rows(appender, b"1", b"2"))
+    sent = rows(appender, b"3", b"4")
+    await until(lambda: len(broker.produced) > 1)
+    sent += rows(appender, b"5")
+    await asyncio.gather(*sent)
+    assert broker.logs[0] == [b"1", b"2", b"3", b"4", b"5"]
+    assert len(set(broker.produced[1:4])) == 1
+    assert [found.sequence for found in broker.produced] == [0, 2, 2, 2, 4]
+    assert (broker.producer_ids, cluster.refreshed) == (1, 2)
 
 
-def test_a_duplicate_is_in_the_log() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [HANG_UP_AFTER, DUPLICATE_SEQUENCE_NUMBER]
-        await rows(appender, b"1")[0]
-        await rows(appender, b"2")[0]
-        assert broker.logs[0] == [b"1", b"2"]
-
-    run(test)
+async def test_a_duplicate_is_in_the_log(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.script += [HANG_UP_AFTER, DUPLICATE_SEQUENCE_NUMBER]
+    await rows(appender, b"1")[0]
+    await rows(appender, b"2")[0]
+    assert broker.logs[0] == [b"1", b"2"]
 
 
-def test_an_attempt_without_an_answer_leaves_time_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_attempt_without_an_answer_leaves_time_for_another(
+    monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
     monkeypatch.setattr(row_appender, "ATTEMPT_SHARE", 0.1)
 
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [NEVER_ANSWER]
-        await rows(appender, b"1")[0]
-        assert broker.logs[0] == [b"1"]
-        assert len(broker.produced) == len(broker.connections) == 2
-
-    run(test)
+    broker, _, appender = await start()
+    broker.script += [NEVER_ANSWER]
+    await rows(appender, b"1")[0]
+    assert broker.logs[0] == [b"1"]
+    assert len(broker.produced) == len(broker.connections) == 2
 
 
-def test_a_leader_that_moves() -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        other = await replica_of(broker, cluster, appender)
-        broker.script += [NOT_LEADER]
-        cluster.moved = 2
-        await asyncio.gather(*rows(appender, b"2", b"3"))
-        assert (broker.logs[0], other.logs[0]) == ([b"1"], [b"2", b"3"])
-        assert broker.produced[-1] == other.produced[0]
-        await other.stop()
-
-    run(test)
+async def test_a_leader_that_moves(start: Start) -> None:
+    broker, cluster, appender = await start()
+    other = await replica_of(broker, cluster, appender)
+    broker.script += [NOT_LEADER]
+    cluster.moved = 2
+    await asyncio.gather(*rows(appender, b"2", b"3"))
+    assert (broker.logs[0], other.logs[0]) == ([b"1"], [b"2", b"3"])
+    assert broker.produced[-1] == other.produced[0]
+    await other.stop()
 
 
-def test_a_silent_leader_is_left_once_another_broker_leads() -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        other = await replica_of(broker, cluster, appender)
-        broker.script += [NEVER_ANSWER]
-        sent = rows(appender, b"2")
-        await until(lambda: len(broker.produced) == 2)
-        advance(SLOW_RESPONSE_S)  # it leads as long as nobody knows better
-        await until(lambda: cluster.refreshed == 1)
-        cluster.moved = 2
-        advance(SLOW_RESPONSE_S)
-        await sent[0]
-        assert other.logs[0] == [b"2"]
-        assert broker.produced[-1] == other.produced[0]
-        await other.stop()
-
-    run(test, timeout_s=1_000_000)
+async def test_a_silent_leader_is_left_once_another_broker_leads(start: Start) -> None:
+    broker, cluster, appender = await start(timeout_s=1_000_000)
+    other = await replica_of(broker, cluster, appender)
+    broker.script += [NEVER_ANSWER]
+    sent = rows(appender, b"2")
+    await until(lambda: len(broker.produced) == 2)
+    advance(SLOW_RESPONSE_S)  # it leads as long as nobody knows better
+    await until(lambda: cluster.refreshed == 1)
+    cluster.moved = 2
+    advance(SLOW_RESPONSE_S)
+    await sent[0]
+    assert other.logs[0] == [b"2"]
+    assert broker.produced[-1] == other.produced[0]
+    await other.stop()
 
 
-def test_a_broker_that_has_another_address_now() -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        await rows(appender, b"1")[0]
-        await broker.stop()
-        broker.port = 0
-        await broker.start()
-        cluster.moved = 1
-        await rows(appender, b"2")[0]
-        assert broker.logs[0] == [b"1", b"2"]
-
-    run(test)
+async def test_a_broker_that_has_another_address_now(start: Start) -> None:
+    broker, cluster, appender = await start()
+    await rows(appender, b"1")[0]
+    await broker.stop()
+    broker.port = 0
+    await broker.start()
+    cluster.moved = 1
+    await rows(appender, b"2")[0]
+    assert broker.logs[0] == [b"1", b"2"]
 
 
-def test_an_outage_is_a_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+async def test_an_outage_is_a_line_when_it_begins_and_one_when_it_ends(
+    caplog: pytest.LogCaptureFixture, start: Start
+) -> None:
+    with caplog.at_level(logging.WARNING, row_appender.__name__):
+        broker, _, appender = await start()
         broker.script += [NOT_LEADER, HANG_UP_BEFORE, NOT_ENOUGH_REPLICAS]
         await asyncio.gather(*rows(appender, b"1", b"2"))
         broker.script += [APPEND, NOT_LEADER]
         for value in (b"3", b"4"):
             await rows(appender, value)[0]
-
-    with caplog.at_level(logging.WARNING, row_appender.__name__):
-        run(test)
     began = f"{TOPIC}-0: failed to append rows; retrying: the broker responded with NotLeaderForPartitionError"
     lines = [line.partition(" after ")[0] for line in caplog.messages]
     assert lines == 2 * [began, f"{TOPIC}-0: rows are appended again"]
 
 
-def test_a_partition_that_nobody_leads_for_a_while() -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        cluster.lead(-1)
-        sent = rows(appender, b"1")
-        await until(lambda: cluster.refreshed > 1)
-        cluster.moved = 1
-        await sent[0]
-        assert broker.logs[0] == [b"1"]
-
-    run(test)
+async def test_a_partition_that_nobody_leads_for_a_while(start: Start) -> None:
+    broker, cluster, appender = await start()
+    cluster.lead(-1)
+    sent = rows(appender, b"1")
+    await until(lambda: cluster.refreshed > 1)
+    cluster.moved = 1
+    await sent[0]
+    assert broker.logs[0] == [b"1"]
 
 
 # -- the brokers' clock ------------------------------------------------------------------------------------------------
 
 
-def test_the_brokers_time_goes_on_whatever_is_made_of_our_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        ours = time.time
-        broker.now_ms = lambda: int(ours() * 1000)
-        await rows(appender, b"1")[0]
-        before = appender.now_ms()
-        monkeypatch.setattr(time, "time", lambda: ours() - 20)
-        assert appender.now_ms() >= before
+async def test_the_brokers_time_goes_on_whatever_is_made_of_our_clock(
+    monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
+    broker, _, appender = await start()
+    ours = time.time
+    broker.now_ms = lambda: int(ours() * 1000)
+    await rows(appender, b"1")[0]
+    before = appender.now_ms()
+    monkeypatch.setattr(time, "time", lambda: ours() - 20)
+    assert appender.now_ms() >= before
 
-    run(test)
 
-
-def test_a_batch_that_was_sent_twice_was_appended_by_either_of_the_two(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_batch_that_was_sent_twice_was_appended_by_either_of_the_two(
+    monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
     now_ms = 1_000_000
 
     def broker_ms() -> int:
@@ -324,123 +308,109 @@ def test_a_batch_that_was_sent_twice_was_appended_by_either_of_the_two(monkeypat
         now_ms += 9_000
         return now_ms - 9_000
 
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        monkeypatch.setattr(row_appender, "local_ms", lambda: now_ms)
-        broker.now_ms = lambda: now_ms
-        await rows(appender, b"1")[0]
-        broker.now_ms = broker_ms
-        broker.script += [HANG_UP_AFTER]
-        assert await rows(appender, b"2")[0] == 1_000_000
-        assert (broker.logs[0], appender.now_ms()) == ([b"1", b"2"], 1_009_000)
-
-    run(test)
+    broker, _, appender = await start()
+    monkeypatch.setattr(row_appender, "local_ms", lambda: now_ms)
+    broker.now_ms = lambda: now_ms
+    await rows(appender, b"1")[0]
+    broker.now_ms = broker_ms
+    broker.script += [HANG_UP_AFTER]
+    assert await rows(appender, b"2")[0] == 1_000_000
+    assert (broker.logs[0], appender.now_ms()) == ([b"1", b"2"], 1_009_000)
 
 
 # -- given up ----------------------------------------------------------------------------------------------------------
 
 
-def test_after_a_batch_whose_fate_is_not_known_comes_a_new_epoch() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [APPEND, *[HANG_UP_AFTER] * 10_000]
-        await rows(appender, b"1")[0]
-        (given_up,) = rows(appender, b"2")
-        await until(lambda: len(broker.produced) > 1)
-        advance(TIMEOUT_S)
-        assert f"not durable within {TIMEOUT_S:g} s" in await problem_of(given_up)
-        await until(lambda: appender._queues[TOPIC, 0].task is None)
-        broker.script.clear()
-        await rows(appender, b"3")[0]
-        assert broker.logs[0] == [b"1", b"2", b"3"]
-        last = next(found for found in broker.produced if found.rows == (b"3",))
-        assert (last.epoch, last.sequence, broker.producer_ids) == (1, 0, 1)
-
-    run(test)
+async def test_after_a_batch_whose_fate_is_not_known_comes_a_new_epoch(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.script += [APPEND, *[HANG_UP_AFTER] * 10_000]
+    await rows(appender, b"1")[0]
+    (given_up,) = rows(appender, b"2")
+    await until(lambda: len(broker.produced) > 1)
+    advance(TIMEOUT_S)
+    assert f"not durable within {TIMEOUT_S:g} s" in await problem_of(given_up)
+    await until(lambda: appender._queues[TOPIC, 0].task is None)
+    broker.script.clear()
+    await rows(appender, b"3")[0]
+    assert broker.logs[0] == [b"1", b"2", b"3"]
+    last = next(found for found in broker.produced if found.rows == (b"3",))
+    assert (last.epoch, last.sequence, broker.producer_ids) == (1, 0, 1)
 
 
-def test_a_batch_that_was_given_up_does_not_come_after_those_that_followed() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.lost_rows.add(b"2")
-        await rows(appender, b"1")[0]
-        (late,) = rows(appender, b"2")
-        await until(lambda: len(broker.produced) > 1)
-        advance(TIMEOUT_S)
-        await problem_of(late)
-        await rows(appender, b"3")[0]
-        given_up = next(found for found in broker.produced if found.rows == (b"2",))
-        assert broker.append(given_up) == INVALID_PRODUCER_EPOCH
-        assert broker.logs[0] == [b"1", b"3"]
-
-    run(test)
+async def test_a_batch_that_was_given_up_does_not_come_after_those_that_followed(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.lost_rows.add(b"2")
+    await rows(appender, b"1")[0]
+    (late,) = rows(appender, b"2")
+    await until(lambda: len(broker.produced) > 1)
+    advance(TIMEOUT_S)
+    await problem_of(late)
+    await rows(appender, b"3")[0]
+    given_up = next(found for found in broker.produced if found.rows == (b"2",))
+    assert broker.append(given_up) == INVALID_PRODUCER_EPOCH
+    assert broker.logs[0] == [b"1", b"3"]
 
 
-def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        await rows(appender, b"1")[0]
-        appender._queues[TOPIC, 0]._producer = (1_001, row_appender.MAX_EPOCH)
-        broker.script += [MESSAGE_TOO_LARGE]
-        await problem_of(rows(appender, b"2")[0])
-        await rows(appender, b"3")[0]
-        assert broker.produced[-1][:4] == (0, 1_002, 0, 0)
-
-    run(test)
+async def test_after_the_last_epoch_comes_a_new_producer_id(start: Start) -> None:
+    broker, _, appender = await start()
+    await rows(appender, b"1")[0]
+    appender._queues[TOPIC, 0]._producer = (1_001, row_appender.MAX_EPOCH)
+    broker.script += [MESSAGE_TOO_LARGE]
+    await problem_of(rows(appender, b"2")[0])
+    await rows(appender, b"3")[0]
+    assert broker.produced[-1][:4] == (0, 1_002, 0, 0)
 
 
-def test_a_row_whose_time_is_over_before_it_was_sent_is_not_sent() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        answer = asyncio.Event()
-        broker.script += [answer]
-        first = rows(appender, b"1")[0]
-        await until(lambda: len(broker.produced) == 1)
-        second, third = rows(appender, b"2", b"3")
-        queue = appender._queues[TOPIC, 0]
-        queue._on_timeout(queue._rows[0])
-        assert "not durable" in await problem_of(second)
-        answer.set()
-        await asyncio.gather(first, third)
-        assert broker.logs[0] == [b"1", b"3"]
-
-    run(test)
+async def test_a_row_whose_time_is_over_before_it_was_sent_is_not_sent(start: Start) -> None:
+    broker, _, appender = await start()
+    answer = asyncio.Event()
+    broker.script += [answer]
+    first = rows(appender, b"1")[0]
+    await until(lambda: len(broker.produced) == 1)
+    second, third = rows(appender, b"2", b"3")
+    queue = appender._queues[TOPIC, 0]
+    queue._on_timeout(queue._rows[0])
+    assert "not durable" in await problem_of(second)
+    answer.set()
+    await asyncio.gather(first, third)
+    assert broker.logs[0] == [b"1", b"3"]
 
 
-def test_each_row_has_its_own_time() -> None:
-    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        cluster.lead(-1)
-        first = rows(appender, b"0")[0]
-        await until(lambda: cluster.refreshed > 0)
-        advance(TIMEOUT_S / 4)
-        early = rows(appender, b"1")[0]
-        advance(TIMEOUT_S / 2)
-        late = rows(appender, b"2")[0]
-        advance(TIMEOUT_S / 4)
-        assert "partition requests-0 has no leader" in await problem_of(first)
-        tried = cluster.refreshed
-        await until(lambda: cluster.refreshed > tried)
-        advance(TIMEOUT_S / 4)
-        await problem_of(early)  # it is on its way with the late one
-        assert not late.done()
-        cluster.lead(1)
-        await late
-        assert broker.logs[0][-1] == b"2"
-
-    run(test)
+async def test_each_row_has_its_own_time(start: Start) -> None:
+    broker, cluster, appender = await start()
+    cluster.lead(-1)
+    first = rows(appender, b"0")[0]
+    await until(lambda: cluster.refreshed > 0)
+    advance(TIMEOUT_S / 4)
+    early = rows(appender, b"1")[0]
+    advance(TIMEOUT_S / 2)
+    late = rows(appender, b"2")[0]
+    advance(TIMEOUT_S / 4)
+    assert "partition requests-0 has no leader" in await problem_of(first)
+    tried = cluster.refreshed
+    await until(lambda: cluster.refreshed > tried)
+    advance(TIMEOUT_S / 4)
+    await problem_of(early)  # it is on its way with the late one
+    assert not late.done()
+    cluster.lead(1)
+    await late
+    assert broker.logs[0][-1] == b"2"
 
 
 @pytest.mark.parametrize("code", [MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED, 87, -1])
-def test_a_batch_that_is_refused_concerns_no_other(code: int) -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [APPEND, code]
-        sent = rows(appender, b"1")
-        await until(lambda: len(broker.produced) == 1)
-        sent += rows(appender, b"2", b"3")
-        await until(lambda: len(broker.produced) == 2)
-        sent += rows(appender, b"4")
-        problems = await asyncio.gather(*sent, return_exceptions=True)
-        assert [type(problem) for problem in problems] == [
-            int, JobUnavailableError, JobUnavailableError, int
-        ]  # fmt: skip
-        assert broker.logs[0] == [b"1", b"4"]
-
-    run(test)
+async def test_a_batch_that_is_refused_concerns_no_other(code: int, start: Start) -> None:
+    broker, _, appender = await start()
+    broker.script += [APPEND, code]
+    sent = rows(appender, b"1")
+    await until(lambda: len(broker.produced) == 1)
+    sent += rows(appender, b"2", b"3")
+    await until(lambda: len(broker.produced) == 2)
+    sent += rows(appender, b"4")
+    problems = await asyncio.gather(*sent, return_exceptions=True)
+    assert [type(problem) for problem in problems] == [
+        int, JobUnavailableError, JobUnavailableError, int
+    ]  # fmt: skip
+    assert broker.logs[0] == [b"1", b"4"]
 
 
 # -- the producer id ---------------------------------------------------------------------------------------------------
@@ -449,122 +419,108 @@ def test_a_batch_that_is_refused_concerns_no_other(code: int) -> None:
 @pytest.mark.parametrize(
     "code", [OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED]
 )
-def test_a_producer_id_that_the_broker_does_not_know_is_replaced(code: int) -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [APPEND, code]
-        await rows(appender, b"1")[0]
-        await asyncio.gather(*rows(appender, b"2", b"3"))
-        await rows(appender, b"4")[0]
-        assert broker.logs[0] == [b"1", b"2", b"3", b"4"]
-        assert [found[1:4] for found in broker.produced] == [(1_001, 0, 0), (1_001, 0, 1), (1_002, 0, 0), (1_002, 0, 2)]
-
-    run(test)
+async def test_a_producer_id_that_the_broker_does_not_know_is_replaced(code: int, start: Start) -> None:
+    broker, _, appender = await start()
+    broker.script += [APPEND, code]
+    await rows(appender, b"1")[0]
+    await asyncio.gather(*rows(appender, b"2", b"3"))
+    await rows(appender, b"4")[0]
+    assert broker.logs[0] == [b"1", b"2", b"3", b"4"]
+    assert [found[1:4] for found in broker.produced] == [(1_001, 0, 0), (1_001, 0, 1), (1_002, 0, 0), (1_002, 0, 2)]
 
 
-def test_but_not_when_that_could_append_the_batch_twice() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [HANG_UP_AFTER, UNKNOWN_PRODUCER_ID]
-        assert "UnknownProducerId" in await problem_of(rows(appender, b"1")[0])
-        await rows(appender, b"2")[0]
-        assert broker.logs[0] == [b"1", b"2"]
-        assert broker.produced[-1][1:4] == (1_001, 1, 0)
-
-    run(test)
+async def test_but_not_when_that_could_append_the_batch_twice(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.script += [HANG_UP_AFTER, UNKNOWN_PRODUCER_ID]
+    assert "UnknownProducerId" in await problem_of(rows(appender, b"1")[0])
+    await rows(appender, b"2")[0]
+    assert broker.logs[0] == [b"1", b"2"]
+    assert broker.produced[-1][1:4] == (1_001, 1, 0)
 
 
-def test_a_producer_id_that_is_not_to_be_had_yet() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.init_errors += [COORDINATOR_LOAD_IN_PROGRESS]
-        await rows(appender, b"1")[0]
-        assert broker.logs[0] == [b"1"]
-
-    run(test)
+async def test_a_producer_id_that_is_not_to_be_had_yet(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.init_errors += [COORDINATOR_LOAD_IN_PROGRESS]
+    await rows(appender, b"1")[0]
+    assert broker.logs[0] == [b"1"]
 
 
-def test_a_producer_id_that_is_not_for_us() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.init_errors += [CLUSTER_AUTHORIZATION_FAILED]
-        assert "no producer id" in await problem_of(rows(appender, b"1")[0])
-        assert broker.produced == []
-
-    run(test)
+async def test_a_producer_id_that_is_not_for_us(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.init_errors += [CLUSTER_AUTHORIZATION_FAILED]
+    assert "no producer id" in await problem_of(rows(appender, b"1")[0])
+    assert broker.produced == []
 
 
 # -- limits, and the end -----------------------------------------------------------------------------------------------
 
 
-def test_too_much_that_waits_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_much_that_waits_is_refused_at_once(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
     monkeypatch.setattr(row_appender, "MAX_PENDING_BYTES", 3 * row_appender.ROW_BYTES)
 
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        answer = asyncio.Event()
-        broker.script += [answer]
-        sent = rows(appender, b"1", b"2")
-        await until(lambda: len(broker.produced) == 1)
-        with pytest.raises(JobUnavailableError, match="bytes of requests are pending"):
-            appender.append(TOPIC, b"key", b"3")
-        answer.set()
-        await asyncio.gather(*sent)
-        await rows(appender, b"4")[0]
-        assert broker.logs[0] == [b"1", b"2", b"4"]
-
-    run(test)
+    broker, _, appender = await start()
+    answer = asyncio.Event()
+    broker.script += [answer]
+    sent = rows(appender, b"1", b"2")
+    await until(lambda: len(broker.produced) == 1)
+    with pytest.raises(JobUnavailableError, match="bytes of requests are pending"):
+        appender.append(TOPIC, b"key", b"3")
+    answer.set()
+    await asyncio.gather(*sent)
+    await rows(appender, b"4")[0]
+    assert broker.logs[0] == [b"1", b"2", b"4"]
 
 
-def test_a_topic_that_is_not_there() -> None:
-    async def test(_: ScriptedBroker, __: ScriptedCluster, appender: RowAppender) -> None:
-        with pytest.raises(JobUnavailableError, match="is the job running"):
-            appender.append("another", b"key", b"1")
-        assert await appender.has_topics([TOPIC])
-        assert not await appender.has_topics([TOPIC, "another"])
-
-    run(test)
+async def test_a_topic_that_is_not_there(start: Start) -> None:
+    _, __, appender = await start()
+    with pytest.raises(JobUnavailableError, match="is the job running"):
+        appender.append("another", b"key", b"1")
+    assert await appender.has_topics([TOPIC])
+    assert not await appender.has_topics([TOPIC, "another"])
 
 
-def test_a_row_that_nobody_waits_for_any_more_is_sent_all_the_same() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        rows(appender, b"1")[0].cancel()
-        await rows(appender, b"2")[0]
-        assert broker.logs[0] == [b"1", b"2"]
-
-    run(test)
+async def test_a_row_that_nobody_waits_for_any_more_is_sent_all_the_same(start: Start) -> None:
+    broker, _, appender = await start()
+    rows(appender, b"1")[0].cancel()
+    await rows(appender, b"2")[0]
+    assert broker.logs[0] == [b"1", b"2"]
 
 
-def test_what_waits_is_sent_before_the_end() -> None:
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        broker.script += [HANG_UP_BEFORE]
-        sent = rows(appender, *NUMBERS)
-        await appender.close()
-        assert broker.logs[0] == list(NUMBERS)
-        await asyncio.gather(*sent)
-        with pytest.raises(JobUnavailableError, match="stops"):
-            appender.append(TOPIC, b"key", b"late")
-        assert len(broker.connections) == 2
-        await until(lambda: all(connection.transport is None for connection in broker.connections))
-
-    run(test)
+async def test_what_waits_is_sent_before_the_end(start: Start) -> None:
+    broker, _, appender = await start()
+    broker.script += [HANG_UP_BEFORE]
+    sent = rows(appender, *NUMBERS)
+    await appender.close()
+    assert broker.logs[0] == list(NUMBERS)
+    await asyncio.gather(*sent)
+    with pytest.raises(JobUnavailableError, match="stops"):
+        appender.append(TOPIC, b"key", b"late")
+    assert len(broker.connections) == 2
+    await until(lambda: all(connection.transport is None for connection in broker.connections))
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
-def test_the_end_does_not_wait_for_ever(is_connected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_does_not_wait_for_ever(
+    is_connected: bool, monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
     monkeypatch.setattr(row_appender, "CLOSE_TIMEOUT_S", 0.05)
 
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
-        if is_connected:
-            broker.script += [NEVER_ANSWER]
-        else:
-            await broker.stop()
-        sent = rows(appender, *NUMBERS)
-        await appender.close()
-        assert {await problem_of(row) for row in sent} == {"the gateway stops"}
-
-    run(test)
+    broker, _, appender = await start()
+    if is_connected:
+        broker.script += [NEVER_ANSWER]
+    else:
+        await broker.stop()
+    sent = rows(appender, *NUMBERS)
+    await appender.close()
+    assert {await problem_of(row) for row in sent} == {"the gateway stops"}
 
 
-def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, start: Start
+) -> None:
     """The rows behind it are sent."""
-
-    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+    with caplog.at_level(logging.ERROR):
+        broker, _, appender = await start()
         produce = row_appender._PartitionQueue._produce
 
         async def broken(*_: object) -> int:
@@ -575,7 +531,4 @@ def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
         assert "no answer about" in await problem_of(rows(appender, b"1")[0])
         await rows(appender, b"2")[0]
         assert broker.logs[0] == [b"2"]
-
-    with caplog.at_level(logging.ERROR):
-        run(test)
     assert "rows abandoned" in caplog.text

@@ -7,8 +7,7 @@ import resource
 import socket
 import struct
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -17,28 +16,14 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES
 from sharegroup.gateway.server import Gateway
-from sharegroup.security.authentication.credentials import hash_password
-from tests.processes.served_clients import Client, serving
+from tests.harness.event_loop import until
+from tests.processes.served_clients import Client, Serve
 
 T = TypeVar("T")
-DEADLINE_S = 120.0
 MIB = 1_048_576
 RUDE, ANOTHER = "127.0.0.2", "127.0.0.3"
 #: Linux has all of 127.0.0.0/8.
 many_addresses = pytest.mark.skipif(sys.platform != "linux", reason="this machine has one loopback address")
-
-
-def run(test: Callable[[Gateway, Client], Awaitable[T]], config: dict[str, object] | None = None) -> T:
-    async def main() -> T:
-        async with serving(config) as (gateway, client):
-            return await test(gateway, client)
-
-    return asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def unfinished_bytes(gateway: Gateway) -> int:
@@ -53,7 +38,9 @@ def unfinished_bytes(gateway: Gateway) -> int:
 HUGE = struct.pack(">ihhih", 100_000_000, 0, 9, 1, -1)
 
 
-def test_half_sent_requests_take_one_share_of_memory_and_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_half_sent_requests_take_one_share_of_memory_and_end(
+    caplog: pytest.LogCaptureFixture, serve: Serve
+) -> None:
     """Of ten, one is read; each is closed when it has had its turn and does not come on."""
     sent = 30 * MIB
 
@@ -63,69 +50,59 @@ def test_half_sent_requests_take_one_share_of_memory_and_end(caplog: pytest.LogC
             client.send(bytes(MIB))
             await client.writer.drain()
 
-    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
-        most = 0
-        rude = [await client.another().connect() for _ in range(10)]
-        sending = [asyncio.ensure_future(send(each)) for each in rude]
-        good = await client.connect()
-        while gateway.parts.connections and len(gateway.parts.connections) > 1:
-            assert await good.is_served()
-            most = max(most, unfinished_bytes(gateway))
-            gateway.parts.connections.close_idle()
-            await asyncio.sleep(0.005)
-        await asyncio.gather(*sending, return_exceptions=True)
-        return most, await good.is_served()
-
     config = {"gateway.queued.max.request.bytes": 110 * MIB, "gateway.request.stall.timeout.ms": 200}
-    most, is_served = run(test, config)
-    assert is_served
+    gateway, client = await serve(config)
+    most = 0
+    rude = [await client.another().connect() for _ in range(10)]
+    sending = [asyncio.ensure_future(send(each)) for each in rude]
+    good = await client.connect()
+    while gateway.parts.connections and len(gateway.parts.connections) > 1:
+        assert await good.is_served()
+        most = max(most, unfinished_bytes(gateway))
+        gateway.parts.connections.close_idle()
+        await asyncio.sleep(0.005)
+    await asyncio.gather(*sending, return_exceptions=True)
+    assert await good.is_served()
     assert sent // 2 < most < 2 * sent + 10 * 2 * SMALL_BYTES
 
 
-def test_small_requests_do_not_wait_for_the_budget() -> None:
-    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
-        rude = await client.another().connect()
-        rude.send(HUGE + bytes(SMALL_BYTES))
-        await until(lambda: gateway.parts.budget.used_bytes > 0)
-        waiting = await client.another().connect()
-        waiting.send(HUGE + bytes(SMALL_BYTES))
-        await until(lambda: gateway.parts.budget.waiting_count == 1)
-        return gateway.parts.budget.waiting_count, await (await client.connect()).is_served()
-
-    assert run(test, {"gateway.queued.max.request.bytes": MIB}) == (1, True)
-
-
-def test_who_goes_away_gives_its_share_back() -> None:
-    async def test(gateway: Gateway, client: Client) -> int:
-        clients = [await client.another().connect() for _ in range(3)]
-        for each in clients:
-            each.send(HUGE + bytes(SMALL_BYTES))
-        await until(lambda: gateway.parts.budget.waiting_count == 2)
-        for each in clients:
-            each.close()
-        await until(lambda: not gateway.parts.connections)
-        return gateway.parts.budget.used_bytes + gateway.parts.budget.waiting_count
-
-    assert run(test) == 0
+async def test_small_requests_do_not_wait_for_the_budget(serve: Serve) -> None:
+    gateway, client = await serve({"gateway.queued.max.request.bytes": MIB})
+    rude = await client.another().connect()
+    rude.send(HUGE + bytes(SMALL_BYTES))
+    await until(lambda: gateway.parts.budget.used_bytes > 0)
+    waiting = await client.another().connect()
+    waiting.send(HUGE + bytes(SMALL_BYTES))
+    await until(lambda: gateway.parts.budget.waiting_count == 1)
+    assert await (await client.connect()).is_served()
+    assert gateway.parts.budget.waiting_count == 1
 
 
-def test_a_large_request_that_comes_slowly_but_surely_is_read_to_its_end() -> None:
+async def test_who_goes_away_gives_its_share_back(serve: Serve) -> None:
+    gateway, client = await serve()
+    clients = [await client.another().connect() for _ in range(3)]
+    for each in clients:
+        each.send(HUGE + bytes(SMALL_BYTES))
+    await until(lambda: gateway.parts.budget.waiting_count == 2)
+    for each in clients:
+        each.close()
+    await until(lambda: not gateway.parts.connections)
+    assert gateway.parts.budget.used_bytes + gateway.parts.budget.waiting_count == 0
+
+
+async def test_a_large_request_that_comes_slowly_but_surely_is_read_to_its_end(serve: Serve) -> None:
     """It goes on to the broker then, which is away: so the connection ends, and not before."""
-
-    async def test(gateway: Gateway, client: Client) -> int:
-        await client.connect()
-        client.send(struct.pack(">ihhih", 2 * MIB, 0, 9, 1, -1))
-        left = 2 * MIB - 10
-        while left:
-            size = min(left, 2 * SMALL_BYTES)
-            client.send(bytes(size))
-            left -= size
-            await asyncio.sleep(0.02)
-            gateway.parts.connections.close_idle()
-        assert await client.is_closed()
-        return left
-
-    assert run(test, {"gateway.request.stall.timeout.ms": 500}) == 0
+    gateway, client = await serve({"gateway.request.stall.timeout.ms": 500})
+    await client.connect()
+    client.send(struct.pack(">ihhih", 2 * MIB, 0, 9, 1, -1))
+    left = 2 * MIB - 10
+    while left:
+        size = min(left, 2 * SMALL_BYTES)
+        client.send(bytes(size))
+        left -= size
+        await asyncio.sleep(0.02)
+        gateway.parts.connections.close_idle()
+    assert await client.is_closed()
 
 
 # -- descriptors and places --------------------------------------------------------------------------------------------
@@ -144,66 +121,59 @@ def descriptors() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_without_descriptors_who_comes_is_refused_and_others_are_served(
-    descriptors: Callable[[], None], caplog: pytest.LogCaptureFixture
+async def test_without_descriptors_who_comes_is_refused_and_others_are_served(
+    descriptors: Callable[[], None], caplog: pytest.LogCaptureFixture, serve: Serve
 ) -> None:
-    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        served = await client.another().connect()
-        assert await served.is_served()
-        waiting = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(40)]
-        descriptors()
-        refused = 0
-        for each in waiting:
-            each.setblocking(False)
-            try:
-                refused += await asyncio.get_running_loop().sock_recv(each, 1) == b""
-            except ConnectionError:
-                refused += 1
-        was_served = await served.is_served()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for each in waiting:  # not before: each leaves a descriptor
-            each.close()
-        return refused, was_served and await (await client.connect()).is_served()
-
-    assert run(test) == (40, True)
+    _, client = await serve()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    served = await client.another().connect()
+    assert await served.is_served()
+    waiting = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(40)]
+    descriptors()
+    refused = 0
+    for each in waiting:
+        each.setblocking(False)
+        try:
+            refused += await asyncio.get_running_loop().sock_recv(each, 1) == b""
+        except ConnectionError:
+            refused += 1
+    assert await served.is_served()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for each in waiting:  # not before: each leaves a descriptor
+        each.close()
+    assert refused == 40
+    assert await (await client.connect()).is_served()
     lines = [record.message for record in caplog.records if "failed to accept" in record.message]
     assert len(lines) == 1
     assert "ulimit -n" in lines[0]
 
 
 @many_addresses
-def test_an_address_has_its_limit_and_no_other_address_has_it() -> None:
-    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
-        rude = [await client.another(RUDE).connect() for _ in range(3)]
-        is_closed = await rude[2].is_closed()
-        good = await client.another(ANOTHER).connect()
-        return is_closed, await good.is_served()
-
-    assert run(test, {"gateway.max.connections.per.ip": 2}) == (True, True)
+async def test_an_address_has_its_limit_and_no_other_address_has_it(serve: Serve) -> None:
+    _, client = await serve({"gateway.max.connections.per.ip": 2})
+    rude = [await client.another(RUDE).connect() for _ in range(3)]
+    assert await rude[2].is_closed()
+    good = await client.another(ANOTHER).connect()
+    assert await good.is_served()
 
 
 @many_addresses
-def test_an_address_with_an_override_is_not_limited_by_what_is_for_any() -> None:
-    async def test(gateway: Gateway, client: Client) -> int:
-        probes = [await client.another(ANOTHER).connect() for _ in range(20)]
-        return sum([await each.is_served() for each in probes])
-
+async def test_an_address_with_an_override_is_not_limited_by_what_is_for_any(serve: Serve) -> None:
     config = {
         "gateway.max.connections.per.ip": 2,
         "gateway.max.connection.creation.rate.per.ip": 1,
         "gateway.max.connections.per.ip.overrides": f"{ANOTHER}:100",
     }
-    assert run(test, config) == 20
+    _, client = await serve(config)
+    probes = [await client.another(ANOTHER).connect() for _ in range(20)]
+    assert sum([await each.is_served() for each in probes]) == 20
 
 
-def test_who_connects_too_often_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(gateway: Gateway, client: Client) -> int:
-        clients = [await client.another().connect() for _ in range(30)]
-        await until(lambda: len(gateway.parts.connections) == 3)
-        return sum([await each.is_closed() for each in clients[3:]])
-
-    assert run(test, {"gateway.max.connection.creation.rate.per.ip": 3}) == 27
+async def test_who_connects_too_often_is_refused(caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
+    gateway, client = await serve({"gateway.max.connection.creation.rate.per.ip": 3})
+    clients = [await client.another().connect() for _ in range(30)]
+    await until(lambda: len(gateway.parts.connections) == 3)
+    assert sum([await each.is_closed() for each in clients[3:]]) == 27
     lines = [record.message for record in caplog.records if "rejected a connection" in record.message]
     assert len(lines) == 1
     assert "gateway.max.connection.creation.rate.per.ip" in lines[0]
@@ -212,15 +182,8 @@ def test_who_connects_too_often_is_refused(caplog: pytest.LogCaptureFixture) -> 
 # -- logins ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def users(tmp_path: Path) -> dict[str, object]:
-    path = tmp_path / "users.yaml"
-    path.write_text(hash_password("alice", "secret"), encoding="utf-8")
-    return {"gateway.sasl.users.location": str(path)}
-
-
 @many_addresses
-def test_who_guesses_passwords_slows_himself_alone(users: dict[str, object]) -> None:
+async def test_who_guesses_passwords_slows_himself_alone(users: dict[str, object], serve: Serve) -> None:
     """After one wrong guess the rude address waits for ten seconds; the good one has long logged in."""
 
     async def guess(client: Client) -> tuple[int, bytes]:
@@ -228,20 +191,17 @@ def test_who_guesses_passwords_slows_himself_alone(users: dict[str, object]) -> 
         await client.handshake()
         return await client.authenticate(b"\0alice\0guess")
 
-    async def test(gateway: Gateway, client: Client) -> tuple[tuple[int, bytes], int]:
-        guessing = [asyncio.ensure_future(guess(client.another(RUDE))) for _ in range(50)]
-        await until(lambda: len(gateway.parts.connections) == 50)
-        good = await client.another(ANOTHER).connect()
-        await good.handshake()
-        answer = await good.authenticate(b"\0alice\0secret")
-        answered = sum(each.done() for each in guessing)
-        for each in guessing:
-            each.cancel()
-        await asyncio.gather(*guessing, return_exceptions=True)
-        return answer, answered
-
     delayed = {"gateway.connection.failed.authentication.delay.ms": 3_000}
-    assert run(test, {**users, **delayed}) == ((0, b""), 0)
+    gateway, client = await serve({**users, **delayed})
+    guessing = [asyncio.ensure_future(guess(client.another(RUDE))) for _ in range(50)]
+    await until(lambda: len(gateway.parts.connections) == 50)
+    good = await client.another(ANOTHER).connect()
+    await good.handshake()
+    assert await good.authenticate(b"\0alice\0secret") == (0, b"")
+    assert not any(each.done() for each in guessing)
+    for each in guessing:
+        each.cancel()
+    await asyncio.gather(*guessing, return_exceptions=True)
 
 
 # -- quotas ------------------------------------------------------------------------------------------------------------
@@ -253,23 +213,18 @@ async def throttled(client: Client, requests: int) -> list[int]:
     return [(await client.ask(asked, FindCoordinatorResponse, 4)).throttle_time_ms for _ in range(requests)]
 
 
-def test_who_asks_more_than_its_quota_is_told_and_not_read_from() -> None:
-    async def test(gateway: Gateway, client: Client) -> tuple[list[int], float]:
-        await client.connect()
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-        times = await throttled(client, 4)
-        return times, loop.time() - begin
-
-    times, elapsed_s = run(test, {"gateway.quota.request.rate": 2})
+async def test_who_asks_more_than_its_quota_is_told_and_not_read_from(serve: Serve) -> None:
+    _, client = await serve({"gateway.quota.request.rate": 2})
+    await client.connect()
+    begin = asyncio.get_running_loop().time()
+    times = await throttled(client, 4)
+    elapsed_s = asyncio.get_running_loop().time() - begin
     assert times[:2] == [0, 0]
     assert 0 < times[2] <= 500
     assert elapsed_s >= times[2] / 1000
 
 
 @pytest.mark.parametrize("rate", [0, 1_000])
-def test_who_keeps_to_its_quota_is_told_nothing(rate: int) -> None:
-    async def test(gateway: Gateway, client: Client) -> list[int]:
-        return await throttled(await client.connect(), 20)
-
-    assert run(test, {"gateway.quota.request.rate": rate}) == [0] * 20
+async def test_who_keeps_to_its_quota_is_told_nothing(rate: int, serve: Serve) -> None:
+    _, client = await serve({"gateway.quota.request.rate": rate})
+    assert await throttled(await client.connect(), 20) == [0] * 20

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from sharegroup.gateway.passthrough.decision import authorize_request
 from sharegroup.gateway.passthrough.rights import RequestRights, TopicNames
 from sharegroup.gateway.passthrough.rules import RULES
-from sharegroup.gateway.wire.request_decoding import decode_request
-from sharegroup.kafka_clients.connections.headers import decode_response, encode_request, encode_response, read_header
+from sharegroup.kafka_clients.connections.headers import decode_response, encode_response, read_header
 from sharegroup.security.acl import Acl, AclEntry, Operation, Resource
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
+from tests.unit.gateway.wire_bytes import decode, request_frame
 
 ALICE = Caller(1, 1, "10.0.0.1", "User:alice")
 HIDDEN = "rows-of-the-job"
@@ -37,6 +37,11 @@ def alice_acl(*grants: str) -> Acl:
             )
         )
     return Acl(entries)
+
+
+def alice_may(*grants: str, hidden: tuple[str, ...] = ()) -> Authorization:
+    """Return the Authorization of a list as `alice_acl` describes it."""
+    return Authorization(alice_acl(*grants), hidden)
 
 
 class RecordingAuthorization(Authorization):
@@ -91,7 +96,7 @@ def authorize_with(
 ) -> Outcome:
     """Authorize a request with existing rights."""
     rule = RULES[request.API_KEY]
-    frame = memoryview(bytes(encode_request(request, version, 7, "client"))[4:])
+    frame = request_frame(request, version)
     try:
         passage = authorize_request(rule, read_header(frame), frame, rights)
     finally:
@@ -100,7 +105,7 @@ def authorize_with(
     if passage.frame is not None:
         assert read_header(passage.frame) == read_header(frame)
         if rule.request is not None:
-            sent = decode_request(rule.request, read_header(passage.frame), passage.frame)
+            sent = decode(rule.request, passage.frame)
         if response is not None:
             returned: Any = memoryview(bytes(encode_response(response, version, 7))[4:])
             if passage.convert_response is not None:

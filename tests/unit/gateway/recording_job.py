@@ -11,11 +11,14 @@ from uuid import UUID
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError
 from sharegroup.protocol.rows.broadcasts import Broadcast
 from sharegroup.protocol.rows.response_rows import Response
-from sharegroup.protocol.rows.share_partition_requests import FetchRequest, SharePartitionRequest
-from sharegroup.protocol.rows.share_partition_responses import FetchResponse
+from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.protocol.rows.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
+LOCK_MS = 30_000
 TOPIC_ID = UUID(int=1)
 KEY = SharePartitionKey("group", "orders", topic_id_text(TOPIC_ID), 0)
 
@@ -34,7 +37,7 @@ class RecordingJob:
         self.fail_next = False
         self.broadcast: list[Callable[[Broadcast], None]] = []
         self.wanted: list[Callable[[SharePartitionKey], None]] = []
-        self.answers: dict[str, asyncio.Future[Response]] = {}
+        self._asked: dict[str, asyncio.Future[Response]] = {}
         self._ids = itertools.count()
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._failed: Callable[[], None] | None = None
@@ -65,7 +68,7 @@ class RecordingJob:
 
     def ask(self, row: SharePartitionRequest) -> Awaitable[Response]:
         self.rows.append(row)
-        return self.answers.setdefault(row.id, asyncio.get_running_loop().create_future())
+        return self._asked.setdefault(row.id, asyncio.get_running_loop().create_future())
 
     def append_soon(self, row: SharePartitionRequest, failed: Any = None) -> None:
         self.rows.append(row)
@@ -83,8 +86,27 @@ class RecordingJob:
         self._subscribers.pop(request_id, None)
 
     def respond(self, response: Response) -> None:
-        """Deliver the job's response to its subscriber."""
-        self._subscribers.pop(response.id)(response)
+        """Deliver the job's response to whoever waits for it."""
+        if response.id in self._asked:
+            self._asked.pop(response.id).set_result(response)
+        else:
+            self._subscribers.pop(response.id)(response)
+
+    def fail(self, row: Any, error: JobUnavailableError) -> None:
+        """Let a request fail for which a caller waits."""
+        self._asked.pop(row.id).set_exception(error)
+
+    def answer(self, row: Any, **fields: Any) -> None:
+        """Respond to a row; without fields, the job accepts the request and there is nothing to report."""
+        if isinstance(row, HeartbeatRequest):
+            response: Any = HeartbeatResponse(
+                row.id, row.reply_to, row.group_id, **{"member_id": row.member_id, **fields}
+            )
+        else:
+            key = SharePartitionKey(row.group_id, row.topic, row.topic_id, row.partition)
+            kind = {FETCH: FetchResponse, ACKNOWLEDGE: AcknowledgeResponse}[row.type]
+            response = kind(row.id, row.reply_to, *key, row.member_id, **fields)
+        self.respond(response)
 
     def tell(self, row: Broadcast) -> None:
         """Deliver a broadcast of the job."""
@@ -92,26 +114,9 @@ class RecordingJob:
             callback(row)
 
     def acquire(
-        self, first: int, last: int, lock_deadline_ms: int, count: int = 1, read_committed: bool = False
+        self, first: int, last: int, lock_deadline_ms: int = LOCK_MS, count: int = 1, read_committed: bool = False
     ) -> None:
         """Respond to the last demand with this range."""
-        self.answer((AcquiredRange(first, last, count),), lock_deadline_ms, read_committed)
-
-    def answer(self, acquired: tuple[AcquiredRange, ...], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Respond to the last demand with these ranges."""
-        demand = next(row for row in reversed(self.rows) if isinstance(row, FetchRequest))
-        self.answer_to(demand, acquired, lock_deadline_ms, read_committed)
-
-    def answer_to(
-        self,
-        demand: FetchRequest,
-        acquired: tuple[AcquiredRange, ...],
-        lock_deadline_ms: int,
-        read_committed: bool = False,
-    ) -> None:
-        """The job's answer to a demand."""
-        answer = FetchResponse(
-            demand.id, demand.reply_to, *KEY, demand.member_id,
-            acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=read_committed,
-        )  # fmt: skip
-        self._subscribers.pop(demand.id)(answer)
+        demand = next(row for row in reversed(self.rows) if row.type == FETCH)
+        acquired = (AcquiredRange(first, last, count),)
+        self.answer(demand, acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=read_committed)

@@ -22,8 +22,9 @@ from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterCo
 from sharegroup.gateway.handlers.configs.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.configs.list_config_resources import ListConfigResources
 from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest
-from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.security.acl import Acl
 from sharegroup.security.authorization import Authorization
+from tests.unit.gateway.passthrough_cases import alice_may
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,
@@ -215,8 +216,7 @@ def test_group_is_described_without_the_upstreams_configs(cluster: ScriptedUpstr
 
 
 def test_describing_configs_requires_its_right() -> None:
-    entry = {"principal": "User:alice", "resource": "group", "name": "g", "operations": ["AlterConfigs"]}
-    security = Authorization(Acl([AclEntry.model_validate(entry)]))
+    security = alice_may("AlterConfigs group g")
     results = describe(
         (GROUP, "g", None), (GROUP, "h", None), (TOPIC, "t", None), (BROKER, "1", None), security=security
     )
@@ -350,8 +350,7 @@ def test_resource_that_appears_twice_is_rejected() -> None:
 
 
 def test_altering_configs_requires_its_right() -> None:
-    entry = {"principal": "User:alice", "resource": "group", "name": "g", "operations": ["AlterConfigs"]}
-    alteration = Alteration(Authorization(Acl([AclEntry.model_validate(entry)])))
+    alteration = Alteration(alice_may("AlterConfigs group g"))
     resources = [(kind, name, [change(LOCK, "40000")]) for kind, name in ((GROUP, "g"), (GROUP, "h"), (TOPIC, "t"))]
     found = alteration.alter(*resources)
     assert [found[GROUP, "g"][0], found[GROUP, "h"][0], found[TOPIC, "t"][0]] == [0, 30, 29]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -23,9 +23,7 @@ from sharegroup.gateway.client_identity.forwarded_logins import ForwardedLogins,
 from sharegroup.gateway.client_identity.required_resources import _RESOURCES_OF, RequiredResources, resources_of
 from sharegroup.gateway.clients.logins.sasl_server import SaslServer
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
-from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.broker_login import ForwardedLogin
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.protocol import messages
@@ -37,6 +35,7 @@ from tests.processes.loop_clock import advance
 from tests.unit.gateway.logins import Issuer, bearer
 from tests.unit.gateway.own_requests import OWN_REQUESTS, OWN_VERSIONS, bodies
 from tests.unit.gateway.scripted_upstream import ScriptedUpstream
+from tests.unit.gateway.wire_bytes import decode, request_frame
 
 ORDERS: Key = (Resource.TOPIC, "orders")
 BILLING: Key = (Resource.GROUP, "billing")
@@ -143,17 +142,12 @@ def test_settings_that_contradict_client_identity_are_rejected(keys: dict[str, s
 # -- what a request names ----------------------------------------------------------------------------------------------
 
 
-def decoded(message: Any, version: int, body: Any) -> Any:
-    frame = memoryview(bytes(wire.encode_request(body, version, 7, "client"))[4:])
-    return decode_request(message, wire.read_header(frame), frame)
-
-
 @pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_resources_are_found_in_any_decoded_request(message: Any, version: int) -> None:
     @settings(max_examples=20)
     @given(bodies(message, version))
     def check(body: Any) -> None:
-        named = resources_of(decoded(message, version, body), version)
+        named = resources_of(decode(message, request_frame(body, version)), version)
         assert all(isinstance(name, str) and name for _, name in named.keys)
 
     check()
@@ -270,188 +264,148 @@ async def no_groups() -> Iterable[str]:
     return ()
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 1_000))  # type: ignore[arg-type]
-
-
 def named(*keys: Key, **more: Any) -> RequiredResources:
     return RequiredResources(frozenset(keys), **more)
 
 
-def test_each_resource_type_has_its_own_query() -> None:
-    async def test() -> None:
-        brokers = Answers(
-            {"orders": READ, "denied": TOPIC_DENIED}, {"billing": READ, "hidden": READ, "no": GROUP_DENIED}
-        )
-        kinds = Resource.TRANSACTIONAL_ID
-        rights = await rights_of(brokers).get_rights(
-            1,
-            named(
-                *(ORDERS, (Resource.TOPIC, "denied"), BILLING, (Resource.GROUP, "hidden"), (Resource.GROUP, "no")),
-                *((kinds, "txn"), (kinds, "txn-denied"), CLUSTER),
-            ),
-        )
-        assert rights.operations == {
-            ORDERS: READ,
-            (Resource.TOPIC, "denied"): (),
-            BILLING: READ,
-            (Resource.GROUP, "hidden"): (),
-            (Resource.GROUP, "no"): (),
-            (kinds, "txn"): (Operation.DESCRIBE,),
-            (kinds, "txn-denied"): (),
-            CLUSTER: DESCRIBE,
-        }
-
-    run(test)
+async def test_each_resource_type_has_its_own_query() -> None:
+    brokers = Answers({"orders": READ, "denied": TOPIC_DENIED}, {"billing": READ, "hidden": READ, "no": GROUP_DENIED})
+    kinds = Resource.TRANSACTIONAL_ID
+    rights = await rights_of(brokers).get_rights(
+        1,
+        named(
+            *(ORDERS, (Resource.TOPIC, "denied"), BILLING, (Resource.GROUP, "hidden"), (Resource.GROUP, "no")),
+            *((kinds, "txn"), (kinds, "txn-denied"), CLUSTER),
+        ),
+    )
+    assert rights.operations == {
+        ORDERS: READ,
+        (Resource.TOPIC, "denied"): (),
+        BILLING: READ,
+        (Resource.GROUP, "hidden"): (),
+        (Resource.GROUP, "no"): (),
+        (kinds, "txn"): (Operation.DESCRIBE,),
+        (kinds, "txn-denied"): (),
+        CLUSTER: DESCRIBE,
+    }
 
 
-def test_all_names_are_queried_again_after_some_seconds() -> None:
+async def test_all_names_are_queried_again_after_some_seconds() -> None:
     """A share session names its topics only once, but changes of their rights must be noticed."""
-
-    async def test() -> None:
-        brokers = Answers({"orders": READ}, {"billing": READ})
-        rights = rights_of(brokers)
-        for _ in range(3):
-            await rights.get_rights(1, named(ORDERS, BILLING))
-        assert (brokers.count("MetadataRequest"), brokers.count("DescribeGroupsRequest")) == (1, 1)
-        brokers.topic_rights["orders"] = TOPIC_DENIED
-        advance(FRESH_S)
-        now = await rights.get_rights(1, named(BILLING))
-        assert not now.allows(Operation.READ, "topic", "orders")
-        assert now.allows(Operation.READ, "group", "billing")
-
-    run(test)
+    brokers = Answers({"orders": READ}, {"billing": READ})
+    rights = rights_of(brokers)
+    for _ in range(3):
+        await rights.get_rights(1, named(ORDERS, BILLING))
+    assert (brokers.count("MetadataRequest"), brokers.count("DescribeGroupsRequest")) == (1, 1)
+    brokers.topic_rights["orders"] = TOPIC_DENIED
+    advance(FRESH_S)
+    now = await rights.get_rights(1, named(BILLING))
+    assert not now.allows(Operation.READ, "topic", "orders")
+    assert now.allows(Operation.READ, "group", "billing")
 
 
-def test_names_of_an_earlier_login_are_queried_with_the_next_request() -> None:
-    async def test() -> None:
-        brokers = Answers({"orders": READ}, {"billing": READ})
-        before, after = rights_of(brokers), rights_of(brokers)
-        await before.get_rights(1, named(ORDERS, BILLING))
-        after.add_names(before.names)
-        assert set(after.names) == {ORDERS, BILLING}  # for the login after that
-        assert (await after.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
-
-    run(test)
+async def test_names_of_an_earlier_login_are_queried_with_the_next_request() -> None:
+    brokers = Answers({"orders": READ}, {"billing": READ})
+    before, after = rights_of(brokers), rights_of(brokers)
+    await before.get_rights(1, named(ORDERS, BILLING))
+    after.add_names(before.names)
+    assert set(after.names) == {ORDERS, BILLING}  # for the login after that
+    assert (await after.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
 
-def test_names_of_an_earlier_login_are_queried_despite_fresh_rights() -> None:
+async def test_names_of_an_earlier_login_are_queried_despite_fresh_rights() -> None:
     """Another connection just queried only the group, which is all that the continued session names."""
-
-    async def test() -> None:
-        brokers = Answers({"orders": READ}, {"billing": READ})
-        rights = rights_of(brokers)
-        await rights.get_rights(1, named(BILLING))
-        rights.add_names([ORDERS, BILLING])
-        for _ in range(2):
-            assert (await rights.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
-        assert brokers.count("MetadataRequest") == 1
-
-    run(test)
-
-
-def test_names_of_an_earlier_login_are_queried_again_after_a_failure() -> None:
-    """Fresh rights on the group do not replace the rights on the topics of its session."""
-
-    async def test() -> None:
-        brokers = Answers({"orders": LEADER_NOT_AVAILABLE}, {"billing": READ})
-        rights = rights_of(brokers)
-        await rights.get_rights(1, named(BILLING))
-        rights.add_names([ORDERS])
-        coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
-        await _given_up(brokers, "MetadataRequest")
-        with pytest.raises(UpstreamUnavailableError):
-            await coming
-        brokers.topic_rights["orders"] = READ
+    brokers = Answers({"orders": READ}, {"billing": READ})
+    rights = rights_of(brokers)
+    await rights.get_rights(1, named(BILLING))
+    rights.add_names([ORDERS, BILLING])
+    for _ in range(2):
         assert (await rights.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+    assert brokers.count("MetadataRequest") == 1
 
-    run(test)
+
+async def test_names_of_an_earlier_login_are_queried_again_after_a_failure() -> None:
+    """Fresh rights on the group do not replace the rights on the topics of its session."""
+    brokers = Answers({"orders": LEADER_NOT_AVAILABLE}, {"billing": READ})
+    rights = rights_of(brokers)
+    await rights.get_rights(1, named(BILLING))
+    rights.add_names([ORDERS])
+    coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
+    await _given_up(brokers, "MetadataRequest")
+    with pytest.raises(UpstreamUnavailableError):
+        await coming
+    brokers.topic_rights["orders"] = READ
+    assert (await rights.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
 
 @pytest.mark.parametrize("another_was_first", [False, True])
-def test_share_session_continues_under_the_next_login(monkeypatch: pytest.MonkeyPatch, another_was_first: bool) -> None:
+async def test_share_session_continues_under_the_next_login(
+    monkeypatch: pytest.MonkeyPatch, another_was_first: bool
+) -> None:
     """A member renews its token. It may have opened another connection just before."""
-
-    async def test() -> None:
-        brokers = Answers({"orders": READ}, {"billing": READ})
-        monkeypatch.setattr(forwarded_logins, "ClientBrokers", lambda *_: brokers)
-        logins = ForwardedLogins(acting_config(), {}, cast(UpstreamCluster, brokers), no_groups, lambda: 0)
-        before = logins.acquire_rights(FIRST)
-        await before.get_rights(1, named(ORDERS, BILLING))
-        if another_was_first:
-            await logins.acquire_rights(SECOND).get_rights(1, named(BILLING))
-        after = logins.acquire_rights(SECOND, before.names)
-        logins.release_rights(FIRST)
-        assert (await after.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
-
-    run(test)
+    brokers = Answers({"orders": READ}, {"billing": READ})
+    monkeypatch.setattr(forwarded_logins, "ClientBrokers", lambda *_: brokers)
+    logins = ForwardedLogins(acting_config(), {}, cast(UpstreamCluster, brokers), no_groups, lambda: 0)
+    before = logins.acquire_rights(FIRST)
+    await before.get_rights(1, named(ORDERS, BILLING))
+    if another_was_first:
+        await logins.acquire_rights(SECOND).get_rights(1, named(BILLING))
+    after = logins.acquire_rights(SECOND, before.names)
+    logins.release_rights(FIRST)
+    assert (await after.get_rights(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
 
-def test_missing_topic_is_queried_each_time() -> None:
-    async def test() -> None:
-        brokers = Answers({}, {})
-        rights = rights_of(brokers)
-        early = await rights.get_rights(1, named(ORDERS))
-        assert early.allows(
-            Operation.DESCRIBE, "topic", "orders"
-        )  # otherwise the brokers would not report it as missing
-        assert not early.allows(Operation.READ, "topic", "orders")
-        brokers.topic_rights["orders"] = READ
-        assert (await rights.get_rights(1, named(ORDERS))).allows(Operation.READ, "topic", "orders")
-
-    run(test)
+async def test_missing_topic_is_queried_each_time() -> None:
+    brokers = Answers({}, {})
+    rights = rights_of(brokers)
+    early = await rights.get_rights(1, named(ORDERS))
+    assert early.allows(Operation.DESCRIBE, "topic", "orders")  # otherwise the brokers would not report it as missing
+    assert not early.allows(Operation.READ, "topic", "orders")
+    brokers.topic_rights["orders"] = READ
+    assert (await rights.get_rights(1, named(ORDERS))).allows(Operation.READ, "topic", "orders")
 
 
-def test_query_for_all_topics_replaces_earlier_rights() -> None:
-    async def test() -> None:
-        brokers = Answers({"orders": READ, "others": DESCRIBE}, {})
-        rights = rights_of(brokers)
-        assert (await rights.get_rights(1, named(has_all_topics=True))).operations.keys() >= {
-            ORDERS,
-            (Resource.TOPIC, "others"),
-        }
-        del brokers.topic_rights["others"]
-        advance(FRESH_S)
-        now = await rights.get_rights(1, named(has_all_topics=True))
-        assert now.allows(Operation.READ, "topic", "orders")
-        assert not now.allows(Operation.DESCRIBE, "topic", "others")
-
-    run(test)
+async def test_query_for_all_topics_replaces_earlier_rights() -> None:
+    brokers = Answers({"orders": READ, "others": DESCRIBE}, {})
+    rights = rights_of(brokers)
+    assert (await rights.get_rights(1, named(has_all_topics=True))).operations.keys() >= {
+        ORDERS,
+        (Resource.TOPIC, "others"),
+    }
+    del brokers.topic_rights["others"]
+    advance(FRESH_S)
+    now = await rights.get_rights(1, named(has_all_topics=True))
+    assert now.allows(Operation.READ, "topic", "orders")
+    assert not now.allows(Operation.DESCRIBE, "topic", "others")
 
 
-def test_listing_groups_queries_the_rights_on_each() -> None:
-    async def test() -> None:
-        brokers = Answers({}, {"billing": READ, "hidden": GROUP_DENIED})
-        brokers.listed = ["classic"]
-        rights = rights_of(brokers, share_groups=["billing", "hidden"])
-        found = await rights.get_rights(1, named(CLUSTER, has_all_groups=True))
-        seen = [name for name in ("billing", "hidden", "classic", "others") if found.allows(8, "group", name)]
-        assert seen == ["billing", "classic"]
-
-    run(test)
+async def test_listing_groups_queries_the_rights_on_each() -> None:
+    brokers = Answers({}, {"billing": READ, "hidden": GROUP_DENIED})
+    brokers.listed = ["classic"]
+    rights = rights_of(brokers, share_groups=["billing", "hidden"])
+    found = await rights.get_rights(1, named(CLUSTER, has_all_groups=True))
+    seen = [name for name in ("billing", "hidden", "classic", "others") if found.allows(8, "group", name)]
+    assert seen == ["billing", "classic"]
 
 
-def test_failed_query_is_retried_and_earlier_rights_stay_in_use() -> None:
-    async def test() -> None:
-        brokers = Answers({}, {"billing": LOADING})
-        rights = rights_of(brokers)
-        coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
-        while brokers.count("DescribeGroupsRequest") < 2:
-            await asyncio.sleep(0.01)
-        brokers.group_rights["billing"] = READ
-        assert (await coming).allows(Operation.READ, "group", "billing")
-        brokers.group_rights["billing"] = LOADING
-        advance(FRESH_S)
-        old = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
-        await _given_up(brokers)
-        assert (await old).allows(Operation.READ, "group", "billing")
-        advance(LAST_RESORT_S)
-        late = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
-        await _given_up(brokers)
-        with pytest.raises(UpstreamUnavailableError):
-            await late
-
-    run(test)
+async def test_failed_query_is_retried_and_earlier_rights_stay_in_use() -> None:
+    brokers = Answers({}, {"billing": LOADING})
+    rights = rights_of(brokers)
+    coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
+    while brokers.count("DescribeGroupsRequest") < 2:
+        await asyncio.sleep(0.01)
+    brokers.group_rights["billing"] = READ
+    assert (await coming).allows(Operation.READ, "group", "billing")
+    brokers.group_rights["billing"] = LOADING
+    advance(FRESH_S)
+    old = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
+    await _given_up(brokers)
+    assert (await old).allows(Operation.READ, "group", "billing")
+    advance(LAST_RESORT_S)
+    late = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
+    await _given_up(brokers)
+    with pytest.raises(UpstreamUnavailableError):
+        await late
 
 
 async def _given_up(brokers: Answers, request: str = "DescribeGroupsRequest") -> None:
@@ -462,53 +416,40 @@ async def _given_up(brokers: Answers, request: str = "DescribeGroupsRequest") ->
     advance(FRESH_S + 1)
 
 
-def test_invalid_name_does_not_affect_other_names() -> None:
-    async def test() -> None:
-        brokers = Answers({}, {"odd": INVALID_GROUP_ID, "billing": READ})
-        found = await rights_of(brokers).get_rights(1, named(BILLING, (Resource.GROUP, "odd")))
-        assert found.allows(Operation.READ, "group", "billing")
-        assert not found.allows(Operation.DESCRIBE, "group", "odd")
-
-    run(test)
+async def test_invalid_name_does_not_affect_other_names() -> None:
+    brokers = Answers({}, {"odd": INVALID_GROUP_ID, "billing": READ})
+    found = await rights_of(brokers).get_rights(1, named(BILLING, (Resource.GROUP, "odd")))
+    assert found.allows(Operation.READ, "group", "billing")
+    assert not found.allows(Operation.DESCRIBE, "group", "odd")
 
 
-def test_listing_many_groups_does_not_evict_names_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listing_many_groups_does_not_evict_names_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_rights, "MAX_NAMES", 5)
-
-    async def test() -> None:
-        brokers = Answers({"orders": READ}, {"billing": READ})
-        rights = rights_of(brokers, share_groups=[f"group-{number}" for number in range(50)])
-        await rights.get_rights(1, named(ORDERS, BILLING))
-        await rights.get_rights(1, named(CLUSTER, has_all_groups=True))
-        assert len(rights.names) == 3
-        for _ in range(20):
-            advance(FRESH_S)
-            now = await rights.get_rights(1, named(BILLING))
-        assert now.allows(Operation.READ, "topic", "orders")
-        assert (Resource.GROUP, "group-1") not in now.operations  # it was not queried again
-
-    run(test)
+    brokers = Answers({"orders": READ}, {"billing": READ})
+    rights = rights_of(brokers, share_groups=[f"group-{number}" for number in range(50)])
+    await rights.get_rights(1, named(ORDERS, BILLING))
+    await rights.get_rights(1, named(CLUSTER, has_all_groups=True))
+    assert len(rights.names) == 3
+    for _ in range(20):
+        advance(FRESH_S)
+        now = await rights.get_rights(1, named(BILLING))
+    assert now.allows(Operation.READ, "topic", "orders")
+    assert (Resource.GROUP, "group-1") not in now.operations  # it was not queried again
 
 
-def test_topic_is_created_with_the_login_of_the_client() -> None:
-    async def test() -> None:
-        brokers = Answers({"orders": READ}, {})
-        await rights_of(brokers).get_rights(1, named(ORDERS, creates=frozenset({"orders"})))
-        made = [request for request in brokers.asked if request.name == "MetadataRequest"]
-        assert [request.allow_auto_topic_creation for request in made] == [True, False]
-
-    run(test)
+async def test_topic_is_created_with_the_login_of_the_client() -> None:
+    brokers = Answers({"orders": READ}, {})
+    await rights_of(brokers).get_rights(1, named(ORDERS, creates=frozenset({"orders"})))
+    made = [request for request in brokers.asked if request.name == "MetadataRequest"]
+    assert [request.allow_auto_topic_creation for request in made] == [True, False]
 
 
 @given(st.lists(st.text(min_size=1, max_size=5), max_size=8, unique=True))
 def test_every_name_gets_its_own_rights(names: list[str]) -> None:
-    async def test() -> None:
-        brokers = Answers({name: READ if place % 2 else TOPIC_DENIED for place, name in enumerate(names)}, {})
-        found = await rights_of(brokers).get_rights(1, named(*((Resource.TOPIC, name) for name in names)))
-        allowed = [name for name in names if found.allows(Operation.READ, "topic", name)]
-        assert allowed == names[1::2]
-
-    run(test)
+    brokers = Answers({name: READ if place % 2 else TOPIC_DENIED for place, name in enumerate(names)}, {})
+    found = asyncio.run(rights_of(brokers).get_rights(1, named(*((Resource.TOPIC, name) for name in names))))
+    allowed = [name for name in names if found.allows(Operation.READ, "topic", name)]
+    assert allowed == names[1::2]
 
 
 def test_resources_of_admin_requests_are_their_groups() -> None:

@@ -10,9 +10,9 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.groups.describe_groups import ShareGroupDescribe
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from sharegroup.protocol.topic_ids import topic_id_text
-from sharegroup.security.acl import Acl, AclEntry
 from sharegroup.security.authorization import Authorization
 from sharegroup.storage import MemberDescription, ShareGroupDescription
+from tests.unit.gateway.passthrough_cases import alice_may
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, FixedTables, T, answer
 
 MEMBER = MemberDescription("m", 3, "r1", "c", "/10.0.0.1", ("orders", "bills"), {"orders": (topic_id_text(T), (0, 2))})
@@ -63,27 +63,19 @@ def test_missing_groups_are_not_found() -> None:
 
 
 def test_describing_a_group_requires_describe_on_every_topic() -> None:
-    on_groups = {"principal": "User:alice", "resource": "group", "name": "*", "operations": ["Describe"]}
-    on_orders = {"principal": "User:alice", "resource": "topic", "name": "orders", "operations": ["Describe"]}
-    on_topics = {"principal": "User:alice", "resource": "topic", "name": "*", "operations": ["Describe"]}
-
-    def code(*entries: dict[str, Any]) -> int:
-        acl = Acl([AclEntry.model_validate(entry) for entry in entries])
-        (group,) = describe("g", security=Authorization(acl))
+    def code(*grants: str) -> int:
+        (group,) = describe("g", security=alice_may(*grants))
         assert bool(group.members) == (not group.error_code)
         return int(group.error_code)
 
     assert code() == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert code(on_groups) == code(on_groups, on_orders) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert code(on_groups, on_topics) == 0
+    assert code("Describe group *") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert code("Describe group *", "Describe topic orders") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert code("Describe group *", "Describe topic *") == 0
 
 
 def test_authorized_operations_of_a_group() -> None:
-    acl = Acl([AclEntry.model_validate({"principal": "User:alice", "resource": "topic", "name": "*",
-                                        "operations": ["Describe"]}),
-               AclEntry.model_validate({"principal": "User:alice", "resource": "group", "name": "g",
-                                        "operations": ["Read"]})])  # fmt: skip
-    (group,) = describe("g", with_operations=True, security=Authorization(acl))
+    (group,) = describe("g", with_operations=True, security=alice_may("Describe topic *", "Read group g"))
     assert group.authorized_operations == (1 << 3) + (1 << 8)
 
 

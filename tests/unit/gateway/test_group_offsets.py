@@ -27,9 +27,10 @@ from sharegroup.protocol.rows.share_group_requests import (
 )
 from sharegroup.protocol.rows.share_group_responses import PartitionError, TopicError
 from sharegroup.protocol.topic_ids import topic_id_text
-from sharegroup.security.acl import Acl, AclEntry
+from sharegroup.security.acl import Acl
 from sharegroup.security.authorization import Authorization
 from sharegroup.storage import SharePartitionOffset
+from tests.unit.gateway.passthrough_cases import alice_may
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,
@@ -49,15 +50,9 @@ def row(topic: str, partition: int, start_offset: int, finished: int) -> SharePa
     return SharePartitionOffset(topic, topic_id_text(T), partition, start_offset, 4, finished, 1)
 
 
+#: Rights on the topics of all groups.
+READS_NOTHING, READS_O = alice_may("All group *"), alice_may("All group *", "Read topic o*")
 ROWS = (row("orders", 0, 100, 7), row("orders", 1, 50, -1), row("orders", 2, -1, -1), row("gone", 0, 5, 0))
-
-
-def may(**operations: list[str]) -> Authorization:
-    """Return rights of alice: these operations on topics that begin with "o", and all on groups."""
-    entries = [{"principal": "User:alice", "resource": "group", "name": "*", "operations": ["All"]}]
-    if operations:
-        entries.append({"principal": "User:alice", "resource": "topic", "prefix": "o", **operations})
-    return Authorization(Acl([AclEntry.model_validate(entry) for entry in entries]))
 
 
 def ends(**by_topic: dict[int, int]) -> Any:
@@ -141,9 +136,9 @@ def test_lag_is_unknown_if_the_leader_does_not_respond() -> None:
 
 
 def test_hidden_topics_are_omitted_or_rejected() -> None:
-    assert describe(None, security=may()) == {}
-    assert describe([("orders", [0])], security=may()) == {("orders", 0): (-1, -1, NOT_ALLOWED)}
-    assert describe([("orders", [0])], security=may(operations=["Read"])) == {("orders", 0): (100, 23, 0)}
+    assert describe(None, security=READS_NOTHING) == {}
+    assert describe([("orders", [0])], security=READS_NOTHING) == {("orders", 0): (-1, -1, NOT_ALLOWED)}
+    assert describe([("orders", [0])], security=READS_O) == {("orders", 0): (100, 23, 0)}
 
 
 @pytest.mark.parametrize(
@@ -223,13 +218,13 @@ def test_alteration_is_rejected_as_a_whole() -> None:
 
 def test_alteration_rejects_topics_without_permission() -> None:
     requests = RecordedRequests({"g": {"partition_errors": (PartitionError("orders", 1, 0, None),)}})
-    response = alter(requests, ("secret", 0, 4), ("orders", 1, 40), security=may(operations=["Read"]))
+    response = alter(requests, ("secret", 0, 4), ("orders", 1, 40), security=READS_O)
     assert errors_of(response) == [("orders", 1, 0), ("secret", 0, NOT_ALLOWED)]
     (row,) = requests.rows
     assert isinstance(row, AlterOffsetsRequest)
     assert row.offsets == (StartOffset("orders", 1, 40),)
     nothing = RecordedRequests()
-    assert errors_of(alter(nothing, ("secret", 0, 4), security=may())) == [("secret", 0, NOT_ALLOWED)]
+    assert errors_of(alter(nothing, ("secret", 0, 4), security=READS_NOTHING)) == [("secret", 0, NOT_ALLOWED)]
     assert not nothing.rows
     assert alter(nothing, ("orders", 1, 40), security=Authorization(Acl([]))).error_code == 30
 
@@ -271,7 +266,7 @@ def test_deletion_is_rejected_as_a_whole_or_per_topic() -> None:
     response = delete(unknown, "orders")
     assert (response.error_code, response.error_message, response.responses) == (69, "Group g not found.", [])
     requests = RecordedRequests({"g": {"topic_errors": (TopicError("orders", 0, None),)}})
-    response = delete(requests, "secret", "orders", security=may(operations=["Read"]))
+    response = delete(requests, "secret", "orders", security=READS_O)
     assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [
         ("orders", 0),
         ("secret", NOT_ALLOWED),

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import pytest
 
 from sharegroup.gateway.clients.frame_budget import ORDINARY_BYTES, FrameBudget
 
-T = TypeVar("T")
 MIB = 1_048_576
 TOTAL = 128 * MIB
-
-
-def run(test: Callable[[FrameBudget], Awaitable[T]], total: int = TOTAL) -> T:
-    async def main() -> T:
-        return await test(FrameBudget(total))
-
-    return asyncio.run(asyncio.wait_for(main(), 60))
 
 
 async def settled() -> None:
@@ -33,33 +23,28 @@ def take(budget: FrameBudget, size: int, address: str = "a") -> asyncio.Future[N
     return asyncio.ensure_future(budget.acquire(address, size))
 
 
-def test_stalled_huge_requests_do_not_block_ordinary_ones() -> None:
-    async def test(budget: FrameBudget) -> tuple[int, bool]:
-        huge = [take(budget, 100 * MIB) for _ in range(10)]
+async def test_stalled_huge_requests_do_not_block_ordinary_ones() -> None:
+    budget = FrameBudget(TOTAL)
+    huge = [take(budget, 100 * MIB) for _ in range(10)]
+    await settled()
+    await asyncio.gather(*(budget.acquire("b", ORDINARY_BYTES) for _ in range(28)))
+    assert budget.used_bytes == TOTAL
+    one_more = take(budget, ORDINARY_BYTES, "b")
+    await settled()
+    assert not one_more.done()
+    for each in (*huge, one_more):
+        each.cancel()
+
+
+async def test_shares_are_assigned_in_turn_by_address() -> None:
+    budget = FrameBudget(TOTAL)
+    waiting = [take(budget, 100 * MIB, "rude") for _ in range(3)] + [take(budget, 100 * MIB, "good")]
+    granted = []
+    for _ in waiting:
         await settled()
-        await asyncio.gather(*(budget.acquire("b", ORDINARY_BYTES) for _ in range(28)))
-        used = budget.used_bytes
-        one_more = take(budget, ORDINARY_BYTES, "b")
-        await settled()
-        was_waiting = not one_more.done()
-        for each in (*huge, one_more):
-            each.cancel()
-        return used, was_waiting
-
-    assert run(test) == (TOTAL, True)
-
-
-def test_shares_are_assigned_in_turn_by_address() -> None:
-    async def test(budget: FrameBudget) -> list[list[bool]]:
-        waiting = [take(budget, 100 * MIB, "rude") for _ in range(3)] + [take(budget, 100 * MIB, "good")]
-        granted = []
-        for _ in waiting:
-            await settled()
-            granted.append([each.done() for each in waiting])
-            budget.release(100 * MIB)
-        return granted
-
-    assert run(test) == [
+        granted.append([each.done() for each in waiting])
+        budget.release(100 * MIB)
+    assert granted == [
         [True, False, False, False],
         [True, True, False, False],  # those before the good one
         [True, True, False, True],
@@ -67,52 +52,47 @@ def test_shares_are_assigned_in_turn_by_address() -> None:
     ]
 
 
-def test_huge_requests_do_not_overtake_each_other() -> None:
-    async def test(budget: FrameBudget) -> list[bool]:
-        await budget.acquire("a", 60 * MIB)
-        waiting, smaller = take(budget, 100 * MIB, "b"), take(budget, 2 * MIB, "c")
-        await settled()
-        before = [waiting.done(), smaller.done()]
-        budget.release(60 * MIB)
-        await settled()
-        return [*before, waiting.done(), smaller.done()]
+async def test_huge_requests_do_not_overtake_each_other() -> None:
+    budget = FrameBudget(TOTAL)
+    await budget.acquire("a", 60 * MIB)
+    waiting, smaller = take(budget, 100 * MIB, "b"), take(budget, 2 * MIB, "c")
+    await settled()
+    assert not waiting.done()
+    assert not smaller.done()
+    budget.release(60 * MIB)
+    await settled()
+    assert waiting.done()
+    assert smaller.done()
 
-    assert run(test) == [False, False, True, True]
 
-
-def test_request_larger_than_the_budget_is_read_alone() -> None:
-    async def test(budget: FrameBudget) -> list[bool]:
-        await budget.acquire("a", ORDINARY_BYTES)
-        larger = take(budget, 100 * MIB, "b")
-        await settled()
-        before = larger.done()
-        budget.release(ORDINARY_BYTES)
-        await settled()
-        return [before, larger.done()]
-
-    assert run(test, 8 * MIB) == [False, True]
+async def test_request_larger_than_the_budget_is_read_alone() -> None:
+    budget = FrameBudget(8 * MIB)
+    await budget.acquire("a", ORDINARY_BYTES)
+    larger = take(budget, 100 * MIB, "b")
+    await settled()
+    assert not larger.done()
+    budget.release(ORDINARY_BYTES)
+    await settled()
+    assert larger.done()
 
 
 @pytest.mark.parametrize("is_granted", [False, True])
-def test_cancelled_request_holds_no_share(is_granted: bool) -> None:
+async def test_cancelled_request_holds_no_share(is_granted: bool) -> None:
     """This includes the moment in which the share is assigned."""
-
-    async def test(budget: FrameBudget) -> tuple[int, int]:
-        await budget.acquire("a", 100 * MIB)
-        gone, other = take(budget, 100 * MIB, "b"), take(budget, 20 * MIB, "c")
-        await settled()
-        if is_granted:
-            budget.release(100 * MIB)
-        gone.cancel()
-        if not is_granted:
-            budget.release(100 * MIB)
-        await other
-        return budget.used_bytes, budget.waiting_count
-
-    assert run(test) == (20 * MIB, 0)
+    budget = FrameBudget(TOTAL)
+    await budget.acquire("a", 100 * MIB)
+    gone, other = take(budget, 100 * MIB, "b"), take(budget, 20 * MIB, "c")
+    await settled()
+    if is_granted:
+        budget.release(100 * MIB)
+    gone.cancel()
+    if not is_granted:
+        budget.release(100 * MIB)
+    await other
+    assert (budget.used_bytes, budget.waiting_count) == (20 * MIB, 0)
 
 
-def test_shares_never_exceed_the_budget() -> None:
+async def test_shares_never_exceed_the_budget() -> None:
     most = 0
 
     async def visit(budget: FrameBudget, choice: random.Random) -> None:
@@ -132,10 +112,8 @@ def test_shares_never_exceed_the_budget() -> None:
             await asyncio.sleep(0)
         budget.release(size)
 
-    async def test(budget: FrameBudget) -> tuple[int, int]:
-        choice = random.Random(3)
-        await asyncio.gather(*(visit(budget, choice) for _ in range(500)))
-        return budget.used_bytes, budget.waiting_count
-
-    assert run(test) == (0, 0)
+    budget = FrameBudget(TOTAL)
+    choice = random.Random(3)
+    await asyncio.gather(*(visit(budget, choice) for _ in range(500)))
+    assert (budget.used_bytes, budget.waiting_count) == (0, 0)
     assert TOTAL // 2 < most <= TOTAL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hypothesis import given
@@ -178,152 +178,110 @@ class Gateways:
         return await self.fleet.view_for(OWN_CLIENT), await self.fleet.view_for(OTHERS_CLIENT)
 
 
-def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
-    asyncio.run(test())
+async def test_single_gateway_has_no_standby() -> None:
+    assert await Gateways().told() == (view("b"), view("b", "b"))
+    assert await Gateways(is_open=False).told() == (view("b"), view("b"))
 
 
-def test_single_gateway_has_no_standby() -> None:
-    async def test() -> None:
-        assert await Gateways().told() == (view("b"), view("b", "b"))
-        assert await Gateways(is_open=False).told() == (view("b"), view("b"))
-
-    run(test)
-
-
-def test_gateway_with_another_listener_is_no_standby() -> None:
+async def test_gateway_with_another_listener_is_no_standby() -> None:
     """Its clients may use TLS while ours do not, or another network."""
-
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(replace(row("a"), listener="SASL_SSL"), row("c"), replace(row("d"), listener="outside"))
-        assert await gateways.told() == (view("b", "c"), view("c", "b"))
-
-    run(test)
+    gateways = Gateways()
+    gateways.rows.hear(replace(row("a"), listener="SASL_SSL"), row("c"), replace(row("d"), listener="outside"))
+    assert await gateways.told() == (view("b", "c"), view("c", "b"))
 
 
-def test_clients_are_sent_the_next_gateway_as_standby() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"), row("b"), row("c"))
-        assert await gateways.told() == (view("b", "c"), view("a", "b"))
-
-    run(test)
+async def test_clients_are_sent_the_next_gateway_as_standby() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"), row("b"), row("c"))
+    assert await gateways.told() == (view("b", "c"), view("a", "b"))
 
 
-def test_two_gateways_are_standbys_of_each_other() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"))
-        assert await gateways.told() == (view("b", "a"), view("a", "b"))
-
-    run(test)
+async def test_two_gateways_are_standbys_of_each_other() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"))
+    assert await gateways.told() == (view("b", "a"), view("a", "b"))
 
 
-def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"))
-        gateways.unreachable.add("a")
-        assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
-        assert await gateways.told() == (view("b"), view("b", "b"))
-        assert gateways.looked_at == ["a"]
-        gateways.unreachable.clear()
-        gateways.rows.time_ms += 2_000
-        gateways.rows.hear(row("a"))
-        assert await gateways.told() == (view("b", "a"), view("a", "b"))
-
-    run(test)
+async def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"))
+    gateways.unreachable.add("a")
+    assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
+    assert await gateways.told() == (view("b"), view("b", "b"))
+    assert gateways.looked_at == ["a"]
+    gateways.unreachable.clear()
+    gateways.rows.time_ms += 2_000
+    gateways.rows.hear(row("a"))
+    assert await gateways.told() == (view("b", "a"), view("a", "b"))
 
 
-def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
+async def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
     """The clients of the previous gateway move here too with their next request; all are sent the same."""
-
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"), row("c"))
-        gateways.unreachable.add("a")
-        for _ in range(2):
-            assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("c", "b")
-
-    run(test)
+    gateways = Gateways()
+    gateways.rows.hear(row("a"), row("c"))
+    gateways.unreachable.add("a")
+    for _ in range(2):
+        assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("c", "b")
 
 
-def test_gateway_without_recent_rows_is_not_sent_to_clients() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"))
-        gateways.rows.time_ms += LIVES_MS
-        assert await gateways.told() == (view("b"), view("b", "b"))
-        assert gateways.looked_at == []
-
-    run(test)
+async def test_gateway_without_recent_rows_is_not_sent_to_clients() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"))
+    gateways.rows.time_ms += LIVES_MS
+    assert await gateways.told() == (view("b"), view("b", "b"))
+    assert gateways.looked_at == []
 
 
-def test_stopping_gateway_sends_its_clients_to_the_next_one() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"), row("c"), row("d"))
-        gateways.unreachable.add("c")
-        await gateways.fleet.leave(lambda _: False)
-        assert gateways.rows.announced == [row("b", lives_ms=0)]
-        assert await gateways.told() == (view("d", "d"), view("a", "b"))
-        gateways.fleet.upkeep()
-        assert len(gateways.rows.announced) == 1
-
-    run(test)
+async def test_stopping_gateway_sends_its_clients_to_the_next_one() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"), row("c"), row("d"))
+    gateways.unreachable.add("c")
+    await gateways.fleet.leave(lambda _: False)
+    assert gateways.rows.announced == [row("b", lives_ms=0)]
+    assert await gateways.told() == (view("d", "d"), view("a", "b"))
+    gateways.fleet.upkeep()
+    assert len(gateways.rows.announced) == 1
 
 
-def test_client_with_held_records_stays_with_a_stopping_gateway() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.hear(row("a"))
-        await gateways.fleet.leave(lambda connection_id: connection_id == OWN_CLIENT.connection_id)
-        assert await gateways.told() == (view("b", "a"), view("a", "b"))
-
-    run(test)
+async def test_client_with_held_records_stays_with_a_stopping_gateway() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"))
+    await gateways.fleet.leave(lambda connection_id: connection_id == OWN_CLIENT.connection_id)
+    assert await gateways.told() == (view("b", "a"), view("a", "b"))
 
 
-def test_last_gateway_keeps_its_clients_while_stopping() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.is_there = False
-        await gateways.fleet.leave(lambda _: False)
-        assert await gateways.told() == (view("b"), view("b", "b"))
-
-    run(test)
+async def test_last_gateway_keeps_its_clients_while_stopping() -> None:
+    gateways = Gateways()
+    gateways.rows.is_there = False
+    await gateways.fleet.leave(lambda _: False)
+    assert await gateways.told() == (view("b"), view("b", "b"))
 
 
 # -- announcements -----------------------------------------------------------------------------------------------------
 
 
-def test_gateway_announces_itself_with_open_ports_and_to_new_ones() -> None:
-    async def test() -> None:
-        gateways = Gateways(is_open=False)
+async def test_gateway_announces_itself_with_open_ports_and_to_new_ones() -> None:
+    gateways = Gateways(is_open=False)
+    gateways.fleet.upkeep()
+    assert gateways.rows.announced == []
+    gateways.listeners.add_standby(9191)
+    for _ in range(3):
         gateways.fleet.upkeep()
-        assert gateways.rows.announced == []
-        gateways.listeners.add_standby(9191)
-        for _ in range(3):
-            gateways.fleet.upkeep()
-        assert gateways.rows.announced == [row("b")]
-        gateways.rows.hear(row("b"))
-        gateways.fleet.upkeep()
-        assert len(gateways.rows.announced) == 1
-        gateways.rows.hear(row("a"))
-        gateways.fleet.upkeep()
-        assert gateways.rows.announced == [row("b"), row("b")]
-
-    run(test)
+    assert gateways.rows.announced == [row("b")]
+    gateways.rows.hear(row("b"))
+    gateways.fleet.upkeep()
+    assert len(gateways.rows.announced) == 1
+    gateways.rows.hear(row("a"))
+    gateways.fleet.upkeep()
+    assert gateways.rows.announced == [row("b"), row("b")]
 
 
-def test_announcement_waits_for_the_last_row_and_is_retried() -> None:
-    async def test() -> None:
-        gateways = Gateways()
-        gateways.rows.is_there = False
-        gateways.fleet.upkeep()
-        gateways.rows.is_there, gateways.rows.is_durable = True, False
-        gateways.fleet.upkeep()
-        gateways.rows.hear(row("a"))
-        gateways.fleet.upkeep()
-        assert gateways.rows.announced == [row("b")]
-
-    run(test)
+async def test_announcement_waits_for_the_last_row_and_is_retried() -> None:
+    gateways = Gateways()
+    gateways.rows.is_there = False
+    gateways.fleet.upkeep()
+    gateways.rows.is_there, gateways.rows.is_durable = True, False
+    gateways.fleet.upkeep()
+    gateways.rows.hear(row("a"))
+    gateways.fleet.upkeep()
+    assert gateways.rows.announced == [row("b")]

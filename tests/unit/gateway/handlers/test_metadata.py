@@ -19,8 +19,8 @@ from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.headers import RequestHeader, decode_response, encode_pieces, encode_response
-from sharegroup.security.acl import Acl, AclEntry
 from sharegroup.security.authorization import Authorization
+from tests.unit.gateway.passthrough_cases import alice_may
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream
 from tests.unit.gateway.wire.test_metadata_bytes import response, topic
 
@@ -119,10 +119,7 @@ def named(*names: str) -> list[Any]:
 
 
 def may_see(*topics: str) -> Authorization:
-    entries = [
-        {"principal": "User:alice", "resource": "topic", "name": name, "operations": ["Describe"]} for name in topics
-    ]
-    return Authorization(Acl([AclEntry.model_validate(entry) for entry in entries]))
+    return alice_may(*(f"Describe topic {name}" for name in topics))
 
 
 @pytest.mark.parametrize("version", range(14))

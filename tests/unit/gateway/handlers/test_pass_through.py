@@ -14,18 +14,17 @@ from kafka.protocol.producer import ProduceRequest
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
 from sharegroup.gateway.passthrough.decision import MAX_READ_BYTES, PassthroughDecision
-from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.connections.connection import Features
 from sharegroup.kafka_clients.connections.headers import (
     MalformedRequestError,
     UnknownVersionError,
-    encode_request,
     read_header,
 )
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_may
 from tests.unit.gateway.scripted_upstream import NoOtherGroups
+from tests.unit.gateway.wire_bytes import decode, request_frame
 
 UPDATE_METADATA = 6
 ORDERS = uuid.UUID(int=1)
@@ -45,7 +44,7 @@ def produce(version: int, *names: str) -> memoryview:
     data = topic.PartitionProduceData(index=0, records=b"r")
     topics = [topic(name=name, partition_data=[data]) for name in names]
     asked = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=topics)
-    return memoryview(bytes(encode_request(asked, version, 7, "client"))[4:])
+    return request_frame(asked, version)
 
 
 def fetch(topic_id: uuid.UUID) -> memoryview:
@@ -55,7 +54,7 @@ def fetch(topic_id: uuid.UUID) -> memoryview:
         max_wait_ms=1, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1,
         topics=[topic(topic_id=topic_id, partitions=[partition])], forgotten_topics_data=[], rack_id="",
     )  # fmt: skip
-    return memoryview(bytes(encode_request(asked, 15, 7, "client"))[4:])
+    return request_frame(asked, 15)
 
 
 def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | None = None) -> PassthroughDecision:
@@ -82,7 +81,7 @@ def test_without_acl_and_hidden_topics_requests_are_not_decoded() -> None:
 
 
 def test_size_of_a_decoded_request_is_limited_except_records() -> None:
-    security = Authorization(alice_acl("All topic *"))
+    security = alice_may("All topic *")
     long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
     assert admit(security, memoryview(long_name)).frame is not None
     with pytest.raises(MalformedRequestError, match="Fetch of"):
@@ -91,7 +90,7 @@ def test_size_of_a_decoded_request_is_limited_except_records() -> None:
 
 def test_request_without_a_rule_is_rejected() -> None:
     """Requests between brokers are not for clients, with or without an access control list."""
-    for security in (Authorization(None), Authorization(alice_acl("All cluster", "All topic *"))):
+    for security in (Authorization(None), alice_may("All cluster", "All topic *")):
         with pytest.raises(RequestError, match="User:alice sent request 6") as refused:
             admit(security, ANYTHING)
         assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -100,16 +99,16 @@ def test_request_without_a_rule_is_rejected() -> None:
 @pytest.mark.parametrize("version", [2, 10])
 def test_versions_that_are_not_offered_are_rejected(version: int) -> None:
     frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff")
-    for security in (Authorization(None, (HIDDEN,)), Authorization(alice_acl("All topic *"))):
+    for security in (Authorization(None, (HIDDEN,)), alice_may("All topic *")):
         with pytest.raises(UnknownVersionError):
             admit(security, frame)
 
 
 def test_rejection_is_audited_with_principal_address_and_resource(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        passage = admit(Authorization(alice_acl("Write topic orders")), produce(9, "orders", "secret", "secret"))
+        passage = admit(alice_may("Write topic orders"), produce(9, "orders", "secret", "secret"))
     assert passage.frame is not None
-    sent: Any = decode_request(ProduceRequest, read_header(passage.frame), passage.frame)
+    sent = decode(ProduceRequest, passage.frame)
     assert [topic.name for topic in sent.topic_data] == ["orders"]
     assert caplog.messages == [
         "access outcome=refused principal=User:alice address=10.0.0.1 api=Produce operation=WRITE resource=topic:secret"
@@ -120,7 +119,7 @@ def test_unknown_topic_id_refreshes_the_topics_once(caplog: pytest.LogCaptureFix
     """The topic was just created, and the gateway learns of it now."""
     cluster = Cluster()
     cluster.there["orders"] = (ORDERS, 1)
-    security = Authorization(alice_acl("Read topic orders"))
+    security = alice_may("Read topic orders")
     with caplog.at_level("INFO"):
         assert admit(security, fetch(ORDERS), cluster).frame is not None
     assert cluster.asked == [None]
@@ -134,4 +133,4 @@ def test_unknown_topic_id_refreshes_the_topics_once(caplog: pytest.LogCaptureFix
 def test_topic_id_that_stays_unknown_is_an_unknown_topic_id() -> None:
     cluster = Cluster()
     cluster.is_away = True
-    assert admit(Authorization(alice_acl("Read topic *")), fetch(ORDERS), cluster).frame is None
+    assert admit(alice_may("Read topic *"), fetch(ORDERS), cluster).frame is None

@@ -65,66 +65,54 @@ def fetch(job: CellChannels, group_id: str) -> FetchRequest:
     return FetchRequest(*named, max_records=1, max_wait_ms=1)
 
 
-def test_request_goes_to_the_cell_of_its_group() -> None:
-    async def main() -> None:
-        appender = Appender()
-        job, _ = channels(appender)
-        assert await job.append(fetch(job, "a1")) == 5
-        job.append_soon(fetch(job, "b1"))
-        job.append_soon(DeleteGroupRequest(job.new_id(), "b1", job.reply_to))
-        assert appender.appended == [("p-a", "a1"), ("p-b", "b1"), ("g-b", "b1")]
-        assert job.now_ms() == 42
-
-    asyncio.run(main())
+async def test_request_goes_to_the_cell_of_its_group() -> None:
+    appender = Appender()
+    job, _ = channels(appender)
+    assert await job.append(fetch(job, "a1")) == 5
+    job.append_soon(fetch(job, "b1"))
+    job.append_soon(DeleteGroupRequest(job.new_id(), "b1", job.reply_to))
+    assert appender.appended == [("p-a", "a1"), ("p-b", "b1"), ("g-b", "b1")]
+    assert job.now_ms() == 42
 
 
-def test_cell_without_a_job_does_not_block_the_others() -> None:
-    async def main() -> None:
-        appender = Appender()
-        job, of_cells = channels(appender)
-        of_cells["a"]._ready.clear()
-        waits = asyncio.ensure_future(job.ask(fetch(job, "a1")))  # type: ignore[arg-type]  # it is a coroutine
-        await job.append(fetch(job, "b1"))
-        assert appender.appended == [("p-b", "b1")]
-        assert not waits.done()
-        waits.cancel()
-
-    asyncio.run(main())
+async def test_cell_without_a_job_does_not_block_the_others() -> None:
+    appender = Appender()
+    job, of_cells = channels(appender)
+    of_cells["a"]._ready.clear()
+    waits = asyncio.ensure_future(job.ask(fetch(job, "a1")))  # type: ignore[arg-type]  # it is a coroutine
+    await job.append(fetch(job, "b1"))
+    assert appender.appended == [("p-b", "b1")]
+    assert not waits.done()
+    waits.cancel()
 
 
-def test_response_is_delivered_once_and_broadcasts_of_each_job() -> None:
-    async def main() -> None:
-        job, of_cells = channels(Appender())
-        told: list[Any] = []
-        job.on_broadcast(told.append)
-        request = fetch(job, "b1")
-        job.subscribe(request.id, told.append)
-        left = MemberLeftBroadcast("a1", "m", 3)
-        answer = FetchResponse(request.id, job.reply_to, "b1", "orders", "id", 0, "m")
+async def test_response_is_delivered_once_and_broadcasts_of_each_job() -> None:
+    job, of_cells = channels(Appender())
+    told: list[Any] = []
+    job.on_broadcast(told.append)
+    request = fetch(job, "b1")
+    job.subscribe(request.id, told.append)
+    left = MemberLeftBroadcast("a1", "m", 3)
+    answer = FetchResponse(request.id, job.reply_to, "b1", "orders", "id", 0, "m")
 
-        def row(key: str, value: bytes) -> Any:
-            return SimpleNamespace(key=key.encode(), value=value, offset=0)
+    def row(key: str, value: bytes) -> Any:
+        return SimpleNamespace(key=key.encode(), value=value, offset=0)
 
-        of_cells["a"]._receive([row(BROADCAST_KEY, encode_broadcast(left))])
-        of_cells["b"]._receive([row(job.reply_to, json.dumps(encode_response(answer)).encode())])
-        await asyncio.sleep(0)
-        assert told == [left, answer]
-        assert not any(channel._subscribers for channel in of_cells.values())
-
-    asyncio.run(main())
+    of_cells["a"]._receive([row(BROADCAST_KEY, encode_broadcast(left))])
+    of_cells["b"]._receive([row(job.reply_to, json.dumps(encode_response(answer)).encode())])
+    await asyncio.sleep(0)
+    assert told == [left, answer]
+    assert not any(channel._subscribers for channel in of_cells.values())
 
 
-def test_gateway_announces_itself_in_each_cell_with_topics() -> None:
-    async def main() -> None:
-        appender = Appender()
-        job, of_cells = channels(appender)
-        announced = GatewayRow(GatewayAddress("gateway", 9191), lives_ms=1)
-        assert len(job.announce(announced)) == 2
-        assert appender.announced == [("r-a", GATEWAY_KEY), ("r-b", GATEWAY_KEY)]
-        of_cells["a"]._ready.clear()
-        assert len(job.announce(announced)) == 1
-        of_cells["b"]._ready.clear()
-        with pytest.raises(JobUnavailableError):
-            job.announce(announced)
-
-    asyncio.run(main())
+async def test_gateway_announces_itself_in_each_cell_with_topics() -> None:
+    appender = Appender()
+    job, of_cells = channels(appender)
+    announced = GatewayRow(GatewayAddress("gateway", 9191), lives_ms=1)
+    assert len(job.announce(announced)) == 2
+    assert appender.announced == [("r-a", GATEWAY_KEY), ("r-b", GATEWAY_KEY)]
+    of_cells["a"]._ready.clear()
+    assert len(job.announce(announced)) == 1
+    of_cells["b"]._ready.clear()
+    with pytest.raises(JobUnavailableError):
+        job.announce(announced)

@@ -81,30 +81,26 @@ def test_rows_are_delivered_in_log_order() -> None:
     assert told_responses == ["1"]
 
 
-def test_timeout_reports_whether_the_job_is_loading() -> None:
+async def test_timeout_reports_whether_the_job_is_loading() -> None:
     """From the row of a new leader until its first response to a request to a group."""
     told: list[ErrorCode] = []
+    channel = CellChannel({}, RowTopics("g", "p", "r"), 0.0, KnownCluster())
 
-    async def main() -> None:
-        channel = CellChannel({}, RowTopics("g", "p", "r"), 0.0, KnownCluster())
+    async def ask() -> None:
+        sent = asyncio.get_running_loop().create_future()
+        sent.set_result(APPENDED_MS)
+        with pytest.raises(JobUnavailableError) as caught:
+            await channel._response(request, asyncio.get_running_loop().create_future(), sent)
+        told.append(caught.value.code)
 
-        async def ask() -> None:
-            sent = asyncio.get_running_loop().create_future()
-            sent.set_result(APPENDED_MS)
-            with pytest.raises(JobUnavailableError) as caught:
-                await channel._response(request, asyncio.get_running_loop().create_future(), sent)
-            told.append(caught.value.code)
-
-        request = DeleteGroupRequest("1", "g", channel.reply_to)
-        await ask()
-        channel._deliver([NewLeaderBroadcast(), FetchResponse("2", channel.reply_to, *KEY, "m")])
-        await ask()
-        channel._deliver([TopicDeletedBroadcast("g", "id")])
-        await ask()
-        channel._deliver([DeleteGroupResponse("3", channel.reply_to, "g")])
-        await ask()
-
-    asyncio.run(main())
+    request = DeleteGroupRequest("1", "g", channel.reply_to)
+    await ask()
+    channel._deliver([NewLeaderBroadcast(), FetchResponse("2", channel.reply_to, *KEY, "m")])
+    await ask()
+    channel._deliver([TopicDeletedBroadcast("g", "id")])
+    await ask()
+    channel._deliver([DeleteGroupResponse("3", channel.reply_to, "g")])
+    await ask()
     assert told == [
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -22,13 +22,13 @@ from sharegroup.kafka_clients.connections.connection import Features
 from sharegroup.kafka_clients.connections.headers import (
     MalformedRequestError,
     decode_response,
-    encode_request,
     read_header,
 )
 from sharegroup.protocol import messages
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, HIDDEN, alice_may
+from tests.unit.gateway.wire_bytes import request_frame
 
 ORDERS = uuid.UUID(int=1)
 NOT_FOUND, TOPIC = int(ErrorCode.GROUP_ID_NOT_FOUND), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -53,7 +53,7 @@ class ShareGroups:
 
 def admit(request: Any, version: int, security: Authorization = EVERYBODY) -> tuple[PassthroughDecision, Any]:
     """Return what is forwarded of a request, and the gateway's own response if there is one."""
-    frame = memoryview(bytes(encode_request(request, version, 7, "client"))[4:])
+    frame = request_frame(request, version)
     groups: Any = ShareGroups()
 
     async def admitted() -> PassthroughDecision:
@@ -169,15 +169,15 @@ def test_requests_of_joined_members_are_forwarded(request_of_member: Any, versio
 
 
 def test_access_control_is_applied_before_the_group_type() -> None:
-    rights = Authorization(alice_acl("Read group *", "Read topic orders"))
+    rights = alice_may("Read group *", "Read topic orders")
     _, found = admit(commit("share", "orders", "secret"), 8, rights)
     assert codes(found) == {"orders": [NOT_FOUND], "secret": [TOPIC]}
-    _, found = admit(join("share"), 5, Authorization(alice_acl("Read topic orders")))
+    _, found = admit(join("share"), 5, alice_may("Read topic orders"))
     assert found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def test_request_with_truncated_group_id_is_malformed() -> None:
-    frame = memoryview(bytes(encode_request(join("share"), 5, 7, "client"))[4:])
+    frame = request_frame(join("share"), 5)
     header = read_header(frame)
     groups: Any = ShareGroups()
 

@@ -128,38 +128,32 @@ def test_hole_is_covered_when_a_later_batch_is_seen() -> None:
     assert read(log, 10) == OffsetRange(10, 509)
 
 
-def test_pauses_after_empty_reads_increase() -> None:
-    async def test() -> None:
-        answers = [fetched(high_watermark=100) for _ in range(7)]
-        cluster = Cluster(*answers, fetched(log_batches.batch(10, 5), high_watermark=100))
-        log = reader(cluster)
-        pauses = []
-        for _ in answers:
-            with pytest.raises(LogReadError):
-                await log.read(position(), 10)
-            pauses.append(log.pause_s(position(), 10))
-            asked = len(cluster.asked)
-            log.prefetch(position(), 10)
-            await asyncio.sleep(0)
-            assert len(cluster.asked) == asked
-        assert [round(pause, 1) for pause in pauses] == [0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
-        assert log.pause_s(position(), 11) == log.pause_s(position(True), 10) == 0
-        await log.read(position(), 10)
-        assert log.pause_s(position(), 10) == 0
-
-    asyncio.run(test())
-
-
-def test_leader_change_ends_the_pause() -> None:
-    async def test() -> None:
-        cluster = Cluster(fetched(high_watermark=100))
-        log = reader(cluster)
+async def test_pauses_after_empty_reads_increase() -> None:
+    answers = [fetched(high_watermark=100) for _ in range(7)]
+    cluster = Cluster(*answers, fetched(log_batches.batch(10, 5), high_watermark=100))
+    log = reader(cluster)
+    pauses = []
+    for _ in answers:
         with pytest.raises(LogReadError):
             await log.read(position(), 10)
-        cluster.lead(2, 2)
-        assert log.pause_s(position(), 10) == 0
+        pauses.append(log.pause_s(position(), 10))
+        asked = len(cluster.asked)
+        log.prefetch(position(), 10)
+        await asyncio.sleep(0)
+        assert len(cluster.asked) == asked
+    assert [round(pause, 1) for pause in pauses] == [0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    assert log.pause_s(position(), 11) == log.pause_s(position(True), 10) == 0
+    await log.read(position(), 10)
+    assert log.pause_s(position(), 10) == 0
 
-    asyncio.run(test())
+
+async def test_leader_change_ends_the_pause() -> None:
+    cluster = Cluster(fetched(high_watermark=100))
+    log = reader(cluster)
+    with pytest.raises(LogReadError):
+        await log.read(position(), 10)
+    cluster.lead(2, 2)
+    assert log.pause_s(position(), 10) == 0
 
 
 def test_topics_are_read_by_id_if_brokers_have_ids() -> None:

@@ -51,38 +51,29 @@ def test_two_incarnations_may_be_one_member() -> None:
     assert (known.get(P1), known.get(P1).is_static, known.get(P2).is_static) == (Identity("p1"), False, True)
 
 
-def test_fetch_waits_for_the_heartbeat_with_the_member_id() -> None:
-    async def test() -> None:
-        known = identities()
-        waiting = asyncio.ensure_future(known.wait_until_known(P1, "worker-1", 120))
-        await asyncio.sleep(0)
-        known.add(P2, "another")
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        known.add(P1, "stored")
-        await waiting
-        await known.wait_until_known(P1, "worker-1", 0)
-
-    run(test)
+async def test_fetch_waits_for_the_heartbeat_with_the_member_id() -> None:
+    known = identities()
+    waiting = asyncio.ensure_future(known.wait_until_known(P1, "worker-1", 120))
+    await asyncio.sleep(0)
+    known.add(P2, "another")
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    known.add(P1, "stored")
+    await waiting
+    await known.wait_until_known(P1, "worker-1", 0)
 
 
-def test_session_requires_a_heartbeat() -> None:
-    async def test() -> None:
-        with pytest.raises(
-            RequestError, match="static member worker-1 has sent no heartbeat as p1 to this gateway"
-        ) as refused:
-            await identities().wait_until_known(P1, "worker-1", 0.001)
-        assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
-
-    run(test)
+async def test_session_requires_a_heartbeat() -> None:
+    with pytest.raises(
+        RequestError, match="static member worker-1 has sent no heartbeat as p1 to this gateway"
+    ) as refused:
+        await identities().wait_until_known(P1, "worker-1", 0.001)
+    assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-def test_dynamic_member_needs_no_stored_identity() -> None:
-    async def test() -> None:
-        await identities().wait_until_known(P1, "", 0)
-        await identities().wait_until_known(SessionKey("other", "p1"), "worker-1", 0)
-
-    run(test)
+async def test_dynamic_member_needs_no_stored_identity() -> None:
+    await identities().wait_until_known(P1, "", 0)
+    await identities().wait_until_known(SessionKey("other", "p1"), "worker-1", 0)
 
 
 def test_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

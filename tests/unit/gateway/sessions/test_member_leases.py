@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from sharegroup.config import Config
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.groups.open_outcomes import OpenLeaves
-from sharegroup.gateway.handlers.share import heartbeat
-from sharegroup.gateway.handlers.share.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.share import heartbeat as heartbeat_handler
 from sharegroup.gateway.sessions import member_leases
-from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
-from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
-from sharegroup.gateway.wire.request import Request
-from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
-from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_session import SessionKey
-from sharegroup.security.caller import Caller
-from tests.unit.gateway.recording_job import RecordingJob
-from tests.unit.gateway.scripted_upstream import NoOtherGroups, ScriptedUpstream
+from sharegroup.protocol.rows.share_group_requests import HEARTBEAT
+from sharegroup.protocol.rows.share_partition_requests import ACKNOWLEDGE, FETCH
+from tests.harness.event_loop import EventLoop
+from tests.unit.gateway import log_batches
+from tests.unit.gateway.conversation import (
+    LONG_MS,
+    ORDERS,
+    Client,
+    Job,
+    ShareGateway,
+    heartbeat,
+    share_acknowledge,
+    share_fetch,
+)
+from tests.unit.gateway.known_cluster import partition_data
 
 FENCED_MEMBER_EPOCH = 110
 
@@ -59,164 +60,113 @@ def test_number_of_leases_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not leases.get("g", "b").is_valid_at(0)
 
 
-class Heartbeats:
-    """The handler, with scripted responses of the job."""
-
-    def __init__(self) -> None:
-        self.job, self.leases = RecordingJob(), MemberLeases()
-        security = SimpleNamespace(authorize_heartbeat=lambda *_: None)
-        cluster: Any = ScriptedUpstream()
-        groups: Any = NoOtherGroups()
-        configs: Any = SimpleNamespace(group_config=Config().group_config)
-        identities = MemberIdentities(configs)
-        self.acknowledgements, self.open_leaves = OpenAcknowledgements(), OpenLeaves()
-        self._handler = ShareGroupHeartbeat(
-            cast(Any, self.job),
-            cluster,
-            security,
-            self.leases,
-            groups,
-            identities,
-            self.acknowledgements,
-            self.open_leaves,
-        )
-
-    def start(self, member_epoch: int) -> asyncio.Future[Any]:
-        body = ShareGroupHeartbeatRequest(
-            group_id="g", member_id="m", member_epoch=member_epoch, rack_id=None, subscribed_topic_names=None
-        )
-        header: Any = SimpleNamespace(client_id="client")
-        return asyncio.ensure_future(self._handler(Request(header, body, Caller(1, 1, "127.0.0.1"))))
-
-    async def send(self, member_epoch: int) -> asyncio.Future[Any]:
-        count = len(self.job.rows)
-        sent = self.start(member_epoch)
-        while len(self.job.rows) == count:
-            await asyncio.sleep(0)
-        return sent
-
-    async def answer(self, number: int, sent: asyncio.Future[Any], **fields: Any) -> None:
-        """Return the job's response to one of the heartbeats that were sent."""
-        row = self.job.rows[number]
-        answer = HeartbeatResponse(row.id, row.reply_to, "g", member_id="m", **fields)
-        if row.id in self.job.answers:
-            self.job.answers[row.id].set_result(answer)
-        else:
-            self.job.respond(answer)
-        await sent
-
-    def lasts(self, until_ms: int) -> bool:
-        return self.leases.get("g", "m").is_valid_at(until_ms)
+@pytest.fixture
+def member(client: Client, job: Job) -> Client:
+    """Return a client that has joined; its session does not expire before 100."""
+    client.send(heartbeat(0))
+    job.answer(job.receive(HEARTBEAT), member_epoch=1, session_deadline_ms=100)
+    client.receive()
+    return client
 
 
-def test_each_heartbeat_response_extends_the_lease() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        assert (heartbeats.lasts(99), heartbeats.lasts(100)) == (True, False)
-        await heartbeats.answer(1, await heartbeats.send(1), member_epoch=1, session_deadline_ms=200)
-        assert heartbeats.lasts(199)
-        await heartbeats.answer(2, await heartbeats.send(1), member_epoch=1)  # a job that sends no deadline
-        assert not heartbeats.lasts(0)
-
-    asyncio.run(test())
+def has_lease(gateway: ShareGateway, at_ms: int = 0) -> bool:
+    return gateway.leases.get("g", "m").is_valid_at(at_ms)
 
 
-def test_leave_ends_the_lease_permanently_before_its_row_is_sent() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        late = await heartbeats.send(1)
-        left = await heartbeats.send(-1)
-        assert not heartbeats.lasts(0)
-        await heartbeats.answer(1, late, member_epoch=1, session_deadline_ms=200)
-        assert not heartbeats.lasts(0)
-        await heartbeats.answer(2, left, member_epoch=-1)
-        await heartbeats.answer(3, await heartbeats.send(0), member_epoch=2, session_deadline_ms=300)
-        assert heartbeats.lasts(299)
-
-    asyncio.run(test())
+def test_each_heartbeat_response_extends_the_lease(gateway: ShareGateway, member: Client, job: Job) -> None:
+    assert (has_lease(gateway, 99), has_lease(gateway, 100)) == (True, False)
+    member.send(heartbeat(1))
+    job.answer(job.receive(HEARTBEAT), member_epoch=1, session_deadline_ms=200)
+    member.receive()
+    assert has_lease(gateway, 199)
+    member.send(heartbeat(1))
+    job.answer(job.receive(HEARTBEAT), member_epoch=1)  # a job that sends no deadline
+    member.receive()
+    assert not has_lease(gateway)
 
 
-def test_certain_leave_is_answered_before_the_job_and_descriptions_wait() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        left = await (await heartbeats.send(-1))
-        assert (left.error_code, left.member_id, left.member_epoch) == (0, "m", -1)
-        of_group, of_all = (asyncio.ensure_future(heartbeats.open_leaves.wait(names)) for names in (["g"], None))
-        await heartbeats.open_leaves.wait(["another"])
-        assert not of_group.done()
-        assert not of_all.done()
-        await heartbeats.answer(1, asyncio.ensure_future(asyncio.sleep(0)), member_epoch=-1)
-        await asyncio.gather(of_group, of_all)
-        await heartbeats.open_leaves.wait()
-
-    asyncio.run(test())
-
-
-def test_leave_that_cannot_be_appended_is_rejected() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        heartbeats.job.fail_next = True
-        left = await (await heartbeats.send(-1))
-        assert left.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await heartbeats.open_leaves.wait()
-
-    asyncio.run(test())
+def test_leave_ends_the_lease_permanently_before_its_row_is_sent(
+    gateway: ShareGateway, member: Client, job: Job
+) -> None:
+    member.send(heartbeat(1))
+    late = job.receive(HEARTBEAT)
+    leaving = gateway.connect()
+    leaving.send(heartbeat(-1))
+    leave = job.receive(HEARTBEAT)
+    assert not has_lease(gateway)
+    job.answer(late, member_epoch=1, session_deadline_ms=200)
+    member.receive()
+    assert not has_lease(gateway)
+    leaving.receive()
+    job.answer(leave, member_epoch=-1)
+    member.send(heartbeat(0))
+    job.answer(job.receive(HEARTBEAT), member_epoch=2, session_deadline_ms=300)
+    member.receive()
+    assert has_lease(gateway, 299)
 
 
-def test_leave_of_a_possibly_removed_member_is_answered_by_the_job() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        heartbeats.job.time_ms = 100
-        left = await heartbeats.send(-1)
-        assert not left.done()
-        await heartbeats.answer(1, left, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        assert (await left).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-    asyncio.run(test())
-
-
-def test_descriptions_wait_for_a_leave_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "LEAVE_PATIENCE_S", 0.01)
-
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        await (await heartbeats.send(-1))
-        await heartbeats.open_leaves.wait()
-
-    asyncio.run(test())
+def test_certain_leave_is_answered_before_the_job_and_descriptions_wait(
+    gateway: ShareGateway, member: Client, job: Job, loop: EventLoop
+) -> None:
+    member.send(heartbeat(-1))
+    left = member.receive()
+    assert (left.error_code, left.member_id, left.member_epoch) == (0, "m", -1)
+    descriptions = [loop.start(gateway.open_leaves.wait(names)) for names in (["g"], None)]
+    loop.finish(gateway.open_leaves.wait(["another"]))
+    assert not any(description.done() for description in descriptions)
+    job.answer(job.receive(HEARTBEAT), member_epoch=-1)
+    loop.finish(asyncio.gather(*descriptions))
+    loop.finish(gateway.open_leaves.wait())
 
 
-def test_rejected_heartbeat_ends_the_lease() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        await heartbeats.answer(1, await heartbeats.send(1), error_code=FENCED_MEMBER_EPOCH)
-        assert not heartbeats.lasts(0)
+def test_leave_that_cannot_be_appended_is_rejected(
+    gateway: ShareGateway, member: Client, job: Job, loop: EventLoop
+) -> None:
+    job.fail_next = True
+    member.send(heartbeat(-1))
+    assert member.receive().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    loop.finish(gateway.open_leaves.wait())
 
-    asyncio.run(test())
+
+def test_leave_of_a_possibly_removed_member_is_answered_by_the_job(member: Client, job: Job) -> None:
+    job.time_ms = 100
+    member.send(heartbeat(-1))
+    assert member.is_waiting()
+    job.answer(job.receive(HEARTBEAT), error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert member.receive().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leave_waits_for_acknowledgements_that_were_sent_before() -> None:
-    async def test() -> None:
-        heartbeats = Heartbeats()
-        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
-        outcome = asyncio.get_running_loop().create_future()
-        heartbeats.acknowledgements.add(SessionKey("g", "m"), [outcome])
-        left = heartbeats.start(-1)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert heartbeats.lasts(99)
-        assert len(heartbeats.job.rows) == 1
-        outcome.set_result((0, None))
-        while len(heartbeats.job.rows) == 1:
-            await asyncio.sleep(0)
-        assert not heartbeats.lasts(0)
-        await heartbeats.answer(1, left, member_epoch=-1)
+def test_descriptions_wait_for_a_leave_only_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, gateway: ShareGateway, member: Client, loop: EventLoop
+) -> None:
+    monkeypatch.setattr(heartbeat_handler, "LEAVE_PATIENCE_S", 0.01)
+    member.send(heartbeat(-1))
+    member.receive()
+    loop.finish(gateway.open_leaves.wait())
 
-    asyncio.run(test())
+
+def test_rejected_heartbeat_ends_the_lease(gateway: ShareGateway, member: Client, job: Job) -> None:
+    member.send(heartbeat(1))
+    job.answer(job.receive(HEARTBEAT), error_code=FENCED_MEMBER_EPOCH)
+    member.receive()
+    assert not has_lease(gateway)
+
+
+def test_leave_waits_for_acknowledgements_that_were_sent_before(
+    gateway: ShareGateway, member: Client, job: Job
+) -> None:
+    gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
+    member.send(share_fetch(0, ORDERS, max_wait_ms=LONG_MS))
+    job.receive(FETCH)
+    job.acquire(0, 9)
+    member.receive()
+    member.send(share_acknowledge(1, ORDERS, (0, 9)))
+    acknowledgement = job.receive(ACKNOWLEDGE)
+    leaving = gateway.connect()
+    leaving.send(heartbeat(-1))
+    assert leaving.is_waiting()
+    assert has_lease(gateway, 99)
+    assert job.unread() == []
+    job.answer(acknowledgement)
+    job.receive(HEARTBEAT)
+    assert not has_lease(gateway)

@@ -11,7 +11,6 @@ import pytest
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import RETRY_MS
@@ -29,12 +28,11 @@ from sharegroup.protocol.rows.share_partition_requests import (
 )
 from sharegroup.protocol.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.protocol.topic_ids import topic_id_text
-from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
-from tests.unit.gateway.recording_job import RecordingJob
+from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
+from tests.unit.gateway.conversation import ORDERS, acknowledging, sliced
+from tests.unit.gateway.recording_job import LOCK_MS, RecordingJob
 
-ORDERS = UUID(int=1)
 P0, P1 = TopicIdPartition(ORDERS, 0), TopicIdPartition(ORDERS, 1)
-LOCK_MS = 30_000
 
 
 class Nodes:
@@ -83,17 +81,16 @@ class Nodes:
         """Let the last demand acquire first..last, of which the member is sent first..sent."""
         self.job.acquire(first, last, LOCK_MS)
         part = self.served(context).get_partition(key)
-        part.deliver(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
+        part.deliver(sliced(first, sent), 0)
 
     def acknowledge(self, context: FetchContext, key: TopicIdPartition, first: int, last: int) -> int:
         """Acknowledge through this session; return the error code of the gateway's own answer."""
         lease = self.leases.get_or_create("g", "m")
         lease.extend(LOCK_MS)
         part = self.sessions.get_member_partition(context.session, key)
-        batch = AcknowledgementBatch(first, last, (1,))
 
         async def settle() -> int:
-            return (await part.acknowledge([batch], False, lease, 0, 0))[0]
+            return (await part.acknowledge([acknowledging(first, last)], False, lease, 0, 0))[0]
 
         return asyncio.run(settle())
 
@@ -294,7 +291,7 @@ class Worker:
         part.read_ahead.record_demand("demand", 150, now_ms)
         ranges = [AcquiredRange(self._offset, self._offset + 149, 1)]
         part.read_ahead.add_response("demand", ranges, now_ms + LOCK_MS, now_ms)
-        part.deliver(Slice([AcquiredRange(self._offset, self._offset + 49, 1)], [], [], [], 50, 0), now_ms)
+        part.deliver(sliced(self._offset, self._offset + 49), now_ms)
         self._offset += 150
         self.served.rhythm.end_fetch(50, now_ms)
 

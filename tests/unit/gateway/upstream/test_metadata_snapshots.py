@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
@@ -17,7 +16,6 @@ from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableE
 from sharegroup.kafka_clients.connections.headers import decode_response, encode_response
 from tests.unit.gateway.wire.test_metadata_bytes import response, topic
 
-T = TypeVar("T")
 VERSION = 12
 
 
@@ -44,107 +42,91 @@ class Upstream:
         return MetadataBytes(self.now.version, bytes(self.now.body))
 
 
-def run(test: Callable[[Upstream, MetadataSnapshots], Awaitable[T]]) -> T:
-    async def main() -> T:
-        upstream = Upstream()
-        return await test(upstream, MetadataSnapshots(upstream.ask))
-
-    return asyncio.run(asyncio.wait_for(main(), 60))
+@pytest.fixture
+def upstream() -> Upstream:
+    return Upstream()
 
 
-def test_concurrent_callers_cause_one_request() -> None:
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[int, list[int | None]]:
-        found = await asyncio.gather(*(snapshots.get_fresh(VERSION) for _ in range(50)))
-        return len(set(map(id, found))), upstream.asked
-
-    assert run(test) == (1, [VERSION])
+@pytest.fixture
+def snapshots(upstream: Upstream) -> MetadataSnapshots:
+    return MetadataSnapshots(upstream.ask)
 
 
-def test_each_version_is_requested_separately() -> None:
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[int | None]:
-        await snapshots.get_fresh(12)
-        await snapshots.get_fresh(9)
-        return upstream.asked
+async def test_concurrent_callers_cause_one_request(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
+    found = await asyncio.gather(*(snapshots.get_fresh(VERSION) for _ in range(50)))
+    assert (len(set(map(id, found))), upstream.asked) == (1, [VERSION])
 
-    assert run(test) == [12, 9]
+
+async def test_each_version_is_requested_separately(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
+    await snapshots.get_fresh(12)
+    await snapshots.get_fresh(9)
+    assert upstream.asked == [12, 9]
 
 
 @pytest.mark.parametrize(("fresh_s", "times"), [(60.0, 1), (0.0, 3)])
-def test_fresh_snapshot_is_used_again(monkeypatch: pytest.MonkeyPatch, fresh_s: float, times: int) -> None:
+async def test_fresh_snapshot_is_used_again(
+    monkeypatch: pytest.MonkeyPatch, fresh_s: float, times: int, upstream: Upstream, snapshots: MetadataSnapshots
+) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", fresh_s)
 
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> int:
-        for _ in range(3):
-            await snapshots.get_fresh(VERSION)
-        return len(upstream.asked)
-
-    assert run(test) == times
+    for _ in range(3):
+        await snapshots.get_fresh(VERSION)
+    assert len(upstream.asked) == times
 
 
-def test_equal_bytes_are_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_equal_bytes_are_cut_once(
+    monkeypatch: pytest.MonkeyPatch, upstream: Upstream, snapshots: MetadataSnapshots
+) -> None:
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 0.0)
 
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[bool]:
-        first = await snapshots.get_fresh(VERSION)
-        second = await snapshots.get_fresh(VERSION)
-        upstream.now = metadata(topic("a", 2))
-        return [second is first, await snapshots.get_fresh(VERSION) is first]
-
-    assert run(test) == [True, False]
+    first = await snapshots.get_fresh(VERSION)
+    second = await snapshots.get_fresh(VERSION)
+    upstream.now = metadata(topic("a", 2))
+    assert [second is first, await snapshots.get_fresh(VERSION) is first] == [True, False]
 
 
-def test_snapshot_requested_before_a_change_is_not_used_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_snapshot_requested_before_a_change_is_not_used_after_it(
+    monkeypatch: pytest.MonkeyPatch, upstream: Upstream, snapshots: MetadataSnapshots
+) -> None:
     """Not even if the request was in flight."""
     monkeypatch.setattr(metadata_snapshots, "FRESH_S", 60.0)
 
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[bool, list[str]]:
-        upstream.may_answer.clear()
-        on_its_way = asyncio.ensure_future(snapshots.get_fresh(VERSION))
-        while not upstream.asked:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
-        snapshots.invalidate()
-        upstream.may_answer.set()
-        await on_its_way
-        is_fresh = snapshots.is_fresh(VERSION)
-        upstream.now = metadata(topic("b"))
-        await asyncio.sleep(0.001)
-        return is_fresh, list((await snapshots.get_fresh(VERSION)).topics)
-
-    assert run(test) == (False, ["b"])
-
-
-def test_cancelled_caller_does_not_cancel_the_request() -> None:
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[str]:
-        upstream.may_answer.clear()
-        impatient, patient = (asyncio.ensure_future(snapshots.get_fresh(VERSION)) for _ in range(2))
+    upstream.may_answer.clear()
+    on_its_way = asyncio.ensure_future(snapshots.get_fresh(VERSION))
+    while not upstream.asked:
         await asyncio.sleep(0)
-        impatient.cancel()
-        await asyncio.sleep(0)
-        upstream.may_answer.set()
-        return list((await patient).topics)
-
-    assert run(test) == ["a"]
-
-
-def test_next_caller_retries_unavailable_brokers() -> None:
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> list[str]:
-        upstream.is_away = True
-        with pytest.raises(UpstreamUnavailableError):
-            await snapshots.get_fresh(VERSION)
-        upstream.is_away = False
-        return list((await snapshots.get_fresh(VERSION)).topics)
-
-    assert run(test) == ["a"]
+    await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
+    snapshots.invalidate()
+    upstream.may_answer.set()
+    await on_its_way
+    is_fresh = snapshots.is_fresh(VERSION)
+    upstream.now = metadata(topic("b"))
+    await asyncio.sleep(0.001)
+    assert (is_fresh, list((await snapshots.get_fresh(VERSION)).topics)) == (False, ["b"])
 
 
-def test_unreadable_response_is_reported_as_unavailable() -> None:
-    async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
-        upstream.now = MetadataBytes(VERSION, upstream.now.body[:-20])
-        with pytest.raises(UpstreamUnavailableError, match="cannot be read"):
-            await snapshots.get_fresh(VERSION)
+async def test_cancelled_caller_does_not_cancel_the_request(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
+    upstream.may_answer.clear()
+    impatient, patient = (asyncio.ensure_future(snapshots.get_fresh(VERSION)) for _ in range(2))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.sleep(0)
+    upstream.may_answer.set()
+    assert list((await patient).topics) == ["a"]
 
-    run(test)
+
+async def test_next_caller_retries_unavailable_brokers(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
+    upstream.is_away = True
+    with pytest.raises(UpstreamUnavailableError):
+        await snapshots.get_fresh(VERSION)
+    upstream.is_away = False
+    assert list((await snapshots.get_fresh(VERSION)).topics) == ["a"]
+
+
+async def test_unreadable_response_is_reported_as_unavailable(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
+    upstream.now = MetadataBytes(VERSION, upstream.now.body[:-20])
+    with pytest.raises(UpstreamUnavailableError, match="cannot be read"):
+        await snapshots.get_fresh(VERSION)
 
 
 def names_and_partitions(decoded: MetadataResponse) -> dict[str, int]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.gateway.upstream.passthrough import Passthrough, expects_response
-from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.broker_login import FORWARDED_LOGIN, ForwardedLogin
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
@@ -22,6 +21,7 @@ from sharegroup.kafka_clients.connections.reconnecting_connection import (
     ConnectBackoff,
     ReconnectingConnection,
 )
+from tests.unit.gateway.wire_bytes import request_frame
 
 VERSIONS = range(ProduceRequest.max_version + 1)
 
@@ -30,7 +30,7 @@ def produce(version: int, acks: int, transactional_id: str | None) -> memoryview
     partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=b"records")
     topic = ProduceRequest.TopicProduceData(name="topic", topic_id=None, partition_data=[partition])
     body = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1, topic_data=[topic])
-    return memoryview(wire.encode_request(body, version, 7, "client"))[4:]
+    return request_frame(body, version)
 
 
 @pytest.mark.parametrize("transactional_id", [None, "", "tx" * 100], ids=["none", "empty", "long"])
@@ -64,60 +64,52 @@ def test_other_requests_have_a_response() -> None:
     assert expects_response(read_header(frame), frame)
 
 
-def test_topic_change_is_reported_before_the_response() -> None:
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        told: list[str] = []
-        passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda api_key: told.append(str(api_key)))
-        answers = [loop.create_future(), loop.create_future()]
+async def test_topic_change_is_reported_before_the_response() -> None:
+    loop = asyncio.get_running_loop()
+    told: list[str] = []
+    passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda api_key: told.append(str(api_key)))
+    answers = [loop.create_future(), loop.create_future()]
 
-        async def drained() -> None:
-            return None
+    async def drained() -> None:
+        return None
 
-        link: Any = SimpleNamespace(
-            keep_session=drained, wait_drained=drained, forward=lambda *_: answers[len(told_of)]
-        )
-        passthrough._connection = link
-        told_of: list[int] = []
-        for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
-            frame = memoryview(b"\0" + bytes([api_key]) + b"\0\4\0\0\0\7\xff\xff")
-            answer = await passthrough.forward(read_header(frame), frame)
-            assert answer is answers[number]
-            answer.add_done_callback(lambda _: told.append("client"))
-            told_of.append(number)
-        assert told == []
-        for future in answers:
-            future.set_result(memoryview(b""))
-        await asyncio.sleep(0)
-        assert told == ["client", "20", "client"]
-
-    asyncio.run(test())
+    link: Any = SimpleNamespace(keep_session=drained, wait_drained=drained, forward=lambda *_: answers[len(told_of)])
+    passthrough._connection = link
+    told_of: list[int] = []
+    for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
+        frame = memoryview(b"\0" + bytes([api_key]) + b"\0\4\0\0\0\7\xff\xff")
+        answer = await passthrough.forward(read_header(frame), frame)
+        assert answer is answers[number]
+        answer.add_done_callback(lambda _: told.append("client"))
+        told_of.append(number)
+    assert told == []
+    for future in answers:
+        future.set_result(memoryview(b""))
+    await asyncio.sleep(0)
+    assert told == ["client", "20", "client"]
 
 
 @pytest.mark.parametrize(
     ("settings", "kept"), [({}, 1), ({FORWARDED_LOGIN: ForwardedLogin("PLAIN", b"")}, 0)], ids=["own", "forwarded"]
 )
-def test_forwarding_keeps_the_session_unless_the_client_does(settings: dict[str, object], kept: int) -> None:
-    async def test() -> None:
-        calls: list[str] = []
+async def test_forwarding_keeps_the_session_unless_the_client_does(settings: dict[str, object], kept: int) -> None:
+    calls: list[str] = []
 
-        async def called(name: str) -> None:
-            calls.append(name)
+    async def called(name: str) -> None:
+        calls.append(name)
 
-        def forward(*_: object) -> asyncio.Future[memoryview]:
-            calls.append("forward")
-            return asyncio.get_running_loop().create_future()
+    def forward(*_: object) -> asyncio.Future[memoryview]:
+        calls.append("forward")
+        return asyncio.get_running_loop().create_future()
 
-        passthrough = Passthrough(("127.0.0.1", 1), settings, ConnectBackoff())
-        link: Any = SimpleNamespace(
-            keep_session=lambda: called("keep"), wait_drained=lambda: called("drain"), forward=forward
-        )
-        passthrough._connection = link
-        frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")  # Fetch
-        await passthrough.forward(read_header(frame), frame)
-        assert calls == ["keep"] * kept + ["forward", "drain"]
-
-    asyncio.run(test())
+    passthrough = Passthrough(("127.0.0.1", 1), settings, ConnectBackoff())
+    link: Any = SimpleNamespace(
+        keep_session=lambda: called("keep"), wait_drained=lambda: called("drain"), forward=forward
+    )
+    passthrough._connection = link
+    frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")  # Fetch
+    await passthrough.forward(read_header(frame), frame)
+    assert calls == ["keep"] * kept + ["forward", "drain"]
 
 
 def test_pause_between_attempts_doubles_up_to_its_limit() -> None:

@@ -17,11 +17,10 @@ from kafka.protocol.producer import ProduceRequest
 from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request, decode_untagged
-from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, UnknownVersionError, read_header
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from tests.unit.gateway.own_requests import DECODED_VERSIONS, bodies
-from tests.unit.gateway.wire_bytes import varint
+from tests.unit.gateway.wire_bytes import decode, request_frame, varint
 
 #: The other two have their own decoder and tests.
 BY_SCHEMA = [(message, version) for message, version in DECODED_VERSIONS if message not in request_decoding._OWN]
@@ -29,16 +28,6 @@ BY_SCHEMA = [(message, version) for message, version in DECODED_VERSIONS if mess
 
 def ids(versions: list[tuple[Any, int]]) -> list[str]:
     return [f"{message.name}-{version}" for message, version in versions]
-
-
-def decode(message: Any, frame: bytes | bytearray | memoryview) -> Any:
-    """Decode the request in a frame without its length."""
-    view = memoryview(frame)
-    return decode_request(message, read_header(view), view)
-
-
-def encoded(message: Any, version: int, body: Any) -> bytes:
-    return bytes(wire.encode_request(body, version, 7, "client"))[4:]
 
 
 def share_fetch(batches: int) -> Any:
@@ -59,8 +48,8 @@ def share_fetch(batches: int) -> Any:
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
-    frame = encoded(message, version, data.draw(bodies(message, version)))
-    header = read_header(memoryview(frame))
+    frame = request_frame(data.draw(bodies(message, version)), version)
+    header = read_header(frame)
     start = header.end + message.flexible_version_q(version)
     original = message.decode(frame[start:], version=version)
     ours = decode(message, frame)
@@ -74,8 +63,8 @@ def test_decodes_the_same_as_kafka_python(message: Any, version: int, data: st.D
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_truncated_request_is_malformed(message: Any, version: int, data: st.DataObject) -> None:
-    frame = encoded(message, version, data.draw(bodies(message, version)))
-    for end in range(read_header(memoryview(frame)).end, len(frame)):
+    frame = request_frame(data.draw(bodies(message, version)), version)
+    for end in range(read_header(frame).end, len(frame)):
         with pytest.raises(MalformedRequestError):
             decode(message, frame[:end])
 
@@ -84,8 +73,8 @@ def test_truncated_request_is_malformed(message: Any, version: int, data: st.Dat
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_bytes_are_a_request_or_malformed(message: Any, version: int, data: st.DataObject) -> None:
-    frame = bytearray(encoded(message, version, data.draw(bodies(message, version))))
-    start = read_header(memoryview(frame)).end
+    sent = request_frame(data.draw(bodies(message, version)), version)
+    start, frame = read_header(sent).end, bytearray(sent)
     for place, byte in data.draw(st.lists(st.tuples(st.integers(start, len(frame)), st.integers(0, 255)), max_size=5)):
         frame[place : place + 1] = bytes([byte])
     frame += data.draw(st.binary(max_size=10))
@@ -99,7 +88,7 @@ def test_tagged_fields_are_skipped_wherever_they_are() -> None:
     plain = DescribeConfigsRequest(
         resources=[DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="a")]
     )
-    frame = encoded(DescribeConfigsRequest, 4, plain)
+    frame = bytes(request_frame(plain, 4))
     tags = b"\2" + b"\0\3abc" + b"\x09\1z"  # two fields: tag 0 of three bytes, tag 9 of one
     name_end = frame.index(b"\2a") + 2
     after_keys = name_end + 1
@@ -140,23 +129,23 @@ def test_too_many_elements_are_rejected_before_they_are_created(monkeypatch: pyt
 def test_nested_elements_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_decoding, "MAX_ELEMENTS", 1_000)
     batches = share_fetch(998)  # and a topic and a partition
-    assert decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, batches))
+    assert decode(ShareFetchRequest, request_frame(batches, 2))
     with pytest.raises(MalformedRequestError, match="elements"):
-        decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, share_fetch(999)))
+        decode(ShareFetchRequest, request_frame(share_fetch(999), 2))
 
 
 def test_ten_thousand_acknowledgement_batches_fit() -> None:
-    frame = encoded(ShareFetchRequest, 2, share_fetch(10_000))
+    frame = request_frame(share_fetch(10_000), 2)
     assert len(frame) < MAX_OWN_REQUEST_BYTES / 4
     assert MAX_ELEMENTS >= 5 * 10_000
     assert len(decode(ShareFetchRequest, frame).topics[0].partitions[0].acknowledgement_batches) == 10_000
 
 
 def test_null_of_a_non_nullable_field_is_rejected() -> None:
-    frame = encoded(FindCoordinatorRequest, 2, FindCoordinatorRequest(key=None, key_type=0))
+    frame = request_frame(FindCoordinatorRequest(key=None, key_type=0), 2)
     with pytest.raises(MalformedRequestError, match="key must not be null"):
         decode(FindCoordinatorRequest, frame)
-    types = encoded(ShareAcknowledgeRequest, 2, ShareAcknowledgeRequest(group_id="g", member_id="m", topics=None))
+    types = request_frame(ShareAcknowledgeRequest(group_id="g", member_id="m", topics=None), 2)
     with pytest.raises(MalformedRequestError, match="topics must not be null"):
         decode(ShareAcknowledgeRequest, types)
 
@@ -170,7 +159,7 @@ def test_tagged_fields_are_reported() -> None:
     for cluster_id in (None, "c"):
         if cluster_id is not None:
             fetch.cluster_id, fetch.tags = cluster_id, {"cluster_id"}
-        view = memoryview(encoded(FetchRequest, 12, fetch))
+        view = request_frame(fetch, 12)
         body, has_tagged_fields = decode_untagged(FetchRequest, read_header(view), view)
         assert has_tagged_fields is (cluster_id is not None)
         assert body.max_wait_ms == 1
@@ -181,10 +170,10 @@ def test_records_are_not_copied() -> None:
     topic = ProduceRequest.TopicProduceData
     partition = topic.PartitionProduceData(index=0, records=b"records")
     asked = ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic(name="t", partition_data=[partition])])
-    frame = encoded(ProduceRequest, 9, asked)
+    frame = request_frame(asked, 9)
     (found,) = decode(ProduceRequest, frame).topic_data[0].partition_data
     assert found.records == b"records"
-    assert found.records.obj is frame
+    assert found.records.obj is frame.obj
 
 
 class CountedBytes(bytearray):
@@ -230,7 +219,7 @@ def test_string_longer_than_brokers_accept_is_rejected(message: Any, size: int) 
         fields = {"topics": [MetadataRequest.MetadataRequestTopic(name=name)]}
     elif message is ShareAcknowledgeRequest:
         del fields["forgotten_topics_data"]
-    frame = encoded(message, message.valid_versions[1], message(**fields))
+    frame = request_frame(message(**fields), message.valid_versions[1])
     if size == 0x7FFF:
         assert decode(message, frame)
         return
@@ -243,8 +232,8 @@ def test_numbers_of_an_array_are_counted_before_they_are_decoded() -> None:
     topic = DescribeProducersRequest.TopicRequest
     ids = DescribeProducersRequest(topics=[topic(name="t", partition_indexes=[0] * MAX_ELEMENTS)])
     with pytest.raises(MalformedRequestError, match="elements in partition_indexes"):
-        decode(DescribeProducersRequest, encoded(DescribeProducersRequest, 0, ids))
+        decode(DescribeProducersRequest, request_frame(ids, 0))
     forgotten = ShareFetchRequest.ForgottenTopic(topic_id=UUID(int=1), partitions=[0] * MAX_ELEMENTS)
     fetch = ShareFetchRequest(group_id="g", member_id="m", topics=[], forgotten_topics_data=[forgotten])
     with pytest.raises(MalformedRequestError, match="elements in forgotten partitions"):
-        decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, fetch))
+        decode(ShareFetchRequest, request_frame(fetch, 2))

@@ -11,8 +11,8 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.configs.alter_configs import IncrementalAlterConfigs
 from sharegroup.gateway.handlers.configs.legacy_alter_configs import AlterConfigs
 from sharegroup.protocol.rows.share_group_requests import AlterConfigsRequest as AlterConfigsRow
-from sharegroup.security.acl import Acl, AclEntry
 from sharegroup.security.authorization import Authorization
+from tests.unit.gateway.passthrough_cases import alice_may
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,
@@ -146,8 +146,7 @@ def test_jobs_configs_of_a_broker_are_rejected() -> None:
 
 
 def test_each_resource_requires_its_right() -> None:
-    entry = {"principal": "User:alice", "resource": "group", "name": "g", "operations": ["AlterConfigs"]}
-    alteration = LegacyAlteration(Authorization(Acl([AclEntry.model_validate(entry)]), ("rows",)))
+    alteration = LegacyAlteration(alice_may("AlterConfigs group g", hidden=("rows",)))
     found = alteration.alter(
         (GROUP, "g", {}), (GROUP, "h", {LOCK: "1"}), (TOPIC, "rows", {"retention.ms": "1"}), (BROKER, "1", {"x": "1"})
     )

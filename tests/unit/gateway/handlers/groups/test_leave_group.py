@@ -12,7 +12,7 @@ from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.groups.leave_group import LeaveGroup
 from sharegroup.gateway.handlers.passthrough_requests import PassthroughRequests
-from sharegroup.kafka_clients.connections.headers import MalformedRequestError, encode_request, read_header
+from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
 from sharegroup.protocol.rows.share_group_fields import ALL_AWAY
 from sharegroup.protocol.rows.share_group_requests import (
     InvokeConsumerRebalanceRequest,
@@ -22,8 +22,9 @@ from sharegroup.protocol.rows.share_group_requests import (
 from sharegroup.protocol.rows.share_group_responses import MemberError
 from sharegroup.security.authorization import Authorization
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.passthrough_cases import ALICE, alice_acl
+from tests.unit.gateway.passthrough_cases import ALICE, alice_may
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, RecordedRequests, answer
+from tests.unit.gateway.wire_bytes import request_frame
 
 NAMED, DYNAMIC = MemberIdentity("", "worker-1"), MemberIdentity("m2", None)
 UNKNOWN = int(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -82,9 +83,9 @@ def test_coordinators_error_is_the_error_of_the_response() -> None:
 
 def test_leave_group_requires_read_on_the_group(caplog: pytest.LogCaptureFixture) -> None:
     requests = RecordedRequests()
-    assert left(requests, leave(ALL_AWAY), 5, Authorization(alice_acl("Read group g"))) == (0, [])
+    assert left(requests, leave(ALL_AWAY), 5, alice_may("Read group g")) == (0, [])
     caplog.set_level(logging.INFO, "sharegroup.audit")
-    refused = left(requests, leave(ALL_AWAY), 5, Authorization(alice_acl("Describe group g", "Read topic *")))
+    refused = left(requests, leave(ALL_AWAY), 5, alice_may("Describe group g", "Read topic *"))
     assert refused == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
     assert len(requests.rows) == 1
     assert "operation=READ resource=group:g" in caplog.text
@@ -108,13 +109,12 @@ class ShareGroups:
 
 
 def is_ours(message: LeaveGroupRequest, version: int, length: int | None = None) -> bool:
-    frame = memoryview(bytes(encode_request(message, version, 7, "client"))[4:])
-    header = read_header(frame)
+    frame = request_frame(message, version)
     groups: Any = ShareGroups()
 
     async def found() -> bool:
         passing = PassthroughRequests(KnownCluster(), {}, EVERYTHING_ALLOWED, groups)
-        return await passing.is_for_share_group(ALICE.node_id, header, frame[:length])
+        return await passing.is_for_share_group(ALICE.node_id, read_header(frame), frame[:length])
 
     return asyncio.run(found())
 

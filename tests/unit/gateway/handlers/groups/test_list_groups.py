@@ -12,9 +12,8 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
 from sharegroup.gateway.handlers.groups.list_groups import ListGroups, listing_broker
 from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
-from sharegroup.security.acl import Acl, AclEntry
-from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
+from tests.unit.gateway.passthrough_cases import alice_may
 from tests.unit.gateway.scripted_upstream import (
     ALICE,
     EVERYTHING_ALLOWED,
@@ -26,7 +25,6 @@ from tests.unit.gateway.scripted_upstream import (
 
 OURS = {"orders": "Stable", "old-orders": "Empty"}
 LIST_GROUPS = 16
-ENTRY = {"principal": "User:alice", "resource": "group", "prefix": "o", "operations": ["Describe"]}
 
 
 def listed(*rows: tuple[str, str, str]) -> Any:
@@ -115,8 +113,7 @@ def test_few_groups_change_ports_when_a_broker_joins() -> None:
 
 
 def test_caller_sees_only_groups_that_it_may_describe() -> None:
-    acl = Acl([AclEntry.model_validate(ENTRY)])
-    handler = ListGroups(FixedTables(OURS), upstream(), Authorization(acl))
+    handler = ListGroups(FixedTables(OURS), upstream(), alice_may("Describe group o*"))
     response = answer(handler, ListGroupsRequest(), ListGroupsResponse, 5)
     assert {group.group_id for group in response.groups} == set(OURS)
 
@@ -165,7 +162,6 @@ def test_upstream_gets_no_request_to_delete_our_groups() -> None:
 
 
 def test_delete_groups_requires_the_delete_right() -> None:
-    nothing = Authorization(Acl([]))
-    handler = DeleteGroups(RecordedRequests(), FixedTables(OURS), ScriptedUpstream(), nothing)
+    handler = DeleteGroups(RecordedRequests(), FixedTables(OURS), ScriptedUpstream(), alice_may())
     response = answer(handler, DeleteGroupsRequest(groups_names=["orders", "x"]), DeleteGroupsResponse, 2)
     assert [result.error_code for result in response.results] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
