@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -116,8 +117,7 @@ class _Deadline:
         self._timer.daemon = True
         self._connected: list[socket.socket] = []
         self._ending = threading.Lock()
-        #: The reason of the failure, set at the deadline.
-        self.problem = ""
+        self._end_s = time.monotonic() + timeout_s
 
     def __enter__(self) -> Self:
         self._timer.start()
@@ -130,6 +130,12 @@ class _Deadline:
                 each.close()
             self._connected.clear()
 
+    @property
+    def problem(self) -> str:
+        """The reason of the failure; empty before the deadline. A read whose timeout has passed ends after it."""
+        is_over = time.monotonic() >= self._end_s
+        return f"no complete response within {self._timeout_s:g} s" if is_over else ""
+
     def connect(self, *where: Any) -> socket.socket:
         """Return a connected socket, like `socket.create_connection`. Raises OSError."""
         connected = socket.create_connection(*where)
@@ -140,7 +146,6 @@ class _Deadline:
         return connected
 
     def _end(self) -> None:
-        self.problem = f"no complete response within {self._timeout_s:g} s"
         with self._ending:
             for each in self._connected:
                 with contextlib.suppress(OSError):  # the server may have closed it

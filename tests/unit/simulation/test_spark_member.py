@@ -60,7 +60,7 @@ class SparkStage(Stage):
 
 @pytest.fixture
 def stage() -> SparkStage:
-    return SparkStage(7)
+    return SparkStage(8)
 
 
 @pytest.mark.parametrize("points", list(itertools.product(POINTS, POINTS)), ids="-".join)
