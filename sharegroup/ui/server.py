@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 #: Maximum number of connections that wait to be accepted.
 _BACKLOG = 100
-_NICENESS = 19
+_NICENESS = 10
 _RELOAD_INTERVAL_S = 1.0
 
 
