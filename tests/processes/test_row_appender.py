@@ -236,7 +236,7 @@ async def test_a_silent_leader_is_left_once_another_broker_leads(start: Start) -
     broker.script += [NEVER_ANSWER]
     sent = rows(appender, b"2")
     await until(lambda: len(broker.produced) == 2)
-    advance(SLOW_RESPONSE_S)  # it leads as long as nobody knows better
+    advance(SLOW_RESPONSE_S)  # the metadata still names it as the leader
     await until(lambda: cluster.refreshed == 1)
     cluster.moved = 2
     advance(SLOW_RESPONSE_S)

@@ -97,7 +97,7 @@ class RecordingJob:
         self._asked.pop(row.id).set_exception(error)
 
     def answer(self, row: Any, **fields: Any) -> None:
-        """Respond to a row; without fields, the job accepts the request and there is nothing to report."""
+        """Respond to a row; without fields, the job accepts the request, and the other values are the defaults."""
         if isinstance(row, HeartbeatRequest):
             response: Any = HeartbeatResponse(
                 row.id, row.reply_to, row.group_id, **{"member_id": row.member_id, **fields}

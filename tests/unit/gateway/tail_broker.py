@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -81,9 +80,3 @@ class TailBroker:
                 )  # fmt: skip
                 found.append(topic(topic="", topic_id=place[0], partitions=[data]))
         return found
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    """Run the event loop until something is true."""
-    while not is_true():
-        await asyncio.sleep(0)

@@ -31,6 +31,7 @@ from sharegroup.security.acl import Operation, Resource
 from sharegroup.security.authentication.sasl_exchange import LoginRejectedError
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
+from tests.harness.event_loop import until
 from tests.processes.loop_clock import advance
 from tests.unit.gateway.logins import Issuer, bearer
 from tests.unit.gateway.own_requests import OWN_REQUESTS, OWN_VERSIONS, bodies
@@ -392,8 +393,7 @@ async def test_failed_query_is_retried_and_earlier_rights_stay_in_use() -> None:
     brokers = Answers({}, {"billing": LOADING})
     rights = rights_of(brokers)
     coming = asyncio.ensure_future(rights.get_rights(1, named(BILLING)))
-    while brokers.count("DescribeGroupsRequest") < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: brokers.count("DescribeGroupsRequest") >= 2)
     brokers.group_rights["billing"] = READ
     assert (await coming).allows(Operation.READ, "group", "billing")
     brokers.group_rights["billing"] = LOADING
@@ -411,8 +411,7 @@ async def test_failed_query_is_retried_and_earlier_rights_stay_in_use() -> None:
 async def _given_up(brokers: Answers, request: str = "DescribeGroupsRequest") -> None:
     """Advance the clock until the current query gives up."""
     before = brokers.count(request)
-    while brokers.count(request) == before:
-        await asyncio.sleep(0.01)
+    await until(lambda: brokers.count(request) != before)
     advance(FRESH_S + 1)
 
 

@@ -49,9 +49,9 @@ class Requesters:
         self, partition: int, member_id: str, reply_to: str, asked_ms: int, member_epoch: int = -1
     ) -> None:
         """Record that a fetch of the member got records; it was appended, or its session was opened, at `asked_ms`."""
-        epochs = self._epochs.setdefault(partition, {})
-        if member_epoch > epochs.get(member_id, -1):
-            epochs[member_id] = member_epoch
+        if member_epoch >= 0:
+            epochs = self._epochs.setdefault(partition, {})
+            epochs[member_id] = max(member_epoch, epochs.get(member_id, -1))
         if reply_to != member_id:
             times = self._requester_times(partition, member_id)
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))

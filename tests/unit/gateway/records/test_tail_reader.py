@@ -15,8 +15,9 @@ from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey
 from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import TailReader
+from tests.harness.event_loop import until
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.tail_broker import TailBroker, until
+from tests.unit.gateway.tail_broker import TailBroker
 
 A, B = UUID(int=1), UUID(int=2)
 KEY_A, KEY_B = CacheKey(A, 0, False), CacheKey(B, 0, False)

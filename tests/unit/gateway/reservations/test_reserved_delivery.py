@@ -27,9 +27,10 @@ from sharegroup.protocol.rows.share_partition_requests import FetchRequest, Unac
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.protocol.share_session import TopicIdPartition
 from sharegroup.types import AcquiredRange, OffsetRange
+from tests.harness.event_loop import until
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.recording_job import KEY, TOPIC_ID, RecordingJob
-from tests.unit.gateway.tail_broker import TailBroker, until
+from tests.unit.gateway.tail_broker import TailBroker
 
 LOCK_MS, SESSION_MS = 30_000, 45_000
 PLACE = TopicIdPartition(TOPIC_ID, 0)

@@ -14,6 +14,7 @@ from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import decode_response, encode_response
+from tests.harness.event_loop import until
 from tests.unit.gateway.wire.test_metadata_bytes import response, topic
 
 VERSION = 12
@@ -93,8 +94,7 @@ async def test_snapshot_requested_before_a_change_is_not_used_after_it(
 
     upstream.may_answer.clear()
     on_its_way = asyncio.ensure_future(snapshots.get_fresh(VERSION))
-    while not upstream.asked:
-        await asyncio.sleep(0)
+    await until(lambda: upstream.asked)
     await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
     snapshots.invalidate()
     upstream.may_answer.set()
