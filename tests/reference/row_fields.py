@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from sharegroup.protocol.rows.broadcasts import Broadcast
+from sharegroup.protocol.rows.lease_requests import RenewLeasesRequest
 from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.rows.share_group_responses import ShareGroupResponse
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
@@ -24,6 +25,7 @@ This page lists the fields of each type of row in the three topics between membe
 _SECTIONS: Mapping[str, Any] = {
     "Requests to the group coordinator": ShareGroupRequest,
     "Requests to a share-partition": SharePartitionRequest,
+    "Requests to all share-partitions": RenewLeasesRequest,
     "Responses about a group": ShareGroupResponse,
     "Responses about a share-partition": SharePartitionResponse,
     "Rows for every reader": Broadcast,
@@ -36,7 +38,7 @@ def page() -> str:
     lines = [_INTRODUCTION]
     for title, union in _SECTIONS.items():
         lines += [f"## {title}", ""]
-        for kind in get_args(union):
+        for kind in get_args(union) or (union,):
             lines += _rows_of(kind)
     return "\n".join(lines).rstrip() + "\n"
 

@@ -11,7 +11,7 @@ from kafka.errors import KafkaConnectionError
 
 from sharegroup.config import Config
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.job.clock.handover import Handover
+from sharegroup.job.clock.handover import Handover, HandoverChange
 from sharegroup.job.knowledge.source_offset import SourceOffset
 from sharegroup.job.logs.topic_identities import TopicDescription
 from sharegroup.job.planning.batch_rows import rows_between
@@ -37,6 +37,9 @@ def row(key: SharePartitionKey, new: bool = False, reset: str | None = None, **v
 
 def state(start_offset: int = 3, epoch: int = 1) -> ShareGroupOffset:
     return ShareGroupOffset(ShareGroupOffsetHeader(0, epoch, 1, start_offset, 0, 0, 0, 1), ())
+
+
+NO_CHANGE = HandoverChange()
 
 
 class World:
@@ -154,11 +157,13 @@ class World:
         self.versions.append(list(rows))
 
     def read(
-        self, after_ms: int = 200, safe_ms: int = 0, waiting: Collection[str] = (), **told: Any
-    ) -> list[tuple[str, str, Any]]:
+        self, after_ms: int = 200, safe_ms: int = 0, waiting: Collection[str] = (),
+        change: HandoverChange = NO_CHANGE, **told: Any,
+    ) -> list[tuple[str, str, Any]]:  # fmt: skip
         self.now_ms += after_ms
         clock = ClockReading(self.now_ms, self.now_ms)
         told_of = Handover(waiting=dict.fromkeys(waiting, WaitsFor.RECORDS), clock=clock, **told)
+        told_of.apply(change)
         after = self._planner.next_offset(self.offset, told_of, self.requested, safe_ms, self.now_ms)
         if after is None:
             return []

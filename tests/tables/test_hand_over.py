@@ -28,13 +28,16 @@ def reader(path: Path) -> Iterator[HandoverFileReader]:
     reader.close()
 
 
-KEYS = st.sampled_from("abc")
+KEYS, GATEWAYS = st.sampled_from("abc"), st.sampled_from(["g1", "g2"])
 CHANGES = st.builds(
     HandoverChange,
     st.dictionaries(KEYS, st.none() | st.integers(0, 5)),
     st.dictionaries(KEYS, st.sampled_from(WaitsFor)),
     st.dictionaries(st.integers(0, 2), st.integers(0, 5)),
     st.none() | st.builds(ClockReading, st.integers(0, 5), st.integers(0, 5)),
+    st.dictionaries(KEYS, st.lists(GATEWAYS, unique=True).map(sorted)),
+    st.dictionaries(GATEWAYS, st.integers(0, 5)),
+    st.integers(0, 5),
 )
 
 
@@ -50,7 +53,10 @@ def plain(changes: list[HandoverChange]) -> Handover:
         positions |= change.positions
         clock = change.clock or clock
     with_one = {key: deadline for key, deadline in deadlines.items() if deadline is not None}
-    return Handover(with_one, {key: waits for key, waits in waiting.items() if waits}, positions, clock)
+    whole = Handover(with_one, {key: waits for key, waits in waiting.items() if waits}, positions, clock)
+    for change in changes:
+        whole.leases.apply(change.reservers, change.leases, change.now_ms)
+    return whole
 
 
 @settings(deadline=None)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sharegroup.core.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.job.clock.handover import HandoverChange
 from sharegroup.job.logs.topic_identities import POLL_MS
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 from tests.tables.source_world import BILLS, COMMITTED, CONFIG, OLD, SHARD, World, loads, row, state
@@ -252,6 +253,15 @@ def test_ticks_come_when_their_deadline_is_over_by_the_safe_clock() -> None:
     assert world.read(deadlines={SHARD: 90, "g2\tbills\t0": 80, "h": 95}, safe_ms=90) == [("g2\tbills\t0", "tick", 90)]
     assert world.read(deadlines={SHARD: 90}, safe_ms=91) == [(SHARD, "tick", 91)]
     assert world.read(deadlines={SHARD: 90}) == []
+
+
+def test_ended_leases_of_gateways_are_sent_to_the_keys_with_their_reservations() -> None:
+    world, other = World(row(P0)), "g2\tbills\t0"
+    world.read(safe_ms=10)
+    change = HandoverChange(reservers={SHARD: ["g1", "g2"], other: ["g1"]}, leases={"g1": 90, "g2": 95})
+    assert world.read(safe_ms=90, change=change) == []
+    assert world.read(safe_ms=91, change=change) == [(SHARD, "leases_over", ["g1"]), (other, "leases_over", ["g1"])]
+    assert world.read(safe_ms=96, change=change)[1:] == [(SHARD, "leases_over", ["g1", "g2"])]
 
 
 def test_every_key_is_ticked_once_after_a_start() -> None:

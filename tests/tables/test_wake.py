@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.job.clock.handover import Handover
+from sharegroup.job.clock.handover import Handover, HandoverChange
 from sharegroup.job.clock.wake import RequestTopicState, Wake
 from sharegroup.types import WaitsFor
+
+
+def with_lease(end_ms: int, handover: Handover) -> Handover:
+    """Add a gateway with reservations whose lease ends at that time."""
+    handover.apply(HandoverChange(reservers={"k": ["g"]}, leases={"g": end_ms}))
+    return handover
 
 
 @pytest.mark.parametrize(
@@ -15,6 +21,7 @@ from sharegroup.types import WaitsFor
         (Handover(waiting={"k": WaitsFor.RECORDS}), Wake(None, is_due=False)),
         (Handover({"k": 101, "l": 200}), Wake(101, is_due=False)),
         (Handover({"k": 100, "l": 200}), Wake(100, is_due=True)),
+        (with_lease(90, Handover({"k": 101})), Wake(90, is_due=True)),
     ],
 )
 def test_the_handover_decides_what_to_wait_for(told: Handover, wake: Wake) -> None:

@@ -26,6 +26,8 @@ class Output:
     - `notes`: sentences for the job's log.
     - `positions`: next unread offset of each request partition that this key read rows of.
     - `deadline_ms`: when this key needs a tick; None for never.
+    - `reservers`: the gateways that hold reservations here.
+    - `leases`: by gateway, a time until which its lease lasts at least.
     - `waiting`: what waiting fetches wait for, so that the source polls the log of this topic often.
     - `windows`: values of `metrics.WindowSizes` of the touched share-partitions, if metrics are enabled.
     """
@@ -39,6 +41,8 @@ class Output:
     notes: list[str] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     deadline_ms: int | None = None
+    reservers: list[str] = field(default_factory=list)
+    leases: dict[str, int] = field(default_factory=dict)
     waiting: WaitsFor = WaitsFor.NOTHING
     windows: list[list[Any]] = field(default_factory=list)
 
@@ -65,6 +69,10 @@ class Output:
         """Record that the request partition of the row was read up to this row."""
         read_up_to = self.positions.get(row.kafka_partition, 0)
         self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)
+
+    def extend_lease(self, gateway: str, end_ms: int) -> None:
+        """Record that the lease of a gateway lasts at least until `end_ms`."""
+        self.leases[gateway] = max(end_ms, self.leases.get(gateway, 0))
 
     def encode(self) -> str:
         """Return the body of the output row. (`asdict` would copy every value: 100 ms at 1,000 share-partitions.)"""

@@ -9,11 +9,12 @@ delete    | [[partition, state_epoch, topic], ...]                  | source
 load      | [{...}, ...], see `ManagedPartition.load`; group's rows  | source
 log       | [[partition, then the fields of `LogOffsets`], ...]     | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
+leases_over | [gateway, ...]                                        | source
 tick      | clock_ms                                                | source
 
 Spark's shuffle keeps no order, so `sort_rows` sorts the rows of a batch. Rows of the source precede the requests.
 Requests that change the config precede the others. Requests of one Kafka partition keep their order, and those of
-several partitions are ordered by append time. The tick is the last row.
+several partitions are ordered by append time. The rows about leases and the tick are the last ones.
 """
 
 from collections.abc import Iterable
@@ -27,13 +28,13 @@ DELETE = "delete"
 LOAD = "load"
 LOG = "log"
 REQUEST = "request"
+LEASES_OVER = "leases_over"
 TICK = "tick"
 
 #: Part of the value of a request that changes the config (`SharePartitionRequest.encode`).
 _CONFIGURE = '"type":"configure"'
-_ORDER = {
-    kind: rank for rank, kind in enumerate((CONFIG, FENCES, TOPIC_DELETED, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))
-}
+_KINDS = (CONFIG, FENCES, TOPIC_DELETED, UNLOAD, DELETE, LOAD, LOG, REQUEST, LEASES_OVER, TICK)
+_ORDER = {kind: rank for rank, kind in enumerate(_KINDS)}
 
 
 class RequestRow(NamedTuple):

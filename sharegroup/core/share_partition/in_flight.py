@@ -140,8 +140,10 @@ class InFlight:
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
         """Return first..last as StateBatches; neighbours whose durable fields are equal are fused."""
         batches: list[StateBatch] = []
-        for range_first, range_last, (state, count, member_id, deadline_ms, *_) in self.items(first, last):
+        for range_first, range_last, record in self.items(first, last):
+            state, count, member_id, deadline_ms, *_ = record
             holder = None if deadline_ms is None else member_id
+            deadline_ms = None if record.is_reserved else deadline_ms
             append_fused(batches, StateBatch(range_first, range_last, state, count, holder, deadline_ms))
         return batches
 

@@ -11,7 +11,7 @@ class InFlightRecord(NamedTuple):
     """The state of each record of a range.
 
     `member_id` holds an ACQUIRED record until `lock_deadline_ms`. For an AVAILABLE record, it is the previous holder if
-    the record was lost by a lock timeout or a departure. For a reserved record, these are the reserver and its lease.
+    the record was lost by a lock timeout or a departure. For a reserved record, it is the reserver.
 
     `batch_first`..`batch_last` is the fetch batch of the record, which throttling uses: the range that one fetch read
     from the log, or one batch of the loaded state. Terminal and reserved records have none (-1, -1), so that they fuse.

@@ -8,7 +8,8 @@ of the log, chooses a member for each record, and *assigns* the record to it. Th
     window        start offset            RRRRRRRRRRSSSSSSSS     R, S are reserved for two gateways
     later        [ finished ][ in flight  mmmmnn]RRRSSSSSSSS     m, n were assigned to two members
 
-A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*, its lock deadline the end of the lease.
+A reserved record is ACQUIRED with delivery count 0. Its holder is a *reserver*. It has no deadline of its own: all that
+a gateway has reserved ends with the lease of the gateway, which is renewed elsewhere (`core.operators.gateway_leases`).
 An assignment is a delivery: the count becomes 1, and the lock begins with the append of the `assign` row. A reservation
 that ends unused leaves no trace: its records become AVAILABLE with delivery count 0, and those at the end of the window
 leave it. So a record never delivered is not in flight, as before it was reserved.
@@ -29,6 +30,9 @@ from sharegroup.protocol.range_map import append_fused
 from sharegroup.types import Cause, OffsetRange, Transition
 
 _SEPARATOR = "#"
+#: The lock deadline of reserved records in the window, whose index of locks needs one: the last millisecond of the year
+#: 9998. Durable records have none.
+NO_DEADLINE_MS = 253_370_764_799_999
 
 
 def reserver_id(requester: str, reservation_epoch: int) -> str:
@@ -67,24 +71,16 @@ def reserve_ranges(
     window: InFlight,
     reserver: str,
     records: int,
-    until_ms: int,
     log_end_offset: int,
     free: OffsetRange | None,
-    extend_from: int,
 ) -> tuple[Transition, ...]:
-    """Return the transitions after which at least `records` offsets are reserved for `reserver` until `until_ms`.
+    """Return the transitions after which at least `records` offsets are reserved for `reserver`.
 
-    The lease of those that are reserved already is extended from the offset `extend_from` on. `free` are the offsets
-    after the window that may be reserved. Offsets in the window that nobody holds any longer and that the log has not
-    reached are reserved before these. A lease is never shortened.
+    `free` are the offsets after the window that may be reserved. Offsets in the window that nobody holds any longer and
+    that the log has not reached are reserved before these.
     """
     transitions: list[Transition] = []
-    missing = records
-    for first, last, record in iter_reserved(window, reserver):
-        missing -= last - first + 1
-        if last >= extend_from and record.lock_deadline_ms is not None and record.lock_deadline_ms < until_ms:
-            first = max(first, extend_from)
-            transitions.append(Transition(first, last, ACQUIRED, ACQUIRED, Cause.RESERVE, reserver, 0, until_ms))
+    missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))
     unheld = window.available(log_end_offset, free.first_offset - 1) if free is not None else ()
     candidates = [OffsetRange(first, last) for first, last, record in unheld if record.delivery_count == 0]
     for first, last in [*candidates, *([free] if free is not None else [])]:
@@ -92,7 +88,8 @@ def reserve_ranges(
             break
         last = min(last, first + missing - 1)
         missing -= last - first + 1
-        append_fused(transitions, Transition(first, last, AVAILABLE, ACQUIRED, Cause.RESERVE, reserver, 0, until_ms))
+        reserved = Transition(first, last, AVAILABLE, ACQUIRED, Cause.RESERVE, reserver, 0, NO_DEADLINE_MS)
+        append_fused(transitions, reserved)
     return tuple(transitions)
 
 
@@ -105,10 +102,10 @@ def assign_ranges(
     append_ms: int,
     lock_duration_ms: int,
 ) -> tuple[Transition, ...]:
-    """Return the transitions of an assignment that was appended at `append_ms`.
+    """Return the transitions of an assignment that was appended at `append_ms`, within the lease of the gateway.
 
     Offsets below `start_offset` are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not
-    reserved for `reserver`, or whose lease had ended, and for ranges that overlap.
+    reserved for `reserver`, and for ranges that overlap.
     """
     transitions: list[Transition] = []
     expected = start_offset
@@ -122,8 +119,6 @@ def assign_ranges(
         for held_first, held_last, record in window.items(first, last):
             if held_first != expected or not record.is_reserved or record.member_id != reserver:
                 break
-            if record.lock_deadline_ms is None or record.lock_deadline_ms < append_ms:
-                raise not_held_error(f"the lease of {held_first}..{held_last} had ended")
             deadline_ms = append_ms + lock_duration_ms
             append_fused(
                 transitions,

@@ -68,6 +68,7 @@ from sharegroup.core.share_partition.release import (
     undo_deliveries,
 )
 from sharegroup.core.share_partition.reservation import (
+    NO_DEADLINE_MS,
     assign_ranges,
     find_reservers,
     iter_reserved,
@@ -254,11 +255,6 @@ class SharePartition:
             append_fused(ranges, OffsetRange(first, last))
         return ranges
 
-    def lease_end_ms(self, reserver: str) -> int | None:
-        """Return when the first lease of the records that are reserved for `reserver` ends; None without any."""
-        deadlines = (record.lock_deadline_ms for _, _, record in iter_reserved(self._window, reserver))
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
     def next_fetch_offset(self) -> int:
         """Return the lowest offset that a fetch would acquire: AVAILABLE, in a loaded hole, or the end offset."""
         offset = self._window.first_available
@@ -408,13 +404,10 @@ class SharePartition:
         """
         return Outcome(undo_deliveries(self._window, self.start_offset, member_id, acquired))
 
-    def reserve(
-        self, reserver: str, records: int, until_ms: int, config: SharePartitionConfig, others_wait: bool = False
-    ) -> Outcome:
-        """Reserve offsets after the end of the log, so that `reserver` holds at least `records` until `until_ms`.
+    def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> Outcome:
+        """Reserve offsets after the end of the log, so that `reserver` holds at least `records`.
 
-        Nothing is reserved while records can be acquired. The lease of what is reserved already is extended. With
-        `others_wait`, that excludes offsets that the log has reached, so that their records are not held back.
+        Nothing is reserved while records can be acquired.
         """
         if self.has_available(config):
             return Outcome()
@@ -422,8 +415,7 @@ class SharePartition:
         room = config.max_record_locks - self._window_size()
         if room > 0:
             free = OffsetRange(end_offset, end_offset + room - 1)
-        log_end_offset, extend_from = self.log_end_offset, self.log_end_offset if others_wait else self.start_offset
-        return Outcome(reserve_ranges(self._window, reserver, records, until_ms, log_end_offset, free, extend_from))
+        return Outcome(reserve_ranges(self._window, reserver, records, self.log_end_offset, free))
 
     def assign(
         self, reserver: str, member_id: str, ranges: Iterable[OffsetRange], append_ms: int, lock_duration_ms: int
@@ -431,7 +423,7 @@ class SharePartition:
         """Deliver reserved records to a member, as appended to the request topic at `append_ms`: all or nothing.
 
         Their locks run until `append_ms` + `lock_duration_ms`. Offsets below the start offset are skipped. Raises
-        RequestError (INVALID_RECORD_STATE) for a record that is not reserved for `reserver`, or whose lease had ended.
+        RequestError (INVALID_RECORD_STATE) for a record that is not reserved for `reserver`.
         """
         transitions = assign_ranges(
             self._window, self.start_offset, reserver, member_id, ranges, append_ms, lock_duration_ms
@@ -530,9 +522,11 @@ class SharePartition:
         _, last, state, count, member_id, deadline = batch
         if state is not ACQUIRED:
             return self._in_batch(state, count, first, last)
+        if member_id is not None and not count:
+            return InFlightRecord(ACQUIRED, 0, member_id, NO_DEADLINE_MS)
         if member_id is None or deadline is None:
             return self._in_batch(AVAILABLE, count, first, last)
-        return InFlightRecord(ACQUIRED, count, member_id, deadline, *((first, last) if count else _NO_BATCH))
+        return InFlightRecord(ACQUIRED, count, member_id, deadline, first, last)
 
     def _trim_undelivered(self) -> None:
         """Remove records at the end that were never delivered, unless loaded holes lie before them."""

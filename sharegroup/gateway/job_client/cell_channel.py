@@ -132,6 +132,9 @@ class CellChannel:
         """Return an id for a request row, unique in this gateway."""
         return next(self._ids)
 
+    def cell_of(self, group_id: str) -> str:
+        return NO_CELL
+
     def append(self, request: Request) -> asyncio.Future[int]:
         if not self._ready.is_set():
             raise JobUnavailableError("the job's topics do not exist: is the job running?")

@@ -43,6 +43,9 @@ class CellChannels:
         """Return an id for a request row, unique in this gateway."""
         return self._first.new_id()
 
+    def cell_of(self, group_id: str) -> str:
+        return self._cell_of(group_id)
+
     def append(self, request: Request) -> asyncio.Future[int]:
         return self._channel(request).append(request)
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sharegroup.gateway.job_client.row_appender import JobLoadingError, JobUnavailableError
 from sharegroup.protocol.rows.broadcasts import Broadcast
+from sharegroup.protocol.rows.lease_requests import RenewLeasesRequest
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
@@ -13,7 +14,7 @@ from sharegroup.types import SharePartitionKey
 
 __all__ = ["JobChannel", "JobLoadingError", "JobUnavailableError", "Request"]
 
-Request = ShareGroupRequest | SharePartitionRequest
+Request = ShareGroupRequest | SharePartitionRequest | RenewLeasesRequest
 
 
 class JobChannel(Protocol):
@@ -29,6 +30,9 @@ class JobChannel(Protocol):
 
     def new_id(self) -> str:
         """Return an id for a request row, unique in this gateway."""
+
+    def cell_of(self, group_id: str) -> str:
+        """Return the cell whose job serves a group."""
 
     def append(self, request: Request) -> asyncio.Future[int]:
         """Append a row, in order with others of its group; done when it is durable or its timeout has expired.

@@ -2,10 +2,9 @@
 
 Theory of operation
 -------------------
-While members wait and there are no records, the gateway asks the job for a *slice*: the next offsets of the log, with a
-lease. It uses each offset at most once, when its record has arrived. When half of the slice is used, or half of the
-lease is over, it asks again, so that a steady stream never waits for the job. If the job responds slowly, slices are
-longer and leases are extended earlier.
+While members wait and there are no records, the gateway asks the job for a *slice*: the next offsets of the log. It
+uses each offset at most once, when its record has arrived. When half of the slice is used, it asks again, so that a
+steady stream never waits for the job. If the job responds slowly, slices are longer.
 
     reserved       RRRRRRRRRRRRRRRR      of the newest response
     used           uuuuuu                assigned to members; their rows may be unread at the job
@@ -14,9 +13,10 @@ longer and leases are extended earlier.
 A response repeats what is reserved, including offsets whose `assign` rows the job had not read. So the gateway keeps
 the offsets that it has used.
 
-Epochs. A reservation ends without a response of the job: when its lease ends, when the group has no members for a while
-(an administrator may have reset its offsets), or when the outcome of an append is unknown. The gateway then begins a
-new epoch and discards everything. Rows of earlier epochs have no effect on a later reservation.
+Epochs. A reservation ends without a response of the job: when the gateway's lease ends (`gateway_lease`), when the
+group has no members for a while (an administrator may have reset its offsets), or when the outcome of an append is
+unknown. The gateway then begins a new epoch and discards everything. Rows of earlier epochs have no effect on a later
+reservation.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ from sharegroup.protocol.rows.reservation_requests import MAX_RESERVED_RECORDS
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
 from sharegroup.types import OffsetRange
 
-#: Duration of a lease. Offsets of a gateway that was killed are held back for this long.
-LEASE_MS = 10_000
-#: Records are not assigned in the last part of a lease, because the append must be within it.
-LEASE_MARGIN_MS = 500
 #: The smallest slice, for each waiting member and in all.
 RECORDS_PER_MEMBER, MIN_SLICE = 16, 32
 #: A slice should last this long at the observed rate, and for so many responses of the job, whose micro-batches may be
@@ -41,8 +37,6 @@ SLICE_MS, SLICE_RESPONSES = 3_000, 4
 FAILURE_PAUSE_MS = 1_000
 #: Another request is sent if the response is this late, because it may be lost. It is still applied if it comes.
 LOST_AFTER_MS = 5_000
-#: The lease is extended if half of it is left, or what so many responses of a slow job take, up to this part of it.
-EXTENSION_RESPONSES, MAX_EXTENSION_MS = 2, LEASE_MS * 4 // 5
 
 
 class PartitionReservation:
@@ -61,20 +55,16 @@ class PartitionReservation:
         self._reserved: RangeMap[None] = RangeMap()
         self._used: RangeMap[None] = RangeMap()
         self._slice = 0
-        self._lease_end_ms = -1
         #: When the requests were sent that can still be answered, oldest first.
         self._requests: dict[str, int] = {}
         self._not_before_ms = self._response_ms = 0
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def records_to_reserve(
-        self, waiting: int, records_per_s: float, now_ms: int, lease_left_ms: int | None = None
-    ) -> int | None:
+    def records_to_reserve(self, waiting: int, records_per_s: float, now_ms: int) -> int | None:
         """Return how many offsets to reserve now, or None. Call `record_request` after sending the row.
 
         `waiting` members wait, and this gateway has delivered `records_per_s` records of the share-partition of late.
-        The lease is extended if at most `lease_left_ms` are left of it, by default if it is due.
         """
         is_open = any(now_ms < asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
         if not waiting or is_open or now_ms < self._not_before_ms:
@@ -83,8 +73,7 @@ class PartitionReservation:
         wanted = max(MIN_SLICE, RECORDS_PER_MEMBER * waiting, round(records_per_s * slice_ms / 1000))
         wanted = min(wanted, MAX_RESERVED_RECORDS)
         is_half_used = 2 * self.unused_count <= min(wanted, self._slice or wanted)
-        is_ending = self._lease_end_ms - now_ms <= (self._extension_ms if lease_left_ms is None else lease_left_ms)
-        return wanted if is_half_used or is_ending else None
+        return wanted if is_half_used else None
 
     def record_request(self, request_id: str, now_ms: int) -> None:
         """Record that a row was sent."""
@@ -110,7 +99,7 @@ class PartitionReservation:
         for first, last, _ in self._used:
             self._reserved.discard(first, last)
         self._slice = self.unused_count
-        self._lease_end_ms, self.log_end_offset = response.lock_deadline_ms, response.log_end_offset
+        self.log_end_offset = response.log_end_offset
         self.read_committed = response.read_committed
         self.record_lock_duration_ms = response.record_lock_duration_ms
         self.static_record_lock_duration_ms = response.static_record_lock_duration_ms
@@ -138,14 +127,9 @@ class PartitionReservation:
         """Whether offsets are reserved, or a request is open after which they may be."""
         return bool(self._reserved or self._requests)
 
-    @property
-    def lease_end_ms(self) -> int:
-        """When the lease ends; -1 without a reservation. An assignment must be appended until then."""
-        return self._lease_end_ms
-
-    def assignable_ranges(self, end_offset: int, now_ms: int) -> list[OffsetRange]:
-        """Return the offsets below `end_offset`, up to which the log has been read, that can be assigned now."""
-        if now_ms + LEASE_MARGIN_MS >= self._lease_end_ms or end_offset <= 0:
+    def assignable_ranges(self, end_offset: int) -> list[OffsetRange]:
+        """Return the offsets below `end_offset`, up to which the log has been read, that can be assigned."""
+        if end_offset <= 0:
             return []
         return [OffsetRange(first, last) for first, last, _ in self._reserved.items(None, end_offset - 1)]
 
@@ -155,22 +139,10 @@ class PartitionReservation:
             self._reserved.discard(first, last)
             self._used.assign(first, last, None)
 
-    def must_extend(self, now_ms: int) -> bool:
-        """Return whether it is time to extend the lease of an unused reservation."""
-        return bool(self._reserved) and self._lease_end_ms - now_ms <= self._extension_ms
-
-    @property
-    def _extension_ms(self) -> int:
-        return max(LEASE_MS // 2, min(EXTENSION_RESPONSES * self._response_ms, MAX_EXTENSION_MS))
-
-    def is_over(self, now_ms: int) -> bool:
-        """Return whether the lease of an unused reservation has ended."""
-        return bool(self._reserved) and now_ms > self._lease_end_ms
-
     def begin_epoch(self) -> None:
         """Discard the reservation, whose state at the job is not known or which is given back."""
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()
         self._requests.clear()
-        self._lease_end_ms, self._slice = -1, 0
+        self._slice = 0

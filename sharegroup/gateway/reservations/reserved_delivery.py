@@ -2,7 +2,7 @@
 
 ::
 
-    a fetch waits   ->  reserve row            at most one open for each share-partition
+    a fetch waits   ->  reserve row            at most one open for each share-partition, within the gateway's lease
     response        ->  the tail of the log is read
     records arrive  ->  a member is chosen, assign row
     row is durable  ->  the records are in the member's buffer, and its fetch is answered
@@ -14,6 +14,7 @@ certainly in its group. Otherwise the row has no effect, and the record comes by
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import Connections, TailReader
 from sharegroup.gateway.reservations.arrival_rate import ArrivalRate
 from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
-from sharegroup.gateway.reservations.partition_reservation import LEASE_MS, PartitionReservation
+from sharegroup.gateway.reservations.gateway_lease import LEASE_MS, GatewayLease
+from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
@@ -44,8 +46,6 @@ logger = logging.getLogger(__name__)
 
 #: A reservation is given back when no member has waited for this long.
 IDLE_MS = 500
-#: When one lease is extended, those with at most this time left are extended as well.
-EXTENDED_MS = LEASE_MS * 4 // 5
 #: A member may be assigned the records that arrive in this time, even if that is more than its even share.
 SHARE_MS = 20
 
@@ -89,6 +89,10 @@ class ReservedDelivery:
         self._tails = TailReader(cluster, connections, sessions.cache, self._on_read, self._on_lost)
         self._partitions: dict[SharePartitionKey, _Partition] = {}
         self._by_log: dict[CacheKey, dict[_Partition, None]] = {}
+        #: The leases of this gateway, by cell.
+        self._own_leases: dict[str, GatewayLease] = {}
+        #: Rows that give something back and could not be appended yet.
+        self._unsent: list[UnreserveRequest] = []
         self._leases_of: dict[str, dict[str, Lease]] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
         self._counts = sessions.delivery_counts
@@ -101,8 +105,8 @@ class ReservedDelivery:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether there are share-partitions where members wait or have waited just now."""
-        return bool(self._partitions)
+        """Whether there are share-partitions where members wait or have waited just now, or rows to append."""
+        return bool(self._partitions or self._unsent)
 
     @property
     def reserved_records(self) -> int:
@@ -129,21 +133,23 @@ class ReservedDelivery:
             partition.rate.record(records, self._job.now_ms())
 
     def upkeep(self) -> None:
-        """Request more where that is due, and give back what nobody waits for."""
+        """Request more where that is due, give back what nobody waits for, and renew the lease of the rest."""
         now_ms = self._job.now_ms()
-        partitions = list(self._partitions.values())
-        # Leases are extended together, so that one micro-batch extends them all.
-        extends = any(partition.reservation.must_extend(now_ms) for partition in partitions)
-        for partition in partitions:
+        unsent, self._unsent = self._unsent, []
+        for row in unsent:
+            self._append_unreserve(row)
+        for partition in list(self._partitions.values()):
             if partition.waiting():
                 partition.waited_ms = now_ms
             if now_ms >= partition.waited_ms + IDLE_MS:
                 self._give_back(partition)
                 del self._partitions[partition.key]
-            elif not self._has_had_members(partition, now_ms) or partition.reservation.is_over(now_ms):
+            elif not self._has_had_members(partition, now_ms):
                 self._give_back(partition)
             else:
-                self._reserve(partition, EXTENDED_MS if extends else None)
+                self._reserve(partition)
+            if partition.reservation.may_hold:
+                self._own_lease(partition.key.group_id).renew(partition.key.group_id, now_ms)
 
     def close(self) -> None:
         """Give everything back, because the gateway stops."""
@@ -187,11 +193,35 @@ class ReservedDelivery:
 
     # -- reservations --------------------------------------------------------------------------------------------------
 
-    def _reserve(self, partition: _Partition, lease_left_ms: int | None = None) -> None:
+    def _own_lease(self, group_id: str) -> GatewayLease:
+        """Return the lease of this gateway at the job of a group."""
+        cell = self._job.cell_of(group_id)
+        if cell not in self._own_leases:
+            on_begin, on_lapse = functools.partial(self._on_begin, cell), functools.partial(self._on_lapse, cell)
+            self._own_leases[cell] = GatewayLease(self._job, on_begin, on_lapse)
+        return self._own_leases[cell]
+
+    def _on_begin(self, cell: str) -> None:
+        for partition in self._of_cell(cell):
+            self._reserve(partition)
+
+    def _on_lapse(self, cell: str) -> None:
+        for partition in self._of_cell(cell):
+            self._give_back(partition)
+
+    def _of_cell(self, cell: str) -> list[_Partition]:
+        known = list(self._partitions.values())
+        return [partition for partition in known if self._job.cell_of(partition.key.group_id) == cell]
+
+    def _reserve(self, partition: _Partition) -> None:
         now_ms, reservation = self._job.now_ms(), partition.reservation
         waiting, records_per_s = len(partition.waiting()), partition.rate.per_second(now_ms)
-        records = reservation.records_to_reserve(waiting, records_per_s, now_ms, lease_left_ms)
+        records = reservation.records_to_reserve(waiting, records_per_s, now_ms)
         if records is None or not self._has_had_members(partition, now_ms):
+            return
+        lease = self._own_lease(partition.key.group_id)
+        lease.renew(partition.key.group_id, now_ms)
+        if not lease.is_usable(now_ms):
             return
         row = ReserveRequest(
             self._job.new_id(), *partition.key, "", -1, self._job.reply_to,
@@ -247,10 +277,14 @@ class ReservedDelivery:
                 self._job.new_id(), *partition.key, "",
                 ranges=None, requester=self._job.reply_to, reservation_epoch=reservation.epoch,
             )  # fmt: skip
-            self._job.append_soon(row)
+            self._append_unreserve(row)
         reservation.begin_epoch()
         partition.has_member_until_ms = -1
         self._stop_following(partition)
+
+    def _append_unreserve(self, row: UnreserveRequest) -> None:
+        """Append a row until that succeeds, because what it gives back would not end before the gateway does."""
+        self._job.append_soon(row, lambda: self._unsent.append(row))
 
     def _has_had_members(self, partition: _Partition, now_ms: int) -> bool:
         """Return whether the group has had a member of this gateway all the time since the reservation began.
@@ -275,7 +309,9 @@ class ReservedDelivery:
     def _assign(self, partition: _Partition) -> None:
         """Assign the records that have arrived to the members that wait."""
         now_ms, reservation = self._job.now_ms(), partition.reservation
-        ranges = reservation.assignable_ranges(partition.end_offset, now_ms)
+        if not self._own_lease(partition.key.group_id).is_usable(now_ms):
+            return
+        ranges = reservation.assignable_ranges(partition.end_offset)
         waiting = [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
         if not (ranges and waiting):
             return
@@ -294,7 +330,7 @@ class ReservedDelivery:
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:
             lock_ms = reservation.static_record_lock_duration_ms
-        valid_until_ms = min(reservation.lease_end_ms, self._lease(member).deadline_ms - 1)
+        valid_until_ms = min(self._own_lease(partition.key.group_id).end_ms, self._lease(member).deadline_ms - 1)
         row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)
         try:
             appended = self._job.append(row)

@@ -5,10 +5,11 @@ keys in the batch. `handover_file` transports the changes. Losing them is harmle
 key once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sharegroup.job.clock.deadlines import Deadlines
+from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
 from sharegroup.kafka_clients.job_clock import ClockReading
 from sharegroup.types import WaitsFor
 
@@ -18,16 +19,21 @@ class HandoverChange(NamedTuple):
 
     `deadlines`: when a key needs a tick, in ms (None: no longer). `waiting`: what the pending demands at a key wait
     for. `positions`: the next unread offset of request partitions. `clock`: the brokers' time (None: unchanged).
+    `reservers`: the gateways that hold reservations at a key. `leases`: by gateway, a time in ms until which its lease
+    lasts at least. `now_ms`: the time of the batch.
     """
 
     deadlines: Mapping[str, int | None] = {}
     waiting: Mapping[str, WaitsFor] = {}
     positions: Mapping[int, int] = {}
     clock: ClockReading | None = None
+    reservers: Mapping[str, Sequence[str]] = {}
+    leases: Mapping[str, int] = {}
+    now_ms: int = 0
 
 
 class Handover:
-    """The sum of all changes: deadlines, keys with pending demands, positions, and the newest clock reading.
+    """The sum of all changes: deadlines, keys with pending demands, positions, leases, and the newest clock reading.
 
     All batches that read requests below the positions are committed.
     """
@@ -43,6 +49,7 @@ class Handover:
         self.waiting = dict(waiting or {})
         self.positions = dict(positions or {})
         self.clock = clock
+        self.leases = LeasesByGateway()
 
     def brokers_ms(self, steady_ms: int) -> int:
         """Return a time that no broker was behind at a steady time; 0 if the brokers' time is not known."""
@@ -66,6 +73,7 @@ class Handover:
             else:
                 self.waiting.pop(key, None)
         self.positions.update(change.positions)
+        self.leases.apply(change.reservers, change.leases, change.now_ms)
         if change.clock is not None:
             self.clock = change.clock
 
@@ -76,9 +84,15 @@ class Handover:
             {key: waits for key, waits in change.waiting.items() if self.waiting.get(key, WaitsFor.NOTHING) != waits},
             {p: offset for p, offset in change.positions.items() if self.positions.get(p) != offset},
             change.clock,
+            {key: found for key, found in change.reservers.items() if self.leases.gateways_at(key) != tuple(found)},
+            {gateway: end for gateway, end in change.leases.items() if self.leases.end_ms(gateway) < end},
+            change.now_ms,
         )
 
     def as_change(self) -> HandoverChange:
         """Return the current values as a change to an empty handover."""
         waiting = dict(sorted(self.waiting.items()))
-        return HandoverChange(self.deadlines.as_dict(), waiting, dict(self.positions), self.clock)
+        return HandoverChange(
+            self.deadlines.as_dict(), waiting, dict(self.positions), self.clock,
+            self.leases.gateways(), self.leases.ends_ms(),
+        )  # fmt: skip

@@ -32,7 +32,7 @@ class HandoverFileWriter:
         line = _encode(changed)
         if self._room < len(line):
             self._rewrite()
-        elif any(changed):
+        elif any(changed[:-1]):
             self._room -= len(line)
             with self._path.open("ab") as file:
                 file.write(line)
@@ -85,6 +85,6 @@ def _encode(change: HandoverChange) -> bytes:
 
 
 def _decode(line: bytes) -> HandoverChange:
-    deadlines, waiting, positions, clock = from_json(line)
+    deadlines, waiting, positions, clock, *leases = from_json(line)
     read = {int(partition): offset for partition, offset in positions.items()}
-    return HandoverChange(deadlines, waiting, read, None if clock is None else ClockReading(*clock))
+    return HandoverChange(deadlines, waiting, read, None if clock is None else ClockReading(*clock), *leases)

@@ -6,9 +6,9 @@ from sharegroup.job.clock.handover import Handover
 
 
 class Wake(NamedTuple):
-    """The next time at which the operators need a tick.
+    """The next time at which the operators need a tick, or the end of a lease.
 
-    `deadline_ms` is None if no key needs one. `is_due` is True if that time is over.
+    `deadline_ms` is None if there is none. `is_due` is True if that time is over.
     """
 
     deadline_ms: int | None
@@ -17,7 +17,8 @@ class Wake(NamedTuple):
     @classmethod
     def from_handover(cls, handover: Handover, now_ms: int) -> Self:
         """Return the wake for a handover at `now_ms`, the brokers' time (0: not known)."""
-        deadline_ms = handover.deadlines.first_ms
+        found = (handover.deadlines.first_ms, handover.leases.first_ms)
+        deadline_ms = min((deadline for deadline in found if deadline is not None), default=None)
         return cls(deadline_ms, deadline_ms is not None and deadline_ms <= now_ms)
 
 

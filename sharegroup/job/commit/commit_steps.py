@@ -79,6 +79,8 @@ class Batch:
     positions: dict[int, int] = field(default_factory=dict)
     deadlines: dict[str, int | None] = field(default_factory=dict)
     waiting: dict[str, WaitsFor] = field(default_factory=dict)
+    reservers: dict[str, list[str]] = field(default_factory=dict)
+    leases: dict[str, int] = field(default_factory=dict)
     windows: list[list[Any]] = field(default_factory=list)
     #: The brokers' time that the operators received; None if it is not known.
     time: BrokersTime | None = None
@@ -100,6 +102,9 @@ class Batch:
                 batch.positions[partition] = max(position, batch.positions.get(partition, 0))
             batch.deadlines[output.key] = output.deadline_ms
             batch.waiting[output.key] = output.waiting
+            batch.reservers[output.key] = output.reservers
+            for gateway, end_ms in output.leases.items():
+                batch.leases[gateway] = max(end_ms, batch.leases.get(gateway, 0))
         return batch
 
     @property

@@ -142,7 +142,17 @@ class QueryRun:
         if batch.has_changes and self._clock.is_probe_due():
             self._refresh_clock()
         positions = dict(self.steps.positions)
-        self._handover.write(HandoverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
+        self._handover.write(
+            HandoverChange(
+                batch.deadlines,
+                batch.waiting,
+                positions,
+                self._clock.reading(),
+                batch.reservers,
+                batch.leases,
+                batch.now_ms,
+            )
+        )
         self._observer.on_batch_finished()
         self.batches += 1
         self.has_responded |= bool(batch.positions)

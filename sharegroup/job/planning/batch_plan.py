@@ -1,6 +1,6 @@
 """The rows of one batch of the `kafka_log_offsets` source, collected while it is planned."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sharegroup.core.operators import rows
@@ -60,13 +60,24 @@ class BatchPlan:
         for of_shard, shard_keys in same.values():
             self._add(rows.LOG, of_shard, shard_keys)
 
+    def add_ended_leases(self, gateways: Mapping[str, Sequence[str]]) -> None:
+        """Add the gateways whose leases have ended, by operator key."""
+        same: dict[tuple[str, ...], list[str]] = {}
+        for shard_key, of_key in gateways.items():
+            same.setdefault(tuple(of_key), []).append(shard_key)
+        for of_key, shard_keys in sorted(same.items()):
+            self._add(rows.LEASES_OVER, list(of_key), sorted(shard_keys))
+
     def add_tick(self, clock_ms: int, shard_keys: Collection[str]) -> None:
         """Add a tick: all requests that were appended before the time have been read."""
         self._add(rows.TICK, clock_ms, sorted(shard_keys))
 
     def rows(self) -> tuple[SourceRow, ...]:
         """Return all rows in a fixed order."""
-        order = (rows.TOPIC_DELETED, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG, rows.TICK)
+        order = (
+            rows.TOPIC_DELETED, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG,
+            rows.LEASES_OVER, rows.TICK,
+        )  # fmt: skip
         return tuple(row for kind in order for row in self._rows.get(kind, ()))
 
     def _add(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:

@@ -208,8 +208,12 @@ def _add_logs(poll: SourcePoll, moved: Collection[TopicIdPartition]) -> None:
 
 
 def _tick(poll: SourcePoll, safe_ms: int) -> int:
-    """Tick the keys whose deadline is before the safe time, and every key once after a start; return the tick time."""
+    """Tick the keys whose deadline is before the safe time, and every key once after a start; return the tick time.
+
+    End what gateways have reserved whose leases ended before the safe time.
+    """
     known = poll.known
+    poll.batch.add_ended_leases(poll.handover.leases.over_at(safe_ms))
     due = set(poll.handover.deadlines.due_keys(safe_ms))
     if not known.ticked_all and safe_ms:
         known.ticked_all = True

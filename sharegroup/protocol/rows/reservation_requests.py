@@ -18,16 +18,19 @@ RESERVE = "reserve"
 ASSIGN = "assign"
 UNRESERVE = "unreserve"
 
-#: Bounds of one request: records, and the duration of a lease in ms.
-MAX_RESERVED_RECORDS, MAX_LEASE_MS = 5_000, 3_600_000
+#: The maximum number of records of one request.
+MAX_RESERVED_RECORDS = 5_000
+#: The maximum duration of a gateway's lease in ms, which a restarted job assumes for each gateway.
+MAX_LEASE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveRequest(PartitionRequest):
-    """Request to hold at least `records` reserved offsets for `lease_ms`, for the gateway `reply_to`.
+    """Request to hold at least `records` reserved offsets for the gateway `reply_to`, whose lease it extends.
 
-    It is answered at once, with all that is reserved for the gateway. That may be nothing, if records can be acquired
-    or if members of others wait. `member_id` is empty. The row ends the gateway's reservations of earlier epochs.
+    The lease then lasts for at least `lease_ms`. The request is answered at once, with all that is reserved for the
+    gateway. That may be nothing, if records can be acquired or if members of others wait. `member_id` is empty. The row
+    ends the gateway's reservations of earlier epochs.
     """
 
     type: ClassVar[str] = RESERVE

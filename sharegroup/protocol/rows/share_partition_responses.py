@@ -86,7 +86,6 @@ class ReserveResponse(_Response):
 
     - `acquired`: all ranges that are reserved for the gateway in this epoch, ascending, with delivery count 0. Ranges
       of assignments that the job has not read yet are among them
-    - `lock_deadline_ms`: time when the first of their leases ends (-1: no ranges)
     - `log_end_offset`: end of the log as the job knows it, -1 if unknown
     - `read_committed`: whether records must be read with isolation level read_committed
     - `retry_ms`: how long another request of the gateway would get nothing either, if nothing is reserved
@@ -99,7 +98,6 @@ class ReserveResponse(_Response):
     _: KW_ONLY
     reservation_epoch: int = 0
     acquired: tuple[AcquiredRange, ...] = ()
-    lock_deadline_ms: int = -1
     log_end_offset: int = -1
     read_committed: bool = False
     retry_ms: int = 0

@@ -13,8 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
+from sharegroup.core.operators.gateway_leases import GatewayLeases
 from sharegroup.core.operators.operator import Operator
-from sharegroup.core.operators.rejected_requests import ForeignRequests, Rejection, UnkeyedRequests
+from sharegroup.core.operators.rejected_requests import ForeignRequests, Rejection
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
@@ -39,7 +40,7 @@ def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS)
 
     def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
-            return UnkeyedRequests(key)
+            return GatewayLeases(key)
         group_id, topic_id, _ = ShardKey.decode(key)
         if not config.has_group(group_id):
             return _foreign(key, group_id, config, reject_share_partition_request)

@@ -6,7 +6,7 @@ the time of a lease.
 
 from __future__ import annotations
 
-from sharegroup.gateway.reservations.partition_reservation import LEASE_MS
+from sharegroup.gateway.reservations.gateway_lease import LEASE_MS
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.share_partition_row import PartitionRequest
 from sharegroup.types import OffsetRange

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from sharegroup.config import Config
+from sharegroup.core.operators.gateway_leases import GatewayLeases
 from sharegroup.core.operators.operator import Operator
-from sharegroup.core.operators.rejected_requests import UnkeyedRequests
 from sharegroup.core.operators.share_group.share_group_operator import ShareGroupOperator
 from sharegroup.core.operators.share_partition.partition_configs import SnapshotRules
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
@@ -68,7 +68,7 @@ def operator_of(name: str, config: Config) -> Callable[[str, str | None], Operat
 
     def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
-            return UnkeyedRequests(key)
+            return GatewayLeases(key)
         group_id, topic_id, _ = ShardKey.decode(key)
         return SharePartitionOperator(key, group_id, topic_id, records, state)
 

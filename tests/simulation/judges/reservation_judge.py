@@ -2,7 +2,7 @@
 
 - an assignment has an effect only on the reservation, and in the reservation epoch, that its row names;
 - a reservation ends with the life of its share-partition (an offset reset, a deletion);
-- each lease was requested by its gateway, so nobody renews those of a gateway that is dead.
+- a reservation ends with its gateway.
 """
 
 from __future__ import annotations
@@ -12,17 +12,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.core.share_partition.reservation import reserver_id
+from sharegroup.core.share_partition.reservation import requester_of, reserver_id
+from sharegroup.protocol.rows.lease_requests import RENEW_LEASES
 from sharegroup.protocol.rows.reservation_requests import ASSIGN, RESERVE
 from sharegroup.storage.schemas import SHARE_GROUP_STATE
 from sharegroup.types import RecordState
 from tests.simulation.members import table_adapter
 from tests.simulation.members.table_adapter import TableKey
-from tests.simulation.world import PARTITION_REQUESTS, World
+from tests.simulation.world import PARTITION_REQUESTS, RESERVATIONS, World
+
+#: The newest row of each gateway with reservations is younger than this, in the end, and before that if nothing delays
+#: the job: two leases, and some batches.
+_ALIVE_MS = 60_000
+#: Faults that do not delay the job.
+_WITHOUT_DELAY = frozenset(
+    (
+        RESERVATIONS, "gateway_killed", "gateway_paused", "gateway_moves", "slow_members", "dying_members",
+        "leaving_members", "static_members", "alter_configs", "alter_offsets", "delete_offsets", "delete_group",
+    )
+)  # fmt: skip
 
 
 class _Held(NamedTuple):
-    """The holder of a record in flight, the end of its lock or lease, and how often it was delivered."""
+    """The holder of a record in flight, the end of its lock (-1: reserved), and how often it was delivered."""
 
     holder: str
     deadline_ms: int
@@ -30,10 +42,10 @@ class _Held(NamedTuple):
 
 
 class _Requests(NamedTuple):
-    """The rows of gateways by share-partition: (append time, row)."""
+    """The assignments by share-partition as (append time, row), and the newest time at which a gateway was alive."""
 
-    reserves: dict[TableKey, list[tuple[int, dict[str, Any]]]]
     assigns: dict[TableKey, list[tuple[int, dict[str, Any]]]]
+    alive_ms: dict[str, int]
 
 
 def judge_reservations(world: World) -> None:
@@ -54,11 +66,10 @@ class _Partition:
     """One share-partition, row by row."""
 
     def __init__(self, world: World, key: TableKey, requests: _Requests) -> None:
-        self._judge, self._key = world.judge, key
-        self._assigns, self._reserves = requests.assigns[key], requests.reserves[key]
+        self._judge, self._key, self._now_ms = world.judge, key, world.clock.now_ms
+        self._is_delayed = not world.faults <= _WITHOUT_DELAY
+        self._assigns, self._alive_ms = requests.assigns[key], requests.alive_ms
         self._held: dict[int, _Held] = {}
-        #: The leases of each reserver, in the order of the rows.
-        self._leases: dict[str, list[int]] = defaultdict(list)
 
     def judge(self, rows: Iterable[Mapping[str, Any]]) -> None:
         state_epoch = -1
@@ -72,8 +83,10 @@ class _Partition:
                 self._check_ends(before, now)
             else:
                 self._check_assignments(before, now)
-            self._check_leases(now)
+            if not self._is_delayed:
+                self._check_gateways(now, round(row["time"].timestamp() * 1000))
             self._held, state_epoch = now, max(state_epoch, row["state_epoch"])  # an update has -1
+        self._check_gateways(self._held, self._now_ms)
 
     def _check_ends(self, before: Mapping[int, _Held], now: Mapping[int, _Held]) -> None:
         earlier = {held for held in before.values() if not held.delivery_count}
@@ -92,37 +105,33 @@ class _Partition:
                 text = f"{offset}: was reserved for {reserved.holder}, assigned by {named[0]}"
                 self._judge.violate("an assignment is for one reservation", text, self._key.named())
 
-    def _check_leases(self, now: Mapping[int, _Held]) -> None:
-        for holder, deadline_ms in sorted({(h.holder, h.deadline_ms) for h in now.values() if not h.delivery_count}):
-            leases = self._leases[holder]
-            if deadline_ms in leases:
-                continue
-            leases.append(deadline_ms)
-            requested = [
-                append_ms
-                for append_ms, row in self._reserves
-                if _reserver(row, row["reply_to"]) == holder and append_ms + row["lease_ms"] <= deadline_ms
-            ]
-            if len(requested) < len(leases):
-                text = f"{holder} has had {len(leases)} leases and requested {len(requested)}"
-                self._judge.violate("a gateway renews its own leases", text, self._key.named())
+    def _check_gateways(self, now: Mapping[int, _Held], now_ms: int) -> None:
+        for holder in sorted({held.holder for held in now.values() if not held.delivery_count}):
+            alive_ms = self._alive_ms.get(requester_of(holder), 0)
+            if now_ms - alive_ms > _ALIVE_MS:
+                text = f"{holder} holds reservations, and has sent no row for {now_ms - alive_ms} ms"
+                self._judge.violate("a reservation ends with its gateway", text, self._key.named())
 
 
 def _requests(records: Iterable[tuple[int, Any]]) -> _Requests:
-    found = _Requests(defaultdict(list), defaultdict(list))
+    found = _Requests(defaultdict(list), {})
     for append_ms, record in records:
         row = json.loads(record.value)
-        of_kind = {RESERVE: found.reserves, ASSIGN: found.assigns}.get(row.get("type"))
-        if of_kind is not None:
-            of_kind[table_adapter.of_row(row)].append((append_ms, row))
+        kind = row.get("type")
+        if kind == ASSIGN:
+            found.assigns[table_adapter.of_row(row)].append((append_ms, row))
+        if kind in (RESERVE, RENEW_LEASES):
+            gateway = row["reply_to"] if kind == RESERVE else row["requester"]
+            found.alive_ms[gateway] = max(append_ms, found.alive_ms.get(gateway, 0))
     return found
 
 
 def _holders(row: Mapping[str, Any]) -> Iterator[tuple[int, _Held]]:
     for batch in row["state_batches"] or ():
-        deadline = batch["lock_deadline"]
-        if batch["delivery_state"] == RecordState.ACQUIRED and batch["member_id"] and deadline is not None:
-            held = _Held(batch["member_id"], round(deadline.timestamp() * 1000), batch["delivery_count"])
+        if batch["delivery_state"] == RecordState.ACQUIRED and batch["member_id"]:
+            deadline = batch["lock_deadline"]
+            deadline_ms = -1 if deadline is None else round(deadline.timestamp() * 1000)
+            held = _Held(batch["member_id"], deadline_ms, batch["delivery_count"])
             for offset in _offsets(batch):
                 yield offset, held
 

@@ -54,6 +54,9 @@ class RecordingJob:
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
         self.wanted.append(callback)
 
+    def cell_of(self, group_id: str) -> str:
+        return ""
+
     def append(self, row: SharePartitionRequest) -> asyncio.Future[int]:
         if self.append_ms is None:
             raise JobUnavailableError("away")

@@ -68,7 +68,7 @@ RESPONSES = st.one_of(
     st.builds(UnacquireResponse, *OF_SHARE_PARTITION),
     st.builds(ReleaseMemberResponse, *OF_SHARE_PARTITION),
     st.builds(
-        ReserveResponse, *OF_SHARE_PARTITION, acquired=RANGES, reservation_epoch=NUMBER, lock_deadline_ms=NUMBER,
+        ReserveResponse, *OF_SHARE_PARTITION, acquired=RANGES, reservation_epoch=NUMBER,
         log_end_offset=NUMBER, read_committed=st.booleans(), record_lock_duration_ms=NUMBER,
     ),
     st.builds(WantedNotice, *OF_SHARE_PARTITION),

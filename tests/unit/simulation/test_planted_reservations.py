@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
 from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.share_partition import SharePartition
-from sharegroup.core.share_partition.outcome import Outcome
-from sharegroup.core.share_partition.record_state import ACQUIRED
 from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of
-from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
+from sharegroup.gateway.reservations.gateway_lease import GatewayLease
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
 from sharegroup.protocol.rows.reservation_requests import AssignRequest
-from sharegroup.types import AcquiredRange, Cause, OffsetRange, Transition
+from sharegroup.types import AcquiredRange
 from tests.simulation.gateway.careless_gateways import CarelessGateways
 from tests.simulation.run import run
 from tests.simulation.world import RESERVATIONS
@@ -46,13 +45,11 @@ def records_are_sent_before_their_row_is_durable(patch: pytest.MonkeyPatch) -> N
 
 
 def leases_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    def all_ranges(reservation: PartitionReservation, end_offset: int, _now_ms: int) -> list[OffsetRange]:
-        ranges = reservation._reserved.items(None, end_offset - 1) if end_offset > 0 else ()
-        return [OffsetRange(first, last) for first, last, _ in ranges]
+    def begin_forever(lease: GatewayLease, _appended: object) -> None:
+        lease.end_ms = FOREVER_MS
+        lease._on_begin()
 
-    patch.setattr(PartitionReservation, "assignable_ranges", all_ranges)
-    patch.setattr(PartitionReservation, "lease_end_ms", property(lambda _: FOREVER_MS))
-    patch.setattr(PartitionReservation, "is_over", lambda *_: False)
+    patch.setattr(GatewayLease, "_on_appended", begin_forever)
 
 
 def epochs_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -80,21 +77,13 @@ def reservations_survive_a_reset(patch: pytest.MonkeyPatch) -> None:
 
 
 def leases_of_dead_gateways_are_renewed(patch: pytest.MonkeyPatch) -> None:
-    reserve = ManagedPartition.reserve
+    apply = LeasesByGateway.apply
 
-    def renewing_all(managed: ManagedPartition, reserver: str, records: int, until_ms: int, *rest: Any) -> None:
-        for other in managed.window.reservers():
-            managed._replay(
-                Outcome(
-                    tuple(
-                        Transition(first, last, ACQUIRED, ACQUIRED, Cause.RESERVE, other, 0, until_ms)
-                        for first, last in managed.window.reserved_ranges(other)
-                    )
-                )
-            )
-        reserve(managed, reserver, records, until_ms, *rest)
+    def renewing_all(leases: LeasesByGateway, gateways: Any, ends_ms: Mapping[str, int], now_ms: int) -> None:
+        last_ms = max(ends_ms.values(), default=0)
+        apply(leases, gateways, dict.fromkeys([*leases.ends_ms(), *ends_ms], last_ms), now_ms)
 
-    patch.setattr(ManagedPartition, "reserve", renewing_all)
+    patch.setattr(LeasesByGateway, "apply", renewing_all)
 
 
 class Planted(NamedTuple):
@@ -116,7 +105,7 @@ PLANTED = [
     Planted(records_are_sent_before_their_row_is_durable, frozenset(("bad_network", "leader_away")), 0),
     Planted(leases_are_ignored, frozenset(("gateway_paused", "bad_network")), 8),
     Planted(epochs_are_ignored, frozenset(), 0, "an assignment is for one reservation", hours=0.4),
-    Planted(leases_of_dead_gateways_are_renewed, frozenset(), 0, "a gateway renews its own leases", hours=0.4),
+    Planted(leases_of_dead_gateways_are_renewed, frozenset(), 0, "a reservation ends with its gateway", hours=0.4),
 ]
 
 

@@ -177,11 +177,9 @@ class ManagedPartition:
             self._replay(self.window.unacquire(member_id, self.window.undelivered_ranges(member_id, delivered)))
         self._replay(self.window.release_member(member_id, config))
 
-    def reserve(
-        self, reserver: str, records: int, until_ms: int, config: SharePartitionConfig, others_wait: bool
-    ) -> None:
+    def reserve(self, reserver: str, records: int, config: SharePartitionConfig) -> None:
         """Reserve offsets for a gateway, so that it holds at least `records`, if nothing can be acquired."""
-        self._replay(self.window.reserve(reserver, records, until_ms, config, others_wait))
+        self._replay(self.window.reserve(reserver, records, config))
 
     def assign(self, request: AssignRequest, append_ms: int) -> None:
         """Apply the assignment of reserved records to a member. Raises RequestError."""

@@ -1,13 +1,14 @@
 """Serving of requests to reserve offsets, after the waiting fetches.
 
 A reservation must not hold records back from members that cannot reserve, such as Spark jobs. So none is granted while
-one of them waits. Gateways that reserve do so in turns: each holds a slice, and what it does not use in time lapses.
+one of them waits. Gateways that reserve do so in turns: each holds a slice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sharegroup.core.operators.output import Output
 from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
 from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of, reserver_id
@@ -19,8 +20,13 @@ from sharegroup.types import AcquiredRange
 RETRY_MS, RETRY_DENIED_MS = 250, 5_000
 
 
-def serve_reserves(state: ShardState, partition: int, requests: Iterable[ReserveRequest]) -> list[ReserveResponse]:
-    """Reserve offsets for the requests of a batch, in order, and return the responses."""
+def serve_reserves(
+    state: ShardState, partition: int, requests: Iterable[ReserveRequest], output: Output
+) -> list[ReserveResponse]:
+    """Reserve offsets for the requests of a batch, in order, and return the responses.
+
+    A gateway that has reserved offsets has a lease from now on.
+    """
     managed = state.get(partition)
     if managed is None:
         return []
@@ -29,7 +35,10 @@ def serve_reserves(state: ShardState, partition: int, requests: Iterable[Reserve
         reserver = reserver_id(request.reply_to, request.reservation_epoch)
         if not state.is_cancelled(partition, reserver) and _begin_epoch(managed, request):
             _reserve(state, managed, request)
-        responses.append(_response(state, managed, request))
+        response = _response(state, managed, request)
+        if response.acquired:
+            output.extend_lease(request.reply_to, state.now_ms + request.lease_ms)
+        responses.append(response)
     return responses
 
 
@@ -60,9 +69,7 @@ def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveReque
     if managed.log is None or not _has_topic_id(managed) or any(not demand.reserves for demand in demands):
         return
     reserver = reserver_id(request.reply_to, request.reservation_epoch)
-    others_wait = any(demand.reply_to != request.reply_to for demand in demands)
-    until_ms = state.now_ms + request.lease_ms
-    managed.reserve(reserver, request.records, until_ms, state.config(request.partition), others_wait)
+    managed.reserve(reserver, request.records, state.config(request.partition))
 
 
 def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
@@ -77,15 +84,15 @@ def _has_topic_id(managed: ManagedPartition) -> bool:
 
 def _response(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> ReserveResponse:
     reserver, window = reserver_id(request.reply_to, request.reservation_epoch), managed.window
-    config, lease_end_ms = state.configs.get(request.partition), window.lease_end_ms(reserver)
+    config = state.configs.get(request.partition)
+    acquired = tuple(AcquiredRange(first, last, 0) for first, last in window.reserved_ranges(reserver))
     return ReserveResponse(
         request.id, request.reply_to, *state.key(request.partition), "",
         reservation_epoch=request.reservation_epoch,
-        acquired=tuple(AcquiredRange(first, last, 0) for first, last in window.reserved_ranges(reserver)),
-        lock_deadline_ms=-1 if lease_end_ms is None else lease_end_ms,
+        acquired=acquired,
         log_end_offset=-1 if managed.log is None else window.log_end_offset,
         read_committed=config.read_committed,
-        retry_ms=0 if lease_end_ms is not None else _retry_ms(state, managed, request),
+        retry_ms=0 if acquired else _retry_ms(state, managed, request),
         record_lock_duration_ms=config.machine.record_lock_duration_ms,
         static_record_lock_duration_ms=config.machine.for_member(is_static=True).record_lock_duration_ms,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from sharegroup.core.operators.share_partition.incarnations import Incarnations
 from sharegroup.core.operators.share_partition.managed_partition import DumpedPartition, ManagedPartition
 from sharegroup.core.operators.share_partition.partition_configs import PartitionConfigs, SnapshotRules
 from sharegroup.core.operators.share_partition.requesters import PendingRequests, Requesters
+from sharegroup.core.share_partition.reservation import requester_of
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.json_text import from_json, to_json
@@ -54,6 +55,8 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
+        #: The gateways that hold reservations, by share-partition, after the last batch.
+        self._reserving: dict[int, list[str]] = {int(p): found for p, found in dumped.get("reserving", {}).items()}
         self._reserve_requests: dict[int, list[ReserveRequest]] = {}
         self._given_back: set[tuple[int, str]] = set()
         #: Dumped windows, which are restored when a row touches them.
@@ -78,6 +81,8 @@ class ShardState:
             "incarnations": self.incarnations.dump(),
             "requesters": self.requesters.dump(),
         }
+        if self._reserving:
+            known["reserving"] = {str(p): gateways for p, gateways in sorted(self._reserving.items())}
         texts = [text for partition in partitions.values() for text in partition.texts]
         return "\n".join([to_json(known), *texts])
 
@@ -106,6 +111,7 @@ class ShardState:
         self._idle.pop(partition, None)
         self._touched.pop(partition, None)
         self.requesters.remove_partition(partition)
+        self._reserving.pop(partition, None)
         self.configs.remove(partition)
         return self.cancel_demands(partition)
 
@@ -168,6 +174,20 @@ class ShardState:
     def is_cancelled(self, partition: int, reserver: str) -> bool:
         """Return whether the requests of a reserver in this batch were cancelled."""
         return (partition, reserver) in self._given_back
+
+    def gateways_with_reservations(self) -> list[str]:
+        """Return the gateways that hold reservations in this shard, sorted."""
+        for partition, managed in self._touched.items():
+            self._reserving.pop(partition, None)
+            if gateways := sorted({requester_of(reserver) for reserver in managed.window.reservers()}):
+                self._reserving[partition] = gateways
+        return sorted({gateway for gateways in self._reserving.values() for gateway in gateways})
+
+    def reserving(self) -> Iterator[tuple[int, ManagedPartition]]:
+        """Yield the share-partitions with reservations, restored if necessary."""
+        for partition in sorted({*self._reserving, *self._touched}):
+            if (managed := self.get(partition)) is not None:
+                yield partition, managed
 
     # -- time ------------------------------------------------------------------------------------------------------
 

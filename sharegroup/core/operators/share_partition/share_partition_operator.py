@@ -22,7 +22,8 @@ Fetches. Demands are served after all rows of the batch have been processed, in 
 demands share new records evenly, so that a large one does not starve the others.
 
 Reservations. A gateway reserves offsets after the end of the log (`share_partition.reservation`) and assigns them to
-its members when their records arrive. `reserve` requests are served after the demands, with what is left then.
+its members when their records arrive. `reserve` requests are served after the demands, with what is left then. What a
+gateway has reserved ends with its lease (`gateway_leases`).
 
 Loading. Share-partitions with durable state are loaded before their first request is processed, even if the end offset
 of the log is not known yet. A request for a share-partition that is not loaded has nothing to acknowledge. It is kept
@@ -55,6 +56,7 @@ from sharegroup.core.operators.share_partition.request_handler import RequestHan
 from sharegroup.core.operators.share_partition.reserves import are_next_records_reserved, serve_reserves
 from sharegroup.core.operators.share_partition.shard_state import DELETED_MS, ShardState
 from sharegroup.core.share_coordinator.durable_rows import delivery_log_row, delivery_log_rows, tombstone_row
+from sharegroup.core.share_partition.reservation import requester_of
 from sharegroup.monitoring.metrics.window_sizes import WindowSizes
 from sharegroup.protocol.json_text import from_json
 from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartitionKey, Transition, WaitsFor
@@ -88,6 +90,7 @@ class SharePartitionOperator:
             rows.DELETE: self._delete,
             rows.LOAD: self._load,
             rows.LOG: self._move_logs,
+            rows.LEASES_OVER: self._end_leases,
             rows.TICK: self._tick,
         }
 
@@ -104,11 +107,12 @@ class SharePartitionOperator:
         for partition in state.demands.partitions():
             self._output.respond(*serve_demands(state, partition))
         for partition, requests in state.pop_reserve_requests():
-            self._output.respond(*serve_reserves(state, partition, requests))
+            self._output.respond(*serve_reserves(state, partition, requests, self._output))
         state.end_cancellations()
         for partition, managed in state.touched():
             self._write_record(partition, managed)
         self._output.deadline_ms = state.next_deadline_ms(self._snapshot_rules)
+        self._output.reservers = state.gateways_with_reservations()
         self._output.waiting = self._waiting()
         if self._counts:
             self._report_sizes(set(before).difference(state.partitions()))
@@ -250,6 +254,13 @@ class SharePartitionOperator:
             state.remove(partition)
         self._retry_pending()
         send_topic_deleted(self._output, state.group_id, state.topic_id)
+
+    def _end_leases(self, gateways: list[str]) -> None:
+        """End all that these gateways have reserved."""
+        for _, managed in self._state.reserving():
+            for reserver in managed.window.reservers():
+                if requester_of(reserver) in gateways:
+                    managed.unreserve(reserver)
 
     def _tick(self, clock_ms: int) -> None:
         state = self._state

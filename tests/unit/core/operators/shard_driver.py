@@ -138,6 +138,10 @@ def tick(at: int) -> str:
     return rows.encode_row(rows.TICK, str(T0 + at))
 
 
+def leases_over(*gateways: str) -> str:
+    return rows.encode_row(rows.LEASES_OVER, json.dumps(gateways))
+
+
 def unload(*partitions: int) -> str:
     """Return a row that unloads these share-partitions."""
     return rows.encode_row(rows.UNLOAD, json.dumps(partitions))

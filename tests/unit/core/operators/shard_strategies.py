@@ -129,7 +129,7 @@ class Script:
         request: SharePartitionRequest
         if step.kind == "reserve":
             self._requests += 1
-            request = reserve(f"r{self._requests}", of_kind, gateway, epoch, lease_ms=80)
+            request = reserve(f"r{self._requests}", of_kind, gateway, epoch)
         elif step.kind == "assign":
             request = assign(*of_kind, step.arguments[2], gateway, epoch, lock_ms=100)
         else:

@@ -31,6 +31,7 @@ from .shard_driver import (
     durable,
     fetch,
     gone,
+    leases_over,
     load,
     log,
     release,
@@ -80,14 +81,15 @@ def test_offsets_after_the_log_are_reserved_while_a_fetch_waits() -> None:
         {
             "type": "reserve", "id": "r1", "reply_to": GATEWAY, "group_id": GROUP, "topic": TOPIC, "topic_id": TOPIC_ID,
             "partition": 0, "member_id": "", "error_code": 0, "error_message": None, "reservation_epoch": 1,
-            "acquired": [[0, 9, 0]], "lock_deadline_ms": T0 + 10 + LEASE_MS, "log_end_offset": 0,
+            "acquired": [[0, 9, 0]], "log_end_offset": 0,
             "record_lock_duration_ms": LOCK_MS, "static_record_lock_duration_ms": 300_000,
         }
     ]  # fmt: skip
-    holder = (0, 9, ACQUIRED, 0, "gateway-1#1", 10 + LEASE_MS)
+    holder = (0, 9, ACQUIRED, 0, "gateway-1#1", None)
     assert states(output) == [durable("ShareUpdate", (0, -1), (-1, 10), -1, holder)]
     assert logged(output) == []
-    assert (output.deadline_ms, output.waiting) == (T0 + 10 + LEASE_MS, WaitsFor.NOTHING.value)
+    assert output.waiting == WaitsFor.NOTHING.value
+    assert (output.reservers, output.leases) == ([GATEWAY], {GATEWAY: T0 + 10 + LEASE_MS})
 
 
 def test_records_that_are_there_are_acquired_and_nothing_is_reserved_before_that() -> None:
@@ -120,7 +122,7 @@ def test_assignment_locks_from_its_append_and_is_logged_as_a_fetch() -> None:
     output = shard.batch(shard.line(assign(0, 3), 700), shard.line(acknowledge("a", (0, 1, 1)), 800), at=2_000)
     assert shard.window() == [
         [2, 3, "ACQUIRED", 1, "m1", 700 + LOCK_MS],
-        [4, 9, "ACQUIRED", 0, "gateway-1#1", LEASE_MS],
+        [4, 9, "ACQUIRED", 0, "gateway-1#1", None],
     ]
     assert logged(output) == [
         transition(0, 3, "AVAILABLE>ACQUIRED", "fetch", 1, until=700 + LOCK_MS),
@@ -138,21 +140,20 @@ def test_a_short_lock_is_as_long_as_it_was_told() -> None:
 
 def test_assignment_appended_within_the_lease_precedes_the_lapse() -> None:
     shard = empty_shard(reserve("r1"))
-    shard.batch(shard.line(assign(0, 3), LEASE_MS), tick(LEASE_MS + 1), at=60_000)
+    shard.batch(shard.line(assign(0, 3), LEASE_MS), leases_over(GATEWAY), at=60_000)
     assert shard.window() == [[0, 3, "ACQUIRED", 1, "m1", LEASE_MS + LOCK_MS]]
 
 
 @pytest.mark.parametrize(
-    ("request_row", "at"),
+    "request_row",
     [
-        (assign(8, 10), 10),  # beyond the reservation
-        (assign(0, 3, gateway=OTHER), 10),
-        (assign(0, 3, epoch=2), 10),
-        (assign(0, 3), LEASE_MS + 1),
+        assign(8, 10),  # beyond the reservation
+        assign(0, 3, gateway=OTHER),
+        assign(0, 3, epoch=2),
     ],
 )
-def test_other_assignments_are_rejected_and_recorded(request_row: AssignRequest, at: int) -> None:
-    shard = empty_shard(reserve("r1"))
+def test_other_assignments_are_rejected_and_recorded(request_row: AssignRequest) -> None:
+    shard, at = empty_shard(reserve("r1")), 10
     before = shard.window()
     output = shard.batch(shard.line(request_row, at), shard.line(replace(request_row, reply_to="me"), at), at=at)
     assert [response["error_code"] for response in output.responses] == [ErrorCode.INVALID_RECORD_STATE]
@@ -166,21 +167,21 @@ def test_assignment_appended_too_late_to_be_sent_has_no_effect() -> None:
     assert (output.responses, output.rejected, output.tables) == ([], [], {})
 
 
-def test_lapsed_reservation_leaves_no_trace() -> None:
+def test_reservation_of_an_ended_lease_leaves_no_trace() -> None:
     shard = empty_shard(reserve("r1"))
-    assert shard.window()
-    output = shard.batch(tick(LEASE_MS + 1), at=LEASE_MS + 1)
-    assert shard.window() == []
+    assert shard.batch(tick(10 * LEASE_MS), leases_over(OTHER), at=LEASE_MS).reservers == [GATEWAY]
+    output = shard.batch(leases_over(GATEWAY), at=LEASE_MS + 1)
+    assert (shard.window(), output.reservers) == ([], [])
     assert states(output) == [durable("ShareUpdate", (0, -1), (-1, 0), -1)]  # the end offset ends the reservation
     assert logged(output) == []
     output = shard.batch(log(3), shard.line(fetch("f1"), LEASE_MS + 2), at=LEASE_MS + 2)
     assert [response["acquired"] for response in output.responses] == [[[0, 2, 1]]]
 
 
-def test_records_of_a_lapsed_slice_before_another_one_go_to_waiting_members() -> None:
+def test_records_of_an_ended_slice_before_another_one_go_to_waiting_members() -> None:
     shard = empty_shard(reserve("r1", 4))
     shard.send(reserve("r2", 4, OTHER), at=100)
-    output = shard.batch(log(6), tick(LEASE_MS + 1), shard.line(waiting("f1"), LEASE_MS), at=LEASE_MS + 1)
+    output = shard.batch(log(6), leases_over(GATEWAY), shard.line(waiting("f1"), LEASE_MS), at=LEASE_MS + 1)
     assert [response["acquired"] for response in output.responses] == [[[0, 3, 1]]]
     assert reserved(shard.send(reserve("r3", 4), at=LEASE_MS + 2)) == [[[8, 11, 0]]]
 
@@ -200,7 +201,7 @@ def test_new_epoch_ends_the_reservation_of_the_earlier_one() -> None:
     output = shard.send(assign(0, 1, epoch=1), reserve("r3", 9, epoch=1), assign(2, 3, epoch=2), at=20)
     assert (reserved(output), len(output.rejected)) == ([[]], 1)
     assert shard.window() == [
-        [0, 1, "ACQUIRED", 0, "gateway-1#2", 10 + LEASE_MS],
+        [0, 1, "ACQUIRED", 0, "gateway-1#2", None],
         [2, 3, "ACQUIRED", 1, "m1", 20 + LOCK_MS],
     ]
 
@@ -240,13 +241,6 @@ def test_reservation_counts_against_the_record_locks() -> None:
     assert (reserved(output), reserved(output, OTHER)) == ([[[0, 9, 0]]], [[[10, 11, 0]]])
 
 
-def test_lease_of_readable_records_is_not_extended_while_members_of_others_wait() -> None:
-    shard = empty_shard(reserve("r1", 4), waiting("f2", "m2", OTHER))
-    output = shard.batch(log(2), shard.line(reserve("r2", 6), 10), at=10)
-    assert output.responses[-1]["lock_deadline_ms"] == T0 + LEASE_MS
-    assert [batch[:2] + batch[5:] for batch in shard.window()] == [[0, 1, LEASE_MS], [2, 5, 10 + LEASE_MS]]
-
-
 def test_without_topic_ids_nothing_is_reserved() -> None:
     shard = ShardDriver()
     output = shard.batch(config(), load(0, (0, 0, None, False)), shard.line(reserve("r1"), 0), at=0)  # type: ignore[arg-type]
@@ -259,7 +253,7 @@ def test_reservation_is_restored_from_the_tables() -> None:
     assert row["record_type"] == "ShareUpdate"
     batches = [
         [0, 1, ACQUIRED, 1, "m1", T0 + 10 + LOCK_MS],
-        [2, 9, ACQUIRED, 0, "gateway-1#1", T0 + LEASE_MS],
+        [2, 9, ACQUIRED, 0, "gateway-1#1", None],
     ]
     again = ShardDriver(SnapshotRules())
     again.batch(config(), load(0, None, header=shard.led().header.dump(), batches=batches), at=20)
@@ -267,7 +261,7 @@ def test_reservation_is_restored_from_the_tables() -> None:
     assert again.window() == [
         [0, 1, "ACQUIRED", 1, "m1", 10 + LOCK_MS],
         [2, 3, "ACQUIRED", 1, "m1", 30 + LOCK_MS],
-        [4, 9, "ACQUIRED", 0, "gateway-1#1", LEASE_MS],
+        [4, 9, "ACQUIRED", 0, "gateway-1#1", None],
     ]
 
 

@@ -62,7 +62,7 @@ MEMBER_OPERATIONS = st.one_of(
 )
 RESERVERS = st.sampled_from(["g1#1", "g1#2", "g2#1"])
 RESERVATIONS = st.one_of(
-    st.builds(Operation, st.just("reserve"), st.tuples(RESERVERS, st.integers(1, 6), st.sampled_from([60, 120]))),
+    st.builds(Operation, st.just("reserve"), st.tuples(RESERVERS, st.integers(1, 6))),
     st.builds(Operation, st.just("assign"), st.tuples(RESERVERS, MEMBERS, RANGES)),
     st.builds(Operation, st.just("assign_first"), st.tuples(RESERVERS, MEMBERS, st.integers(1, 4))),
     st.builds(Operation, st.just("unreserve"), st.tuples(RESERVERS, st.one_of(st.none(), RANGES))),
@@ -97,8 +97,7 @@ class Driver:
         if name == "release_member":
             return partition.release_member(*arguments, config)
         if name == "reserve":
-            reserver, records, lease_ms = arguments
-            return partition.reserve(reserver, records, self.now_ms + lease_ms, config)
+            return partition.reserve(*arguments, config)
         if name in ("assign", "assign_first"):
             reserver, member, ranges = self.assigned_ranges(operation)
             return partition.assign(reserver, member, ranges, self.now_ms, config.record_lock_duration_ms)

@@ -159,18 +159,15 @@ class PerOffsetModel:
                     self.records[offset] = Record(RecordState.AVAILABLE, count - 1, record.batch)
                     taken.add(offset)
 
-    def reserve(self, gateway: str, records: int, lease: int, now: int, config: SharePartitionConfig) -> None:
+    def reserve(self, gateway: str, records: int, config: SharePartitionConfig) -> None:
         available = [o for o, r in self.records.items() if r.state is RecordState.AVAILABLE]
         room = config.max_record_locks - len(self.records)
         if any(o < self.log_end for o in available) or (not available and self.end < self.log_end and room > 0):
             return
         mine = [o for o, r in self.records.items() if r.is_reserved and r.member == gateway]
-        for offset in mine:
-            deadline = max(self.records[offset].deadline or 0, now + lease)
-            self.records[offset] = replace(self.records[offset], deadline=deadline)
         free = [*sorted(o for o in available if not self.records[o].count), *range(self.end, self.end + room)]
         for offset in free[: max(0, records - len(mine))] if room > 0 else ():
-            self.records[offset] = Record(RecordState.ACQUIRED, 0, (-1, -1), gateway, now + lease)
+            self.records[offset] = Record(RecordState.ACQUIRED, 0, (-1, -1), gateway)
 
     def assign(
         self, gateway: str, member: str, ranges: list[OffsetRange], now: int, config: SharePartitionConfig

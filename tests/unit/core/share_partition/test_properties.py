@@ -159,8 +159,10 @@ def _apply_to_model(model: PerOffsetModel, driver: Driver, operation: Operation)
             return model.acquire(*arguments, driver.now_ms, driver.config)
         if name == "acknowledge":
             return model.acknowledge(*arguments, driver.now_ms, driver.config)
-        if name in ("reserve", "assign"):
-            getattr(model, name)(*arguments, driver.now_ms, driver.config)
+        if name == "assign":
+            model.assign(*arguments, driver.now_ms, driver.config)
+        elif name == "reserve":
+            model.reserve(*arguments, driver.config)
         elif name in ("unacquire", "unreserve"):
             getattr(model, name)(*arguments)
         elif name == "undo_deliveries":

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sharegroup.core.share_partition import Outcome, SharePartition, SharePartitionConfig
+from sharegroup.core.share_partition.reservation import NO_DEADLINE_MS
 from sharegroup.errors import ErrorCode, IllegalTransitionError, RequestError
 from sharegroup.types import (
     AcknowledgementBatch,
@@ -22,15 +23,14 @@ from sharegroup.types import (
 A, Q, K, X = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
 CONFIG = SharePartitionConfig()
 G1, G2 = "gateway-1#1", "gateway-2#1"
-LEASE_MS, LOCK_MS = 10_000, 30_000
+LOCK_MS = 30_000
 
 
 def reserved(
-    partition: SharePartition, records: int = 10, reserver: str = G1, until_ms: int = LEASE_MS,
-    config: SharePartitionConfig = CONFIG,
-) -> list[OffsetRange]:  # fmt: skip
+    partition: SharePartition, records: int = 10, reserver: str = G1, config: SharePartitionConfig = CONFIG
+) -> list[OffsetRange]:
     """Reserve, and return all that is reserved for this reserver then."""
-    partition.replay(partition.reserve(reserver, records, until_ms, config))
+    partition.replay(partition.reserve(reserver, records, config))
     return partition.reserved_ranges(reserver)
 
 
@@ -48,12 +48,12 @@ def acquired(partition: SharePartition, records: int = 10, member: str = "m1", n
 
 def test_offsets_after_the_log_are_reserved_with_delivery_count_0() -> None:
     partition = SharePartition(0, 0, 0)
-    outcome = partition.reserve(G1, 10, LEASE_MS, CONFIG)
-    assert outcome == Outcome((Transition(0, 9, A, Q, Cause.RESERVE, G1, 0, LEASE_MS),))
+    outcome = partition.reserve(G1, 10, CONFIG)
+    assert outcome == Outcome((Transition(0, 9, A, Q, Cause.RESERVE, G1, 0, NO_DEADLINE_MS),))
     partition.replay(outcome)
-    assert partition.state_batches() == [StateBatch(0, 9, Q, 0, G1, LEASE_MS)]
+    assert partition.state_batches() == [StateBatch(0, 9, Q, 0, G1, None)]
     assert (partition.end_offset, partition.delivered_end_offset) == (10, 0)
-    assert (partition.next_deadline_ms(), partition.reservers()) == (LEASE_MS, [G1])
+    assert (partition.is_due(NO_DEADLINE_MS), partition.reservers()) == (False, [G1])
 
 
 def test_nothing_is_reserved_while_records_can_be_acquired() -> None:
@@ -76,15 +76,14 @@ def test_reservation_counts_against_the_record_locks() -> None:
     assert partition.acquire("m2", 10, 0, config).is_empty
 
 
-def test_reserving_again_adds_what_is_missing_and_extends_the_lease() -> None:
+def test_reserving_again_adds_what_is_missing() -> None:
     partition = SharePartition(0, 0, 0)
     reserved(partition, 10)
     partition.replay(partition.move_log_end(5))
     assigned(partition, 0, 4)
-    assert reserved(partition, 10, until_ms=LEASE_MS + 7) == [(5, 14)]
-    assert partition.state_batches()[1:] == [StateBatch(5, 14, Q, 0, G1, LEASE_MS + 7)]
-    assert partition.reserve(G1, 10, LEASE_MS + 7, CONFIG).is_empty
-    assert partition.reserve(G1, 3, LEASE_MS, CONFIG).is_empty  # neither fewer records nor a shorter lease
+    assert reserved(partition, 10) == [(5, 14)]
+    assert partition.reserve(G1, 10, CONFIG).is_empty
+    assert partition.reserve(G1, 3, CONFIG).is_empty
 
 
 def test_slices_of_two_gateways_lie_behind_each_other() -> None:
@@ -111,9 +110,9 @@ def test_assignment_is_a_delivery_whose_lock_begins_with_its_append() -> None:
     outcome = assigned(partition, 2, 4, append_ms=700)
     assert outcome.transitions == (Transition(2, 4, Q, Q, Cause.ASSIGN, "m1", 1, 30_700),)
     assert partition.state_batches() == [
-        StateBatch(0, 1, Q, 0, G1, LEASE_MS),
+        StateBatch(0, 1, Q, 0, G1, None),
         StateBatch(2, 4, Q, 1, "m1", 30_700),
-        StateBatch(5, 9, Q, 0, G1, LEASE_MS),
+        StateBatch(5, 9, Q, 0, G1, None),
     ]
     assert partition.delivered_end_offset == 5
     request = [AcknowledgementBatch(2, 4, (1,))]
@@ -122,21 +121,20 @@ def test_assignment_is_a_delivery_whose_lock_begins_with_its_append() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "reserver", "append_ms"),
+    ("first", "last", "reserver"),
     [
-        (8, 10, G1, 0),  # beyond what is reserved
-        (0, 3, G2, 0),  # reserved for another gateway
-        (0, 3, "gateway-1#2", 0),  # in an earlier epoch
-        (0, 3, G1, LEASE_MS + 1),  # after the lease
-        (5, 6, G1, 0),  # assigned before
+        (8, 10, G1),  # beyond what is reserved
+        (0, 3, G2),  # reserved for another gateway
+        (0, 3, "gateway-1#2"),  # in an earlier epoch
+        (5, 6, G1),  # assigned before
     ],
 )
-def test_assignment_of_other_records_is_rejected(first: int, last: int, reserver: str, append_ms: int) -> None:
+def test_assignment_of_other_records_is_rejected(first: int, last: int, reserver: str) -> None:
     partition = SharePartition(0, 0, 0)
     reserved(partition)
     assigned(partition, 5, 5)
     with pytest.raises(RequestError) as error:
-        partition.assign(reserver, "m2", [OffsetRange(first, last)], append_ms, LOCK_MS)
+        partition.assign(reserver, "m2", [OffsetRange(first, last)], 0, LOCK_MS)
     assert error.value.code == ErrorCode.INVALID_RECORD_STATE
 
 
@@ -148,11 +146,10 @@ def test_assignment_skips_what_is_below_the_start_offset() -> None:
     assert assigned(partition, 0, 2).is_empty
 
 
-def test_lapsed_lease_costs_no_delivery_attempt_and_frees_the_offsets() -> None:
+def test_unreserving_costs_no_delivery_attempt_and_frees_the_offsets() -> None:
     partition = SharePartition(0, 0, 0)
     reserved(partition)
-    assert partition.expire(LEASE_MS, CONFIG).is_empty
-    outcome = partition.expire(LEASE_MS + 1, CONFIG)
+    outcome = partition.unreserve(G1)
     assert outcome.transitions == (Transition(0, 9, Q, A, Cause.UNRESERVE, G1, 0),)
     partition.replay(outcome)
     assert (partition.end_offset, partition.available_count, partition.reservers()) == (0, 0, [])
@@ -163,11 +160,11 @@ def test_lapsed_lease_costs_no_delivery_attempt_and_frees_the_offsets() -> None:
 def test_offsets_freed_before_other_reservations_are_available_with_count_0() -> None:
     partition = SharePartition(0, 0, 0)
     reserved(partition, 4)
-    reserved(partition, 4, G2, LEASE_MS + 5)
-    partition.replay(partition.expire(LEASE_MS + 1, CONFIG))
-    assert partition.state_batches() == [StateBatch(0, 3, A, 0), StateBatch(4, 7, Q, 0, G2, LEASE_MS + 5)]
+    reserved(partition, 4, G2)
+    partition.replay(partition.unreserve(G1))
+    assert partition.state_batches() == [StateBatch(0, 3, A, 0), StateBatch(4, 7, Q, 0, G2, None)]
     assert acquired(partition) == []  # the log ends before them
-    assert reserved(partition, 6, until_ms=LEASE_MS + 5) == [(0, 3), (8, 9)]
+    assert reserved(partition, 6) == [(0, 3), (8, 9)]
     partition.replay(partition.unreserve(G1))
     partition.replay(partition.move_log_end(6))
     assert acquired(partition) == [AcquiredRange(0, 3, 1)]
@@ -184,7 +181,7 @@ def test_unreserving_frees_named_offsets_of_this_reserver_only() -> None:
     assert partition.state_batches() == [
         StateBatch(0, 3, Q, 1, "m1", 30_000),
         StateBatch(4, 9, A, 0),
-        StateBatch(10, 19, Q, 0, G2, LEASE_MS),
+        StateBatch(10, 19, Q, 0, G2, None),
     ]
     assert partition.unreserve(G1).is_empty
     partition.replay(partition.unreserve(G2))

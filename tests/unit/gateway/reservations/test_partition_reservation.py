@@ -6,8 +6,6 @@ import itertools
 
 from sharegroup.gateway.reservations.partition_reservation import (
     FAILURE_PAUSE_MS,
-    LEASE_MARGIN_MS,
-    LEASE_MS,
     LOST_AFTER_MS,
     MIN_SLICE,
     PartitionReservation,
@@ -19,13 +17,11 @@ from sharegroup.types import AcquiredRange, OffsetRange
 LOCK_MS, RETRY_MS = 30_000, 400
 
 
-def response(
-    *ranges: tuple[int, int], request_id: str = "r1", epoch: int = 1, until_ms: int = LEASE_MS
-) -> ReserveResponse:
+def response(*ranges: tuple[int, int], request_id: str = "r1", epoch: int = 1) -> ReserveResponse:
     acquired = tuple(AcquiredRange(first, last, 0) for first, last in ranges)
     return ReserveResponse(
         request_id, "gateway", "g", "orders", "id", 0, "", reservation_epoch=epoch, acquired=acquired,
-        lock_deadline_ms=until_ms, log_end_offset=7, record_lock_duration_ms=LOCK_MS, retry_ms=RETRY_MS,
+        log_end_offset=7, record_lock_duration_ms=LOCK_MS, retry_ms=RETRY_MS,
     )  # fmt: skip
 
 
@@ -78,15 +74,6 @@ def test_an_earlier_response_is_not_applied_after_a_later_one() -> None:
     assert not reservation.apply_response(response((7, 38), request_id="r1"), LOST_AFTER_MS + 2)
 
 
-def test_the_lease_is_extended_earlier_if_the_job_responds_slowly() -> None:
-    reservation = PartitionReservation(itertools.count(1))
-    reservation.record_request("r1", -3_500)
-    assert reservation.apply_response(response((7, 38)), 0)
-    assert not reservation.must_extend(LEASE_MS - 7_001)
-    assert reservation.must_extend(LEASE_MS - 7_000)
-    assert reservation.records_to_reserve(1, 0, LEASE_MS - 7_000) == MIN_SLICE
-
-
 def test_one_request_is_open_at_a_time_until_it_counts_as_lost() -> None:
     reservation = PartitionReservation(itertools.count(1))
     reservation.record_request("r1", 0)
@@ -98,10 +85,9 @@ def test_one_request_is_open_at_a_time_until_it_counts_as_lost() -> None:
     assert not reservation.apply_response(response((7, 38), request_id="r2"), LOST_AFTER_MS)
 
 
-def test_more_is_requested_when_half_is_used_or_half_of_the_lease_is_over() -> None:
+def test_more_is_requested_when_half_is_used() -> None:
     reservation = reserved((7, 38))
-    assert reservation.records_to_reserve(1, 0, 1) is None
-    assert reservation.records_to_reserve(1, 0, LEASE_MS // 2) == MIN_SLICE
+    assert reservation.records_to_reserve(1, 0, 3_600_000) is None
     reservation.use([OffsetRange(7, 21)])
     assert reservation.records_to_reserve(1, 0, 1) is None
     reservation.use([OffsetRange(22, 22)])
@@ -127,22 +113,19 @@ def test_empty_response_and_failures_delay_the_next_request() -> None:
     assert reservation.records_to_reserve(1, 0, RETRY_MS + FAILURE_PAUSE_MS) == MIN_SLICE
 
 
-def test_offsets_are_assignable_when_the_log_has_reached_them_within_the_lease() -> None:
+def test_offsets_are_assignable_when_the_log_has_reached_them() -> None:
     reservation = reserved((7, 9), (12, 15))
-    assert reservation.assignable_ranges(7, 0) == []
-    assert reservation.assignable_ranges(13, 0) == [(7, 9), (12, 12)]
-    assert reservation.assignable_ranges(13, LEASE_MS - LEASE_MARGIN_MS) == []
-    assert not reservation.is_over(LEASE_MS)
-    assert reservation.is_over(LEASE_MS + 1)
+    assert reservation.assignable_ranges(7) == []
+    assert reservation.assignable_ranges(13) == [(7, 9), (12, 12)]
 
 
 def test_each_offset_is_used_once_though_responses_repeat_it() -> None:
     reservation = reserved((7, 10))
     reservation.use([OffsetRange(7, 8)])
-    assert reservation.assignable_ranges(100, 0) == [(9, 10)]
+    assert reservation.assignable_ranges(100) == [(9, 10)]
     reservation.record_request("r2", 1)
     assert reservation.apply_response(response((8, 14), request_id="r2"), 1)
-    assert reservation.assignable_ranges(100, 1) == [(9, 14)]
+    assert reservation.assignable_ranges(100) == [(9, 14)]
     assert not reservation.apply_response(response((7, 14), request_id="r2"), 1)  # sent twice
     assert reservation.unused_count == 6
 
@@ -151,8 +134,8 @@ def test_new_epoch_discards_the_reservation_and_late_responses() -> None:
     reservation = reserved((7, 10))
     reservation.record_request("r2", 1)
     reservation.begin_epoch()
-    assert (reservation.epoch, reservation.unused_count, reservation.lease_end_ms) == (2, 0, -1)
+    assert (reservation.epoch, reservation.unused_count) == (2, 0)
     assert not reservation.apply_response(response((7, 14), request_id="r2"), 1)
     reservation.record_request("r3", 1)
     assert not reservation.apply_response(response((7, 14), request_id="r3", epoch=1), 1)
-    assert reservation.assignable_ranges(100, 1) == []
+    assert reservation.assignable_ranges(100) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,8 +12,8 @@ import pytest
 
 from sharegroup.config import Config, IsolationLevel
 from sharegroup.gateway.records import tail_reader
-from sharegroup.gateway.reservations.partition_reservation import LEASE_MS
-from sharegroup.gateway.reservations.reserved_delivery import EXTENDED_MS, IDLE_MS, ReservedDelivery, _Partition
+from sharegroup.gateway.reservations.gateway_lease import LEASE_MS
+from sharegroup.gateway.reservations.reserved_delivery import IDLE_MS, ReservedDelivery
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -22,6 +21,7 @@ from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.monitoring.metrics import gateway_catalogue as catalogue
 from sharegroup.monitoring.metrics.metric import Observations
 from sharegroup.protocol.rows.broadcasts import NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.rows.lease_requests import RenewLeasesRequest
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.share_partition_requests import FetchRequest, UnacquireRequest
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
@@ -75,13 +75,19 @@ class Gateway:
     def rows(self, kind: type[Any]) -> list[Any]:
         return [row for row in self.job.rows if isinstance(row, kind)]
 
-    def respond(self, *ranges: tuple[int, int], until_ms: int = LEASE_MS, end: int = 0, **values: Any) -> None:
+    async def renew_lease(self, append_ms: int) -> None:
+        """Renew the lease with a row that is appended at this time."""
+        self.job.append_ms = append_ms
+        self.delivery.upkeep()
+        await asyncio.sleep(0)
+
+    def respond(self, *ranges: tuple[int, int], end: int = 0, **values: Any) -> None:
         """Answer the last request to reserve."""
         row = self.rows(ReserveRequest)[-1]
         acquired = tuple(AcquiredRange(first, last, 0) for first, last in ranges)
         response = ReserveResponse(
             row.id, row.reply_to, *KEY, "", reservation_epoch=row.reservation_epoch, acquired=acquired,
-            lock_deadline_ms=until_ms, log_end_offset=end, record_lock_duration_ms=LOCK_MS, **values,
+            log_end_offset=end, record_lock_duration_ms=LOCK_MS, **values,
         )  # fmt: skip
         self.job.respond(response)
 
@@ -103,6 +109,9 @@ class Gateway:
 def run(scenario: Callable[[Gateway], Awaitable[None]]) -> None:
     async def main() -> None:
         gateway = Gateway()
+        gateway.delivery._own_lease("group").renew("group", 0)
+        await asyncio.sleep(0)
+        gateway.job.rows.clear()
         try:
             await scenario(gateway)
         finally:
@@ -290,37 +299,63 @@ def test_reservation_is_given_back_when_nobody_has_waited() -> None:
     run(scenario)
 
 
-def test_reservation_is_extended_while_a_member_waits() -> None:
+def test_one_row_renews_the_lease_for_all_share_partitions() -> None:
     async def scenario(gateway: Gateway) -> None:
         gateway.member("m1")
         gateway.respond((0, 31))
+        partitions = gateway.delivery._partitions
+        partitions[KEY._replace(partition=1)] = partitions[KEY]
         gateway.job.time_ms = LEASE_MS // 2
-        gateway.delivery.upkeep()
-        assert [row.reservation_epoch for row in gateway.rows(ReserveRequest)] == [1, 1]
-        assert gateway.rows(UnreserveRequest) == []
+        await gateway.renew_lease(LEASE_MS // 2)
+        assert [row.lease_ms for row in gateway.rows(RenewLeasesRequest)] == [LEASE_MS]
+        assert (len(gateway.rows(ReserveRequest)), gateway.rows(UnreserveRequest)) == (1, [])
+        del partitions[KEY._replace(partition=1)]
+        gateway.job.time_ms = LEASE_MS
+        await gateway.deliver(0, 3)
+        assert [row.valid_until_ms for row in gateway.rows(AssignRequest)] == [LEASE_MS // 2 + LEASE_MS]
 
     run(scenario)
 
 
-def test_leases_of_all_share_partitions_are_extended_together() -> None:
+def test_reservation_ends_with_the_lease_and_the_next_lease_has_another_one() -> None:
     async def scenario(gateway: Gateway) -> None:
         gateway.member("m1")
-        gateway.respond((0, 31), until_ms=LEASE_MS)
-        gateway.leases.get_or_create("other", "m1").extend(SESSION_MS)
-        other = gateway.delivery._partitions[KEY._replace(group_id="other")] = _Partition(
-            KEY._replace(group_id="other"), itertools.count(100)
-        )
-        other.reservation.record_request("r", 0)
-        late = ReserveResponse(
-            "r", "gateway", *other.key, "", reservation_epoch=100, acquired=(AcquiredRange(0, 31, 0),),
-            lock_deadline_ms=LEASE_MS // 2 + EXTENDED_MS,
-        )  # fmt: skip
-        assert other.reservation.apply_response(late, 0)
-        gateway.job.time_ms = LEASE_MS // 2
-        assert not other.reservation.must_extend(gateway.job.time_ms)
-        other.members = dict(gateway.delivery._partitions[KEY].members)
+        gateway.respond((0, 31))
+        gateway.job.time_ms = LEASE_MS
+        gateway.broker.append(TOPIC_ID, 0, 3)
+        await gateway.renew_lease(LEASE_MS + 1)
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+        assert [row.reservation_epoch for row in gateway.rows(ReserveRequest)] == [1, 2]
+        assert gateway.assigned() == []
+
+    run(scenario)
+
+
+def test_nothing_is_reserved_without_a_lease() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        gateway.job.time_ms = LEASE_MS
+        gateway.job.append_ms = None
+        gateway.member("m1")
+        assert gateway.rows(ReserveRequest) == []
+        await gateway.renew_lease(LEASE_MS + 1)
+        assert len(gateway.rows(ReserveRequest)) == 1
+
+    run(scenario)
+
+
+def test_a_row_that_gives_back_is_appended_again_after_a_failure() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS
         gateway.delivery.upkeep()
-        assert [row.group_id for row in gateway.rows(ReserveRequest)] == ["group", "group", "other"]
+        gateway.job.fail_last()
+        assert gateway.delivery.has_partitions
+        gateway.delivery.upkeep()
+        first, second = gateway.rows(UnreserveRequest)
+        assert first == second
+        assert not gateway.delivery.has_partitions
 
     run(scenario)
 

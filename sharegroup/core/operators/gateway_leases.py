@@ -1,0 +1,32 @@
+"""The leases of gateways: until when each one holds what it has reserved.
+
+A gateway renews its lease with one row, however many share-partitions it has reserved offsets of. A row that each of
+them had to read would cost as much as a row each, so a renewal reaches none of them::
+
+    renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  handover to the source
+    reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  handover to the source
+
+The source knows the gateways that hold reservations at each shard, and when their leases end. It sends a `leases_over`
+row to the shards of a gateway after its lease has ended, and after all rows have been read that were appended before
+that. So an assignment that was appended within the lease always takes effect.
+
+A lease runs from the append of its renewal, so the gateway knows its end without a response. A reservation that is
+granted extends the lease, too. After a restart the source does not know the leases. It then assumes that each gateway
+has just renewed its own.
+"""
+
+from sharegroup.core.operators.output import Output
+from sharegroup.core.operators.rejected_requests import UnkeyedRequests
+from sharegroup.core.operators.rows import RequestRow
+from sharegroup.protocol.rows.lease_requests import decode_renewal
+
+
+class GatewayLeases(UnkeyedRequests):
+    """The operator of the rows that name no share-partition: it reads renewals and rejects all others."""
+
+    def _refuse(self, request: RequestRow, output: Output) -> None:
+        renewal = decode_renewal(request.value)
+        if renewal is None:
+            super()._refuse(request, output)
+        else:
+            output.extend_lease(renewal.requester, request.append_ms + renewal.lease_ms)

@@ -1,0 +1,61 @@
+"""The lease of this gateway at one job: until when it holds all that it has reserved. PURE but for the appended row.
+
+The gateway renews it with one row, however many share-partitions it has reserved offsets of. The lease runs from the
+append of the row, whose time the broker returns, so no response is needed.
+
+A row that was appended after the end of the lease does not extend it: the job may have ended all reservations by then.
+It begins another lease, and what was reserved in the earlier one must not be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.protocol.rows.lease_requests import RenewLeasesRequest
+from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
+
+#: Duration of a lease. Offsets of a gateway that was killed are held back for this long.
+LEASE_MS = MAX_LEASE_MS
+#: Records are not assigned in the last part of a lease, because the append must be within it.
+LEASE_MARGIN_MS = 500
+
+
+class GatewayLease:
+    """The lease. `on_begin` is called when another lease has begun, and `on_lapse` before that if one had ended."""
+
+    def __init__(self, job: JobChannel, on_begin: Callable[[], None], on_lapse: Callable[[], None]) -> None:
+        self._job, self._on_begin, self._on_lapse = job, on_begin, on_lapse
+        self._is_renewing = False
+        #: The end of the lease in ms, -1 if there was none yet. An assignment must be appended until then.
+        self.end_ms = -1
+
+    def is_usable(self, now_ms: int) -> bool:
+        """Return whether offsets can be reserved and assigned now."""
+        return now_ms + LEASE_MARGIN_MS < self.end_ms
+
+    def renew(self, group_id: str, now_ms: int) -> None:
+        """Append a row if half of the lease is over; `group_id` is a group of the job."""
+        if self._is_renewing or now_ms < self.end_ms - LEASE_MS // 2:
+            return
+        row = RenewLeasesRequest(self._job.new_id(), group_id, self._job.reply_to, LEASE_MS)
+        try:
+            appended = self._job.append(row)
+        except JobUnavailableError:
+            return
+        self._is_renewing = True
+        appended.add_done_callback(self._on_appended)
+
+    def _on_appended(self, appended: asyncio.Future[int]) -> None:
+        self._is_renewing = False
+        if appended.cancelled() or appended.exception() is not None:
+            return  # the next `renew` appends another row
+        append_ms, ended_ms = appended.result(), self.end_ms
+        if append_ms <= ended_ms:
+            self.end_ms = append_ms + LEASE_MS
+            return
+        if ended_ms >= 0:
+            self._on_lapse()
+        self.end_ms = append_ms + LEASE_MS
+        self._on_begin()

@@ -1,0 +1,69 @@
+"""When the lease of each gateway ends, and at which operator keys it has reserved offsets."""
+
+from collections.abc import Mapping, Sequence
+
+from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
+
+
+class LeasesByGateway:
+    """The leases of the gateways that hold reservations.
+
+    A gateway whose lease is not known, because the job has restarted, may just have renewed it. The lease of a gateway
+    without reservations is not kept, because the next reservation extends it.
+    """
+
+    def __init__(self) -> None:
+        self._gateways: dict[str, tuple[str, ...]] = {}
+        self._keys: dict[str, set[str]] = {}
+        self._ends_ms: dict[str, int] = {}
+
+    def apply(self, gateways: Mapping[str, Sequence[str]], ends_ms: Mapping[str, int], now_ms: int) -> None:
+        """Apply the changes of a batch at `now_ms`: the gateways at keys, and ends of leases, which never move back."""
+        for key, found in gateways.items():
+            self._set(key, tuple(found))
+        for gateway in self._keys.keys() & ends_ms.keys():
+            self._ends_ms[gateway] = max(ends_ms[gateway], self._ends_ms.get(gateway, 0))
+        for gateway in self._keys.keys() - self._ends_ms.keys():
+            self._ends_ms[gateway] = now_ms + MAX_LEASE_MS
+
+    def gateways_at(self, key: str) -> tuple[str, ...]:
+        """Return the gateways that hold reservations at a key, sorted."""
+        return self._gateways.get(key, ())
+
+    def end_ms(self, gateway: str) -> int:
+        """Return when the lease of a gateway ends, -1 if it has none."""
+        return self._ends_ms.get(gateway, -1)
+
+    def gateways(self) -> dict[str, list[str]]:
+        """Return the gateways with reservations by key."""
+        return {key: list(found) for key, found in sorted(self._gateways.items())}
+
+    def ends_ms(self) -> dict[str, int]:
+        """Return when the leases end, by gateway."""
+        return dict(sorted(self._ends_ms.items()))
+
+    @property
+    def first_ms(self) -> int | None:
+        """The earliest end of the lease of a gateway with reservations, None if there is none."""
+        return min((self._ends_ms[gateway] for gateway in self._keys), default=None)
+
+    def over_at(self, time_ms: int) -> dict[str, list[str]]:
+        """Return the gateways whose lease ended before a time, by each key at which they hold reservations."""
+        over: dict[str, list[str]] = {}
+        for gateway, keys in sorted(self._keys.items()):
+            if self._ends_ms[gateway] < time_ms:
+                for key in keys:
+                    over.setdefault(key, []).append(gateway)
+        return dict(sorted(over.items()))
+
+    def _set(self, key: str, gateways: tuple[str, ...]) -> None:
+        before = self._gateways.pop(key, ())
+        if gateways:
+            self._gateways[key] = gateways
+        for gateway in gateways:
+            self._keys.setdefault(gateway, set()).add(key)
+        for gateway in set(before).difference(gateways):
+            self._keys[gateway].discard(key)
+            if not self._keys[gateway]:
+                del self._keys[gateway]
+                self._ends_ms.pop(gateway, None)
