@@ -25,7 +25,6 @@ from sharegroup.gateway.records.log_reader import (
     IDS_FETCH_VERSION,
     READ_BYTES,
     READ_COMMITTED,
-    READ_TIMEOUT_S,
     READ_UNCOMMITTED,
     LogPosition,
     chunk_from,
@@ -44,6 +43,8 @@ _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 MAX_WAIT_MS = 200
 #: The minimum time from one read of a broker to the next, and the pause after a failure, in seconds.
 PACE_S, RETRY_S = 0.005, 0.25
+#: How long a response may take, and for how long reads of a partition may fail before it is reported as lost.
+TIMEOUT_S, LOST_AFTER_S = 3.0, 5.0
 
 
 class Connections(Protocol):
@@ -56,8 +57,8 @@ class Connections(Protocol):
 class TailReader:
     """Reads partitions from an offset on until they are removed. Must be used on the event loop.
 
-    `on_read` is called with a partition and the offset up to which it has been read, `on_lost` with one whose offset
-    does not exist (any longer).
+    `on_read` is called with a partition and the offset up to which it has been read. `on_lost` is called with one that
+    is no longer read, because its offset does not exist (any longer) or because all reads have failed for some time.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class TailReader:
         self._positions: dict[CacheKey, LogPosition] = {}
         self._brokers: dict[tuple[int, bool], _BrokerTails] = {}
         self._retries: set[asyncio.Task[None]] = set()
+        #: The time of the first failure since the last successful read, by partition.
+        self._failed_s: dict[CacheKey, float] = {}
         cluster.on_log_change(self._on_log_change)
 
     def follow(self, position: LogPosition, offset: int) -> None:
@@ -88,6 +91,7 @@ class TailReader:
 
     def remove(self, key: CacheKey) -> None:
         """Stop reading a partition."""
+        self._failed_s.pop(key, None)
         if self._positions.pop(key, None) is not None:
             for broker in self._brokers.values():
                 broker.session.remove(key)
@@ -114,6 +118,8 @@ class TailReader:
 
     def _retry_later(self, position: LogPosition, offset: int) -> None:
         """Read the partition again after a pause, from the leader that newer metadata names."""
+        if self._is_lost(position.key, asyncio.get_running_loop().time()):
+            return
         task = asyncio.ensure_future(self._retry(position, offset))
         self._retries.add(task)
         task.add_done_callback(self._retries.discard)
@@ -124,6 +130,20 @@ class TailReader:
         is_read = any(broker.session.offset(position.key) is not None for broker in self._brokers.values())
         if self._positions.get(position.key) == position and not is_read:
             self._add(position, offset)
+
+    def _is_lost(self, key: CacheKey, failed_s: float) -> bool:
+        """Record a failure at a time; report the partition and return True if its reads have failed for too long."""
+        if failed_s - self._failed_s.setdefault(key, failed_s) < LOST_AFTER_S:
+            return False
+        self.remove(key)
+        self._on_lost(key)
+        return True
+
+    def on_failure(self, session: FetchSession, started_s: float) -> None:
+        """Begin the session again after a read has failed."""
+        session.reset()
+        for key in session.partitions():
+            self._is_lost(key, started_s)
 
     def _on_log_change(self, topic_id: UUID, partition: int) -> None:
         """Read a partition from its new leader, at the same offset."""
@@ -147,7 +167,7 @@ class TailReader:
         step = session.next_step()
         request = self._request(step, read_committed)
         connection = self._connections.get(node_id)
-        response = await connection.ask(request, FetchResponse, IDS_FETCH_VERSION, READ_TIMEOUT_S)
+        response = await connection.ask(request, FetchResponse, IDS_FETCH_VERSION, TIMEOUT_S)
         if response.error_code:
             session.reset()
             return
@@ -158,6 +178,9 @@ class TailReader:
             if topic_id is not None:
                 for found in topic.partitions:
                     self._apply(session, CacheKey(topic_id, found.partition_index, read_committed), found)
+        if self._failed_s:
+            for key in session.partitions():
+                self._failed_s.pop(key, None)
 
     def _request(self, step: FetchStep, read_committed: bool) -> FetchRequest:
         topic = FetchRequest.FetchTopic
@@ -236,7 +259,7 @@ class _BrokerTails:
                         "the ends of logs cannot be read from broker %(broker)d: %(error)s",
                         LogFields(broker=self._node_id, error=error),
                     )
-                    self.session.reset()
+                    self._reader.on_failure(self.session, started_s)
                     pause_s = RETRY_S
                 await asyncio.sleep(max(0.0, pause_s))
         finally:

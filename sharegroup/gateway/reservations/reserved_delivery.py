@@ -243,9 +243,13 @@ class ReservedDelivery:
             )
         if not isinstance(response, ReserveResponse):
             partition.reservation.record_failure(response.id, self._job.now_ms())
-        elif partition.reservation.apply_response(response, self._job.now_ms()) and partition.reservation.unused_count:
-            self._follow(partition)
-            self._assign(partition)
+        elif partition.reservation.apply_response(response, self._job.now_ms()):
+            if partition.reservation.unused_count:
+                self._follow(partition)
+                self._assign(partition)
+        elif response.acquired and response.reservation_epoch != partition.reservation.epoch:
+            # The row that gave it back was read before the request, if the request topic has grown between them.
+            self._append_unreserve(self._unreserve_row(partition, response.reservation_epoch))
 
     def _follow(self, partition: _Partition) -> None:
         """Read the tail of the log, from the end that the job knew."""
@@ -273,14 +277,16 @@ class ReservedDelivery:
         """End the reservation; what it has assigned stays with its members."""
         reservation = partition.reservation
         if reservation.may_hold:
-            row = UnreserveRequest(
-                self._job.new_id(), *partition.key, "",
-                ranges=None, requester=self._job.reply_to, reservation_epoch=reservation.epoch,
-            )  # fmt: skip
-            self._append_unreserve(row)
+            self._append_unreserve(self._unreserve_row(partition, reservation.epoch))
         reservation.begin_epoch()
         partition.has_member_until_ms = -1
         self._stop_following(partition)
+
+    def _unreserve_row(self, partition: _Partition, epoch: int) -> UnreserveRequest:
+        return UnreserveRequest(
+            self._job.new_id(), *partition.key, "",
+            ranges=None, requester=self._job.reply_to, reservation_epoch=epoch,
+        )  # fmt: skip
 
     def _append_unreserve(self, row: UnreserveRequest) -> None:
         """Append a row until that succeeds, because what it gives back would not end before the gateway does."""

@@ -434,3 +434,16 @@ def test_request_without_a_response_is_given_back_as_well() -> None:
         assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
 
     run(scenario)
+
+
+def test_reservation_that_was_granted_after_it_was_given_back_is_returned() -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = IDLE_MS
+        gateway.delivery.upkeep()
+        gateway.respond((0, 31))
+        assert [(row.reservation_epoch, row.ranges) for row in gateway.rows(UnreserveRequest)] == [(1, None), (1, None)]
+        assert not gateway.delivery.has_partitions
+
+    run(scenario)
