@@ -28,7 +28,7 @@ from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import Connections, TailReader
 from sharegroup.gateway.reservations.arrival_rate import ArrivalRate
 from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
-from sharegroup.gateway.reservations.gateway_lease import LEASE_MS, GatewayLease
+from sharegroup.gateway.reservations.gateway_lease import GatewayLease
 from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -210,8 +210,7 @@ class ReservedDelivery:
             self._give_back(partition)
 
     def _of_cell(self, cell: str) -> list[_Partition]:
-        known = list(self._partitions.values())
-        return [partition for partition in known if self._job.cell_of(partition.key.group_id) == cell]
+        return [found for found in self._partitions.values() if self._job.cell_of(found.key.group_id) == cell]
 
     def _reserve(self, partition: _Partition) -> None:
         now_ms, reservation = self._job.now_ms(), partition.reservation
@@ -225,7 +224,7 @@ class ReservedDelivery:
             return
         row = ReserveRequest(
             self._job.new_id(), *partition.key, "", -1, self._job.reply_to,
-            records=records, lease_ms=LEASE_MS, reservation_epoch=reservation.epoch,
+            records=records, lease_ms=lease.end_ms - now_ms, reservation_epoch=reservation.epoch,
         )  # fmt: skip
         reservation.record_request(row.id, now_ms)
         self._job.subscribe(row.id, lambda response: self._on_response(partition, response))
@@ -283,10 +282,8 @@ class ReservedDelivery:
         self._stop_following(partition)
 
     def _unreserve_row(self, partition: _Partition, epoch: int) -> UnreserveRequest:
-        return UnreserveRequest(
-            self._job.new_id(), *partition.key, "",
-            ranges=None, requester=self._job.reply_to, reservation_epoch=epoch,
-        )  # fmt: skip
+        row_id, gateway = self._job.new_id(), self._job.reply_to
+        return UnreserveRequest(row_id, *partition.key, "", ranges=None, requester=gateway, reservation_epoch=epoch)
 
     def _append_unreserve(self, row: UnreserveRequest) -> None:
         """Append a row until that succeeds, because what it gives back would not end before the gateway does."""
@@ -336,7 +333,8 @@ class ReservedDelivery:
         lock_ms = reservation.record_lock_duration_ms
         if member.is_static:
             lock_ms = reservation.static_record_lock_duration_ms
-        valid_until_ms = min(self._own_lease(partition.key.group_id).end_ms, self._lease(member).deadline_ms - 1)
+        own_lease = self._own_lease(partition.key.group_id)
+        valid_until_ms = min(own_lease.end_ms, self._lease(member).deadline_ms - 1)
         row = member.assignment(assignment.ranges, reservation.epoch, lock_ms, valid_until_ms)
         try:
             appended = self._job.append(row)
@@ -347,6 +345,7 @@ class ReservedDelivery:
             )
             return False
         reservation.use(assignment.ranges)
+        own_lease.record_assignment(self._job.now_ms())
         partition.rate.record(sum(last - first + 1 for first, last in assignment.ranges), self._job.now_ms())
         del partition.members[member]  # it waits again, behind the others, when it fetches again
         delivery = self._deliver(partition, member, row, appended, reservation.read_committed)

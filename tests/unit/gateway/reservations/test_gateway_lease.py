@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from sharegroup.gateway.job_client.job_channel import JobChannel
-from sharegroup.gateway.reservations.gateway_lease import LEASE_MARGIN_MS, LEASE_MS, GatewayLease
+from sharegroup.gateway.reservations.gateway_lease import BUSY_LEASE_MS, LEASE_MARGIN_MS, LEASE_MS, GatewayLease
 from tests.unit.gateway.recording_job import RecordingJob
 
 
@@ -79,5 +79,32 @@ def test_failed_renewal_is_repeated() -> None:
         assert gateway.lease.end_ms == -1
         await gateway.renew(5)
         assert gateway.lease.end_ms == 5 + LEASE_MS
+
+    asyncio.run(main())
+
+
+def test_renewals_are_short_while_records_are_assigned() -> None:
+    async def main() -> None:
+        gateway = Gateway()
+        await gateway.renew(0)
+        gateway.lease.record_assignment(LEASE_MS - 2_000)
+        await gateway.renew(0, now_ms=LEASE_MS - BUSY_LEASE_MS // 2 - 1)
+        assert len(gateway.job.rows) == 1
+        append_ms = LEASE_MS - BUSY_LEASE_MS // 2
+        await gateway.renew(append_ms, now_ms=append_ms)
+        assert gateway.lease.end_ms == append_ms + BUSY_LEASE_MS
+        await gateway.renew(append_ms + BUSY_LEASE_MS, now_ms=append_ms + BUSY_LEASE_MS)
+        assert [row.lease_ms for row in gateway.job.rows] == [LEASE_MS, BUSY_LEASE_MS, LEASE_MS]
+
+    asyncio.run(main())
+
+
+def test_short_renewal_does_not_end_a_lease_earlier() -> None:
+    async def main() -> None:
+        gateway = Gateway()
+        gateway.lease.record_assignment(LEASE_MS)
+        await gateway.renew(LEASE_MS)
+        await gateway.renew(2, now_ms=LEASE_MS + BUSY_LEASE_MS // 2)
+        assert gateway.lease.end_ms == LEASE_MS + BUSY_LEASE_MS
 
     asyncio.run(main())
