@@ -37,6 +37,7 @@ MODULES = {
     "B18": "b18_broker_failures",
     "B19": "b19_many_topics",
     "B20": "b20_reservations",
+    "B21": "b21_reservation_faults",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",

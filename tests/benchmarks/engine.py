@@ -81,6 +81,10 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End the job with SIGKILL."""
         self._job.kill()
 
     @property

@@ -1,7 +1,8 @@
 """Members of one share group under a steady load: how long each record took, and whether every record came.
 
-A process of its own; prints JSON. It ends when every record that was produced has been accepted by a member, or when
-none came for `_STALLED_S`. What did not come by then is `missing`, by partition and offset.
+A process of its own; prints "measuring" when that begins, and JSON at the end. It ends when every record that was
+produced has been accepted by a member, or when none came for `_STALLED_S`. What did not come by then is `missing`, by
+partition and offset.
 
 The modes: `accept` measures from produce to poll. In `release`, the member that gets a record first releases it, and
 the time from the release to the next delivery is measured. In `expire`, it stands still instead, and what is measured
@@ -14,16 +15,18 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tests.harness.submitted_job import ROOT
 
 ACCEPT, RELEASE, EXPIRE = "accept", "release", "expire"
+_MEASURING = "measuring"
 _PACE_S, _STALLED_S, _JOIN_S = 0.002, 60.0, 120.0
 
 
@@ -119,6 +122,7 @@ def _produce(
             raise TimeoutError(f"{len(deliveries.members)} of {load.members} members got records in {_JOIN_S:.0f} s")
         if first < 0 <= joined_s and now_s >= joined_s + load.warm_up_s:
             first = sent
+            print(_MEASURING, flush=True)
         if first >= 0 and now_s >= joined_s + load.warm_up_s + load.seconds:
             break
         due = int((now_s - begin) * load.rate) if load.mode != EXPIRE else len(deliveries.accepted) + 1
@@ -170,18 +174,35 @@ def _member(deliveries: _Deliveries, number: int, bootstrap_servers: str, group:
 
 
 def measure_apart(
-    bootstrap_servers: str, gateways: Sequence[str], group: str, topic: str, load: Load
+    bootstrap_servers: str,
+    gateways: Sequence[str],
+    group: str,
+    topic: str,
+    load: Load,
+    on_measuring: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
-    """`measure` in a process of its own. Raises RuntimeError when that fails."""
+    """`measure` in a process of its own; `on_measuring` is called when its warm-up is over.
+
+    Raises RuntimeError when it fails.
+    """
     command = [
         sys.executable, "-m", "tests.benchmarks.latency_load", bootstrap_servers, ";".join(gateways), group, topic,
         json.dumps(load),
     ]  # fmt: skip
-    timeout_s = _JOIN_S + load.warm_up_s + load.seconds + 3 * _STALLED_S
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s)
-    if done.returncode != 0:
-        raise RuntimeError(f"the members of {group} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    lines = [""]
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.strip())
+            if lines[-1] == _MEASURING:
+                on_measuring()
+        if process.wait() != 0:
+            errors.seek(0)
+            raise RuntimeError(f"the members of {group} ended with {process.returncode}:\n{errors.read()[-2000:]}")
+    result: dict[str, Any] = json.loads(lines[-1])
     return result
 
 
