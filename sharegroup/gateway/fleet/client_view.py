@@ -19,10 +19,14 @@ class Standby(NamedTuple):
 
 
 class ClientView(NamedTuple):
-    """The addresses of one gateway by upstream broker, and its standby; None without another gateway."""
+    """The addresses of one gateway by upstream broker, and its standby; None without another gateway.
+
+    `may_have_moved`: the client may come from another gateway, which had other addresses for the same broker ids.
+    """
 
     brokers: Mapping[int, tuple[str, int]]
     standby: Standby | None = None
+    may_have_moved: bool = False
 
 
 def standby_for(address: GatewayAddress) -> Standby:

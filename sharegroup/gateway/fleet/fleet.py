@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: A gateway announces itself every `ANNOUNCE_S` and counts as gone after `LIVES_MS`. Clients detect its end sooner.
 ANNOUNCE_S, LIVES_MS = 5.0, 20_000
+#: How long clients of a gateway that has gone may take to move here, in ms.
+MOVE_MS = 60_000
 #: How long the gateway waits for its last row to be appended.
 _LAST_ROW_S = 2.0
 
@@ -64,6 +66,8 @@ class Fleet:
         self._announced_s = float("-inf")
         self._announcing: Sequence[asyncio.Future[int]] = ()
         self._is_leaving = False
+        #: When another gateway went, in ms by the brokers' time.
+        self._lost_ms = -MOVE_MS
         self._must_stay: Callable[[int], bool] = lambda _: True
         rows.on_gateway(self._on_row)
 
@@ -108,6 +112,8 @@ class Fleet:
         if self._known.apply_row(row, append_ms, now_ms):
             host, port = row.standby
             state = "stops" if not row.lives_ms else "is available"
+            if not row.lives_ms:
+                self._lost_ms = now_ms
             logger.info("gateway %(gateway)s %(detail)s", LogFields(gateway=f"{host}:{port}", detail=state))
             self._announced_s = float("-inf")  # a new gateway does not know this one yet
 
@@ -124,10 +130,11 @@ class Fleet:
             return ClientView(self._listeners.addresses)
         if caller.is_standby:
             gateway = await self._neighbour(previous_gateway, own) or own
-            return ClientView(gateway.brokers, standby_for(own.standby))
+            return ClientView(gateway.brokers, standby_for(own.standby), may_have_moved=gateway is own)
         if self._must_stay(caller.connection_id):
             following = next_gateway(self._living(), own.standby)
-            return ClientView(own.brokers, None if following is None else standby_for(following))
+            standby = None if following is None else standby_for(following)
+            return ClientView(own.brokers, standby, self._rows.now_ms() < self._lost_ms + MOVE_MS)
         gateway = await self._neighbour(next_gateway, own) or own
         return ClientView(gateway.brokers, None if gateway is own else standby_for(gateway.standby))
 
@@ -138,7 +145,8 @@ class Fleet:
         while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):
                 return living[place]
-            self._known.mark_lost(place, self._rows.now_ms())
+            self._lost_ms = self._rows.now_ms()
+            self._known.mark_lost(place, self._lost_ms)
         return None
 
     def _living(self) -> dict[GatewayAddress, GatewayRow]:

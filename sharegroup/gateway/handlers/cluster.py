@@ -35,6 +35,9 @@ SHARE_COORDINATOR = 2
 _RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR: Resource.CLUSTER}
 #: The address of a broker that clients cannot reach.
 _NOWHERE = "", -1
+_TRY_AGAIN = "the gateway has changed: ask again"
+#: Connections whose first question is remembered.
+_MAX_MOVED = 100_000
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
 #: The first versions of DescribeCluster with these fields in the request.
@@ -58,6 +61,8 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
         self._view_of = view_of or self._single_view
+        #: Connections of clients that asked for a coordinator after they may have moved, oldest first.
+        self._moved: dict[int, None] = {}
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
         """Return the upstream's metadata, in the client's version."""
@@ -148,11 +153,20 @@ class ClusterApis:
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
 
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-        """Return the upstream's coordinators at our ports; the share coordinator is the gateway itself."""
+        """Return the upstream's coordinators at our ports; the share coordinator is the gateway itself.
+
+        A client that may have moved here is asked to try again, once on each connection. librdkafka ignores that the
+        address of its coordinator has changed while the node id is the same, and would send heartbeats to the gateway
+        that has gone. After COORDINATOR_NOT_AVAILABLE it takes the address from the next response.
+        """
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
-        found = await self._find(request, dict.fromkeys(keys))
         view = await self._view_of(request.caller)
+        if view.may_have_moved and self._is_first_question(request.caller):
+            found = dict.fromkeys(keys, Coordinator(-1, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _TRY_AGAIN))
+        else:
+            found = await self._find(request, dict.fromkeys(keys))
+            view = await self._view_of(request.caller)  # a port may have been opened
         if request.version >= MANY_KEYS_VERSION:
             coordinators = [_coordinator(key, found[key], view) for key in keys]
             return FindCoordinatorResponse(throttle_time_ms=0, coordinators=coordinators)
@@ -165,6 +179,13 @@ class ClusterApis:
             host=only.host,
             port=only.port,
         )
+
+    def _is_first_question(self, caller: Caller) -> bool:
+        is_first = caller.connection_id not in self._moved
+        self._moved[caller.connection_id] = None
+        if len(self._moved) > _MAX_MOVED:
+            del self._moved[next(iter(self._moved))]
+        return is_first
 
     async def _find(self, request: Request[FindCoordinatorRequest], keys: Iterable[str]) -> dict[str, Coordinator]:
         """Find the coordinators of the keys that the caller may request, with one request to the upstream."""

@@ -17,7 +17,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from sharegroup.config import IsolationLevel
@@ -139,7 +139,7 @@ class ReservedDelivery:
         for row in unsent:
             self._append_unreserve(row)
         for partition in list(self._partitions.values()):
-            if partition.waiting():
+            if self._waiting(partition, now_ms):
                 partition.waited_ms = now_ms
             if now_ms >= partition.waited_ms + IDLE_MS:
                 self._give_back(partition)
@@ -197,24 +197,19 @@ class ReservedDelivery:
         """Return the lease of this gateway at the job of a group."""
         cell = self._job.cell_of(group_id)
         if cell not in self._own_leases:
-            on_begin, on_lapse = functools.partial(self._on_begin, cell), functools.partial(self._on_lapse, cell)
+            on_begin = functools.partial(self._in_cell, cell, self._reserve)
+            on_lapse = functools.partial(self._in_cell, cell, self._give_back)
             self._own_leases[cell] = GatewayLease(self._job, on_begin, on_lapse)
         return self._own_leases[cell]
 
-    def _on_begin(self, cell: str) -> None:
-        for partition in self._of_cell(cell):
-            self._reserve(partition)
-
-    def _on_lapse(self, cell: str) -> None:
-        for partition in self._of_cell(cell):
-            self._give_back(partition)
-
-    def _of_cell(self, cell: str) -> list[_Partition]:
-        return [found for found in self._partitions.values() if self._job.cell_of(found.key.group_id) == cell]
+    def _in_cell(self, cell: str, change: Callable[[_Partition], None]) -> None:
+        for partition in list(self._partitions.values()):
+            if self._job.cell_of(partition.key.group_id) == cell:
+                change(partition)
 
     def _reserve(self, partition: _Partition) -> None:
         now_ms, reservation = self._job.now_ms(), partition.reservation
-        waiting, records_per_s = len(partition.waiting()), partition.rate.per_second(now_ms)
+        waiting, records_per_s = len(self._waiting(partition, now_ms)), partition.rate.per_second(now_ms)
         records = reservation.records_to_reserve(waiting, records_per_s, now_ms)
         if records is None or not self._has_had_members(partition, now_ms):
             return
@@ -315,7 +310,7 @@ class ReservedDelivery:
         if not self._own_lease(partition.key.group_id).is_usable(now_ms):
             return
         ranges = reservation.assignable_ranges(partition.end_offset)
-        waiting = [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
+        waiting = self._waiting(partition, now_ms)
         if not (ranges and waiting):
             return
         if not self._has_had_members(partition, now_ms) or self._reads_uncommitted_wrongly(partition):
@@ -388,6 +383,10 @@ class ReservedDelivery:
             self._counts.count_assigned(records, loop.time() - chosen_s)
         else:  # it has left meanwhile
             member.unacquire(acquired)
+
+    def _waiting(self, partition: _Partition, now_ms: int) -> list[MemberPartition]:
+        """Return the members that wait and are certainly in the group; those served least recently first."""
+        return [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
 
     def _lease(self, member: MemberPartition) -> Lease:
         return self._leases.get(member.key.group_id, member.client_member_id)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.fleet.client_view import ClientView
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.upstream.coordinators import ONE_KEY_REQUESTS
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.security.acl import Resource
 from sharegroup.security.authorization import Authorization
+from sharegroup.security.caller import Caller
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -152,3 +155,20 @@ def test_coordinator_without_a_port_is_not_available() -> None:
     found = answer(handler, asked, FindCoordinatorResponse, version=6)
     assert {c.error_code for c in found.coordinators} == {int(ErrorCode.COORDINATOR_NOT_AVAILABLE)}
     assert opened == [True]
+
+
+def test_client_that_may_have_moved_asks_twice_on_each_connection() -> None:
+    """After the first answer, librdkafka forgets the address of its coordinator."""
+    upstream = Coordinators(NEW)
+
+    async def view_of(_: Caller) -> ClientView:
+        return ClientView({1: ("gateway", 9192), 2: ("gateway", 9193)}, may_have_moved=True)
+
+    handler = ClusterApis(upstream, Listeners("gateway"), no_new_ports, EVERYTHING_ALLOWED, view_of).find_coordinator
+    asked = FindCoordinatorRequest(coordinator_keys=["g1", "g2"])
+    again = replace(ALICE, connection_id=ALICE.connection_id + 1)
+    for caller, node_ids in (ALICE, [-1, -1]), (ALICE, [1, 2]), (again, [-1, -1]), (again, [1, 2]):
+        found = answer(handler, asked, FindCoordinatorResponse, version=6, caller=caller)
+        assert [c.node_id for c in found.coordinators] == node_ids
+        code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE) if -1 in node_ids else 0
+        assert {c.error_code for c in found.coordinators} == {code}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.gateway.fleet.client_view import ClientView, standby_for
-from sharegroup.gateway.fleet.fleet import LIVES_MS, Fleet
+from sharegroup.gateway.fleet.fleet import LIVES_MS, MOVE_MS, Fleet
 from sharegroup.gateway.fleet.known_gateways import KnownGateways, next_gateway, previous_gateway
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -31,9 +31,9 @@ def row(name: str, lives_ms: int = LIVES_MS) -> GatewayRow:
     return GatewayRow(standby(name), brokers, lives_ms)
 
 
-def view(name: str, next_one: str | None = None) -> ClientView:
-    """Return the addresses for clients of that gateway."""
-    return ClientView(row(name).brokers, None if next_one is None else standby_for(standby(next_one)))
+def view(name: str, next_one: str | None = None, *, moved: bool = False) -> ClientView:
+    """Return the addresses for clients of that gateway, who may have moved to it."""
+    return ClientView(row(name).brokers, None if next_one is None else standby_for(standby(next_one)), moved)
 
 
 # -- the ring ----------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Gateways:
 
 
 async def test_single_gateway_has_no_standby() -> None:
-    assert await Gateways().told() == (view("b"), view("b", "b"))
+    assert await Gateways().told() == (view("b"), view("b", "b", moved=True))
     assert await Gateways(is_open=False).told() == (view("b"), view("b"))
 
 
@@ -206,13 +206,22 @@ async def test_clients_of_a_dead_gateway_are_sent_our_addresses() -> None:
     gateways = Gateways()
     gateways.rows.hear(row("a"))
     gateways.unreachable.add("a")
-    assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("b", "b")  # it keeps its connection
-    assert await gateways.told() == (view("b"), view("b", "b"))
+    assert await gateways.fleet.view_for(OTHERS_CLIENT) == view("b", "b", moved=True)  # it keeps its connection
+    assert await gateways.told() == (view("b", moved=True), view("b", "b", moved=True))
     assert gateways.looked_at == ["a"]
     gateways.unreachable.clear()
     gateways.rows.time_ms += 2_000
     gateways.rows.hear(row("a"))
+    assert await gateways.told() == (view("b", "a", moved=True), view("a", "b"))
+    gateways.rows.time_ms += MOVE_MS
+    gateways.rows.hear(row("a"))
     assert await gateways.told() == (view("b", "a"), view("a", "b"))
+
+
+async def test_clients_of_a_gateway_that_stopped_may_have_moved_here() -> None:
+    gateways = Gateways()
+    gateways.rows.hear(row("a"), row("a", lives_ms=0))
+    assert await gateways.told() == (view("b", moved=True), view("b", "b", moved=True))
 
 
 async def test_clients_of_a_dead_gateway_go_to_one_of_the_others() -> None:
@@ -228,7 +237,7 @@ async def test_gateway_without_recent_rows_is_not_sent_to_clients() -> None:
     gateways = Gateways()
     gateways.rows.hear(row("a"))
     gateways.rows.time_ms += LIVES_MS
-    assert await gateways.told() == (view("b"), view("b", "b"))
+    assert await gateways.told() == (view("b"), view("b", "b", moved=True))
     assert gateways.looked_at == []
 
 
@@ -254,7 +263,7 @@ async def test_last_gateway_keeps_its_clients_while_stopping() -> None:
     gateways = Gateways()
     gateways.rows.is_there = False
     await gateways.fleet.leave(lambda _: False)
-    assert await gateways.told() == (view("b"), view("b", "b"))
+    assert await gateways.told() == (view("b"), view("b", "b", moved=True))
 
 
 # -- announcements -----------------------------------------------------------------------------------------------------

@@ -447,3 +447,22 @@ def test_reservation_that_was_granted_after_it_was_given_back_is_returned() -> N
         assert not gateway.delivery.has_partitions
 
     run(scenario)
+
+
+def test_nothing_stays_reserved_for_a_member_without_heartbeats_here() -> None:
+    """It has moved here from another gateway, and its heartbeats have not come yet."""
+
+    async def scenario(gateway: Gateway) -> None:
+        gateway.member("m1").read_ahead.end_wait()
+        gateway.respond((0, 31))
+        moved = gateway.member("m2", session_ms=-1)
+        gateway.job.time_ms = IDLE_MS + 1
+        gateway.delivery.upkeep()
+        assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
+        gateway.wait(moved)
+        assert len(gateway.rows(ReserveRequest)) == 1
+        gateway.leases.get_or_create("group", "m2").extend(gateway.job.time_ms + SESSION_MS)
+        gateway.wait(moved)
+        assert len(gateway.rows(ReserveRequest)) == 2
+
+    run(scenario)
