@@ -15,7 +15,7 @@ from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.logged_process import LoggedProcess
 from tests.integration.java_tool import tool_command
-from tests.integration.metric_scrapes import get
+from tests.integration.metric_scrapes import Scrape, get
 from tests.integration.share_members import Group, Record, keys, once
 from tests.integration.waiting import wait_until
 
@@ -31,21 +31,22 @@ EXPLICIT = {"share_acknowledgement_mode": "explicit"}
 
 
 @pytest.fixture
-def metrics_port() -> int:
-    """Where the first gateway says whether it is ready."""
-    return free_port()
+def metrics_ports() -> tuple[int, int]:
+    """Where the gateways say whether they are ready, and what they have served."""
+    return free_port(), free_port()
 
 
 @pytest.fixture
 def gateways(
-    share_group_job: ShareGroupJobRun, metrics_port: int, tmp_path: Path
+    share_group_job: ShareGroupJobRun, metrics_ports: tuple[int, int], tmp_path: Path
 ) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
     """Two that know each other. Others may be there, too: members do not mind to which of them they go."""
     config = share_group_job.config_path
-    shown = [f"--metrics-port={metrics_port}"]
     with ExitStack() as resources:
-        one = resources.enter_context(GatewayProcess(config, tmp_path / "one.log", options=shown))
-        two = resources.enter_context(GatewayProcess(config, tmp_path / "two.log"))
+        one, two = (
+            resources.enter_context(GatewayProcess(config, tmp_path / name, options=[f"--metrics-port={port}"]))
+            for name, port in zip(("one.log", "two.log"), metrics_ports, strict=True)
+        )
         for gateway, other in ((one, two), (two, one)):
             wait_until(lambda g=gateway, o=other: knows(g, o), "the gateways know each other")  # type: ignore[misc]
         yield one, two
@@ -54,6 +55,11 @@ def gateways(
 def knows(gateway: GatewayProcess, other: GatewayProcess) -> bool:
     """Whether a gateway has said that the other one is there."""
     return gateway.has_logged(f"gateway {other.standby_address} is available")
+
+
+def heartbeats_at(metrics_port: int) -> float:
+    """The heartbeats of members that a gateway has served."""
+    return Scrape(metrics_port).value("sharegroup_gateway_requests_total", api="ShareGroupHeartbeatRequest")
 
 
 def append(producer: KafkaProducer, topic: str, name: str) -> None:
@@ -65,10 +71,11 @@ def append(producer: KafkaProducer, topic: str, name: str) -> None:
 def test_a_librdkafka_member_goes_on_at_the_gateway_that_lives(
     share_group_job: ShareGroupJobRun,
     gateways: tuple[GatewayProcess, GatewayProcess],
+    metrics_ports: tuple[int, int],
     producer: KafkaProducer,
     new_topic: NewTopic,
 ) -> None:
-    """Twice: it is told of the first one again by the second, which is then killed, too.
+    """Its heartbeats go there, too. Twice: it is told of the first one again by the second, which is then killed, too.
 
     A gateway that comes back may draw the member to itself in the middle of its work: what it has in hand then is
     acknowledged without its hearing so, or comes again.
@@ -77,13 +84,15 @@ def test_a_librdkafka_member_goes_on_at_the_gateway_that_lives(
     group = Group(share_group_job, one.bootstrap_servers, new_topic(1, ROUND))
     with group.member() as member:
         member.poll_until(lambda: member.accepted == keys(1, ROUND))
-        for number, dying in enumerate((one, two), 1):
+        for number, (dying, living_port) in enumerate(zip((one, two), reversed(metrics_ports), strict=True), 1):
+            heartbeats = heartbeats_at(living_port)
             dying.kill()
             began = time.monotonic()
             append(producer, group.topic, f"after {number}")
             member.poll_until(lambda number=number: len(member.deliveries) > number * ROUND)  # type: ignore[misc]
             print(f"librdkafka, {number}: the next record came after {time.monotonic() - began:.2f} s")
             assert group.await_finished(member).outcomes == {"accepted": (number + 1) * ROUND}
+            member.poll_until(lambda port=living_port, known=heartbeats: heartbeats_at(port) > known)  # type: ignore[misc]
             dying.start()
             wait_until(lambda: knows(one, two) and knows(two, one), "the gateways know each other again")
         assert member.deliveries.keys() == keys(1, 3 * ROUND)
@@ -116,12 +125,12 @@ def test_a_java_member_goes_on_at_the_gateway_that_lives(
 def test_a_gateway_that_ends_in_order_waits_for_what_its_member_holds(
     share_group_job: ShareGroupJobRun,
     gateways: tuple[GatewayProcess, GatewayProcess],
-    metrics_port: int,
+    metrics_ports: tuple[int, int],
     producer: KafkaProducer,
     new_topic: NewTopic,
 ) -> None:
     """It is not ready meanwhile; each record is delivered once, at one gateway or the other."""
-    one, _ = gateways
+    (one, _), (metrics_port, _) = gateways, metrics_ports
     group = Group(share_group_job, one.bootstrap_servers, new_topic(1, ROUND))
     held: list[Record] = []
     with ThreadPoolExecutor(1) as threads, group.member(**EXPLICIT) as member:
