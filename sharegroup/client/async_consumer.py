@@ -111,19 +111,10 @@ class AsyncShareConsumer(HandlesRecords):
             RequestError: the broker refused the member or its requests.
         """
         with self._polling():
-            now_ms = self.clock.now_ms()
-            self._core.begin_poll(now_ms)
-            end_ms = now_ms + int(timeout_s * 1000)
-            self._requests.start_turns()
-            await asyncio.sleep(0)
-            while True:
-                self._collect()
-                self._raise_problems()
-                if self._core.fetched or self.clock.now_ms() >= end_ms:
-                    break
-                self._requests.start_turns()
-                await self._wait(end_ms)
-            records = self._core.deliver()
+            await self._wait_for_records(self.clock.now_ms() + int(timeout_s * 1000))
+            records = self._core.deliver(self.clock.now_ms())
+            if records:
+                await self._fetch_ahead()
             self._core.metrics.poll_ended(self.clock.now_ms())
         self._run_callbacks()
         return records
@@ -131,7 +122,7 @@ class AsyncShareConsumer(HandlesRecords):
     async def __aiter__(self) -> AsyncIterator[Record[Any]]:
         """Yield records without end. In implicit mode, a record is accepted after the loop has asked for more."""
         while True:
-            record = self._core.deliver_one()
+            record = self.deliver_one()
             if record is None:
                 await self.fill()
             else:
@@ -169,7 +160,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._commits.append(found)
         try:
             while self._core.is_committing and self.clock.now_ms() < end_ms:
-                self._requests.start_acknowledging()
+                self._requests.commit()
                 await self._wait(end_ms)
                 self._collect()
         finally:
@@ -186,7 +177,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._check_open()
         self._bind()
         self._core.queue_acknowledgements(self.clock.now_ms() + self.settings.default_api_timeout_ms)
-        self._requests.start_acknowledging()
+        self._requests.commit()
         self._run_callbacks()
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
@@ -304,24 +295,37 @@ class AsyncShareConsumer(HandlesRecords):
 
     def deliver_one(self) -> Record[Any] | None:
         """Return a record that was fetched already. Any thread may call this while no other call is in progress."""
-        return self._core.deliver_one()
+        return self._core.deliver_one(self.clock.now_ms())
 
     async def fill(self) -> None:
         """Wait until a record was fetched."""
         with self._polling():
-            self._core.begin_poll(self.clock.now_ms())
-            while True:
-                self._collect()
-                self._raise_problems()
-                self._requests.start_turns()
-                await asyncio.sleep(0)  # a fetch that starts here shall not carry what `close` acknowledges
-                if self._core.fetched:
-                    break
-                await self._wait(None)
+            await self._wait_for_records(None)
+            self._core.begin_iteration(self.clock.now_ms())
+            await self._fetch_ahead()
             self._core.metrics.poll_ended(self.clock.now_ms())
         self._run_callbacks()
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _wait_for_records(self, end_ms: int | None) -> None:
+        """Acknowledge the earlier records, and wait until others were fetched or the time is over."""
+        self._core.begin_poll(self.clock.now_ms())
+        while True:
+            self._requests.start_turns()
+            await asyncio.sleep(0)  # lets the fetches be sent: they shall not carry what `close` acknowledges
+            self._collect()
+            self._raise_problems()
+            now_ms = self.clock.now_ms()
+            self._core.drop_lost(now_ms)
+            if self._core.fetched or (end_ms is not None and now_ms >= end_ms):
+                return
+            await self._wait(end_ms)
+
+    async def _fetch_ahead(self) -> None:
+        """Send fetches for the next poll, before the application gets the records of this one."""
+        self._requests.start_turns_ahead()
+        await asyncio.sleep(0)  # lets them be sent
 
     async def _leave(self, timeout_s: float) -> None:
         """End sessions and membership as far as the brokers answer in time."""
@@ -374,12 +378,12 @@ class AsyncShareConsumer(HandlesRecords):
         self._requests.raise_problem()
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Wait for a change: a response, an assignment, a wakeup."""
-        self._changed.clear()
+        """Wait for a change since the previous wait: a response, an assignment, a wakeup."""
         if self._is_woken:
             self._is_woken = False
             raise WakeupError("the consumer was woken up")
         await self.clock.wait(self._changed, until_ms)
+        self._changed.clear()
 
     def _collect(self) -> None:
         """Take new results, for the callback and for the commits that wait."""

@@ -47,13 +47,15 @@ class Acknowledger(Protocol):
 class Delivery(NamedTuple):
     """What the records of one partition in one response have in common: the leader, and the end of their locks.
 
-    `lock_until_ms` is the client's time. It is None if the broker does not return the lock timeout.
+    `lock_until_ms` is the client's time. It is None if the broker does not return the lock timeout. `session` is the
+    number of the session with the leader (`ShareNode.session`); the locks end with it.
     """
 
     source: TopicIdPartition
     node_id: int
     lock_until_ms: int | None
     acknowledger: Acknowledger | None = None
+    session: int = 0
 
 
 @dataclass(slots=True, eq=False)

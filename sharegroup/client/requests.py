@@ -2,6 +2,10 @@
 
 A turn sends what one leader needs: acknowledgements, a fetch, or both. A leader has at most one turn at a time, because
 its share session counts requests. Turns continue between polls, and are never cancelled while the session lives.
+
+Fetching ahead. When a poll returns records, the next fetch is sent to each leader that has more, so that its response
+is there when the application polls again. The server does not wait for records then (MaxWaitMs 0). A fetch that waits
+would delay the acknowledgements of the next commit, because a session has one request at a time.
 """
 
 from __future__ import annotations
@@ -9,15 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 from uuid import UUID
 
 from sharegroup.client.cluster import Cluster
 from sharegroup.client.connector import Connector, UpstreamUnavailableError
 from sharegroup.client.core.consumer_core import ConsumerCore
-from sharegroup.client.core.share_node import ShareNode
+from sharegroup.client.core.share_node import FetchLimits, ShareNode
 from sharegroup.client.errors import ShareGroupsUnsupportedError
 from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
@@ -47,6 +50,8 @@ class Requests:
         self._cluster, self._clock = Cluster(settings, connector), connector.clock
         self._turns: dict[int, asyncio.Task[None]] = {}
         self._fetching: set[int] = set()
+        #: The nodes whose acknowledgements are sent as soon as their turn has ended.
+        self._committing: set[int] = set()
         self._failures: dict[int, int] = {}
         self._heartbeats: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -82,13 +87,33 @@ class Requests:
             self._refreshing = self._start(self._refresh(), self._refreshed)
         for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching)):
             if node.node_id not in self._turns:
-                self._start_turn(node, wanted)
-        self.start_acknowledging()
+                self._start_turn(node, wanted, self._core.limits)
+        held = self._core.fetched.unpolled_node_ids
+        self._start_acknowledging(node for node in self._core.nodes.values() if node.node_id not in held)
 
-    def start_acknowledging(self) -> None:
-        """Start a turn for each leader without one that acknowledgements wait for."""
-        for node in self._core.nodes.values():
+    def start_turns_ahead(self) -> None:
+        """Start a turn for each leader that has more records, and for each that acknowledgements wait for.
+
+        To be called when a poll has delivered records.
+        """
+        if self._core.may_fetch_ahead:
+            leaders = self._cluster.sources(self._core.assigned)
+            limits = self._core.limits._replace(max_wait_ms=0)
+            for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching), is_ahead=True):
+                if node.node_id not in self._turns:
+                    self._start_turn(node, wanted, limits)
+        self._start_acknowledging(self._core.nodes.values())
+
+    def commit(self) -> None:
+        """Send the acknowledgements that wait: at once, or after the turn of their leader."""
+        self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
+        self._start_acknowledging(self._core.nodes.values())
+
+    def _start_acknowledging(self, nodes: Iterable[ShareNode]) -> None:
+        """Start a turn for each of these leaders that has none, if acknowledgements wait for it."""
+        for node in nodes:
             if node.has_pending and node.node_id not in self._turns:
+                self._committing.discard(node.node_id)
                 self._start_turn(node, None)
 
     async def client_instance_id(self) -> UUID:
@@ -99,6 +124,7 @@ class Requests:
 
     async def leave(self) -> None:
         """End the sessions with the acknowledgements that wait, then leave the group."""
+        self._committing.clear()  # the final request has the acknowledgements
         if self._turns:
             await asyncio.wait(self._turns.values())
         await asyncio.gather(*(self._end_session(node) for node in self._core.nodes.values()))
@@ -118,17 +144,20 @@ class Requests:
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
-    def _start_turn(self, node: ShareNode, wanted: list[TopicIdPartition] | None) -> None:
+    def _start_turn(
+        self, node: ShareNode, wanted: list[TopicIdPartition] | None, limits: FetchLimits | None = None
+    ) -> None:
         if wanted is not None:
             self._fetching.add(node.node_id)
-        self._turns[node.node_id] = self._start(self._turn(node, wanted), partial(self._turned, node.node_id))
+        work = self._turn(node, wanted, limits or self._core.limits)
+        self._turns[node.node_id] = self._start(work, self._on_change)
 
-    async def _turn(self, node: ShareNode, wanted: list[TopicIdPartition] | None) -> None:
+    async def _turn(self, node: ShareNode, wanted: list[TopicIdPartition] | None, limits: FetchLimits) -> None:
         try:
             if wanted is None or node.has_renewals:
                 await self._acknowledge(node)
             if wanted is not None:
-                await self._fetch(node, wanted)
+                await self._fetch(node, wanted, limits)
         except (UpstreamUnavailableError, RequestError) as error:
             node.on_lost(str(error))
             self._cluster.forget_leaders()
@@ -138,29 +167,33 @@ class Requests:
         except BaseException:
             node.on_lost("the request was cancelled")
             raise
+        finally:
+            self._end_turn(node)
 
-    def _turned(self, node_id: int) -> None:
-        del self._turns[node_id]
-        self._fetching.discard(node_id)
-        self._on_change()
+    def _end_turn(self, node: ShareNode) -> None:
+        """Let the node have a next turn. Its records are there in the same moment, for a poll that fetches ahead."""
+        del self._turns[node.node_id]
+        self._fetching.discard(node.node_id)
+        if node.node_id in self._committing:
+            self._committing.discard(node.node_id)
+            self._start_acknowledging([node])
 
-    async def _fetch(self, node: ShareNode, wanted: list[TopicIdPartition]) -> None:
-        request = node.fetch(wanted, self._core.limits)
+    async def _fetch(self, node: ShareNode, wanted: list[TopicIdPartition], limits: FetchLimits) -> None:
+        request = node.fetch(wanted, limits)
         if self._settings.is_record_limit:
             await self._check_modes(node, request)
         sent_ms = self._clock.now_ms()
         response = await self._cluster.ask_leader(node.node_id, request, ShareFetchResponse)
         now_ms = self._clock.now_ms()
         answer = node.on_fetch(response, now_ms)
-        fetched = len(self._core.fetched)
+        # If the server did not wait, locks may be as old as the request: the response may have waited for the loop.
+        locked_ms = now_ms if limits.max_wait_ms else sent_ms
 
         def note_leader(topic_id: UUID, partition: int, leader: int) -> None:
             self._cluster.note_leader(topic_id, partition, leader, response.node_endpoints)
 
-        self._core.on_fetch(node, answer, now_ms, note_leader)
-        size = sum(len(part.part.records or b"") for part in answer.partitions)
-        records = len(self._core.fetched) - fetched
-        self._core.metrics.fetch_answered(now_ms - sent_ms, response.throttle_time_ms, size, records, now_ms)
+        records = self._core.on_fetch(node, answer, locked_ms, note_leader)
+        self._core.metrics.fetch_answered(now_ms - sent_ms, response.throttle_time_ms, answer.size, records, now_ms)
         if answer.problem is not None or any(part.code for part in answer.partitions):
             await self._back_off(node.node_id)
         else:

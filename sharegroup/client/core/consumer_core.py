@@ -10,10 +10,12 @@ import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
+from sharegroup.client.core.fetched_records import FetchedRecords, delivery_of
 from sharegroup.client.core.in_hand import InHand
 from sharegroup.client.core.membership import Membership
 from sharegroup.client.core.share_node import FetchAnswer, FetchLimits, ShareNode
@@ -38,6 +40,9 @@ STALE_LEADER = (
 )
 #: Errors of a partition or of a whole fetch that polls raise. Others pass, and the fetch is repeated.
 RAISED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST)
+#: Records are fetched ahead if the application processed the previous ones within this part of their locks. They wait
+#: for as long as that, and are then processed for as long, so half of their locks is left.
+_AHEAD_LOCK_DIVISOR = 4
 #: How many undecodable records are kept for the application.
 _UNDECODABLE_KEPT = 1_000
 
@@ -64,7 +69,7 @@ class ConsumerCore:
         )
         self.in_hand = InHand()
         self.nodes: dict[int, ShareNode] = {}
-        self.fetched: deque[Record[Any]] = deque()
+        self.fetched = FetchedRecords()
         self.undecodable: deque[UndecodableRecord] = deque(maxlen=_UNDECODABLE_KEPT)
         self.lock_timeout_ms: int | None = None
         self.limits = FetchLimits(
@@ -78,6 +83,11 @@ class ConsumerCore:
         self._decoder = RecordDecoder(settings)
         self._problems: deque[RequestError] = deque()
         self._last_node_id = -1
+        #: When the application received records, until it polls again; and how long it took for the previous ones.
+        self._delivered_ms: int | None = None
+        self._processing_ms: int | None = None
+        #: The generation and the topics for which the records of lost partitions were released.
+        self._kept_for = (0, self.membership.topics)
 
     # -- the application -----------------------------------------------------------------------------------------------
 
@@ -93,6 +103,8 @@ class ConsumerCore:
             raise IllegalStateError("All records must be acknowledged in explicit acknowledgement mode.")
         self.membership.note_poll(now_ms)
         self.metrics.poll_began(now_ms)
+        if self._delivered_ms is not None:
+            self._processing_ms, self._delivered_ms = now_ms - self._delivered_ms, None
         self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
 
     def begin_handling(self) -> ConsumerSettings:
@@ -125,20 +137,56 @@ class ConsumerCore:
         for node_id, source, types in self.in_hand.take():
             self.node(node_id).add(source, types, deadline_ms)
 
-    def deliver(self) -> list[Record[Any]]:
+    def drop_lost(self, now_ms: int) -> None:
+        """Remove the fetched records whose locks can have ended, and release those of partitions that were lost."""
+        ended = self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
+        if ended:
+            names = LogFields(group=self.membership.group_id, records=len(ended))
+            logger.info("group %(group)s: %(records)d records dropped; their locks ended before a poll", names)
+        if self._kept_for != (self.membership.generation, self.membership.topics):
+            self._kept_for = (self.membership.generation, self.membership.topics)
+            for delivery, run in groupby(self.fetched.remove(self._is_of_others), delivery_of):
+                types = {record.offset: AcknowledgeType.RELEASE for record in run}
+                deadline_ms = now_ms + self._settings.default_api_timeout_ms
+                self.node(delivery.node_id).add(delivery.source, types, deadline_ms)
+
+    def deliver(self, now_ms: int) -> list[Record[Any]]:
         """Return fetched records, which are in hand from now on."""
         limit = self._settings.max_poll_records if self._settings.is_record_limit else len(self.fetched)
-        records = [self.fetched.popleft() for _ in range(min(limit, len(self.fetched)))]
+        records = self.fetched.pop(limit)
         self.in_hand.deliver(records)
+        if records:
+            self._delivered_ms = now_ms
         return records
 
-    def deliver_one(self) -> Record[Any] | None:
-        """Return one fetched record, which is in hand from now on."""
-        if not self.fetched:
-            return None
-        record = self.fetched.popleft()
-        self.in_hand.deliver((record,))
-        return record
+    def begin_iteration(self, now_ms: int) -> None:
+        """Let `deliver_one` return the records that are fetched now."""
+        self.fetched.poll_all()
+        self._delivered_ms = now_ms
+
+    def deliver_one(self, now_ms: int) -> Record[Any] | None:
+        """Return one fetched record, which is in hand from now on. None if the iteration must poll."""
+        while (record := self.fetched.pop_polled()) is not None:
+            if not self._has_ended(record.delivery, now_ms):
+                self.in_hand.deliver((record,))
+                return record
+        return None
+
+    def _has_ended(self, delivery: Delivery, now_ms: int) -> bool:
+        """Return whether the locks of records can have ended, by time or with the session."""
+        if delivery.session != self.node(delivery.node_id).session:
+            return True
+        return delivery.lock_until_ms is not None and now_ms >= delivery.lock_until_ms
+
+    def _is_of_others(self, delivery: Delivery) -> bool:
+        """Return whether records are of another member's partition, or of a topic that is not subscribed any more.
+
+        A member without an assignment was fenced, and gets one when it has joined again. It keeps its locks.
+        """
+        topic_id, partition, topic = delivery.source
+        assignment = self.membership.assignment
+        is_assigned = not assignment or partition in assignment.get(topic_id, ())
+        return topic not in self.membership.topics or not is_assigned
 
     def take_results(self, now_ms: int) -> list[AcknowledgeResult]:
         """Return new results of the application's acknowledgements. Renewed records are delivered again."""
@@ -149,7 +197,7 @@ class ConsumerCore:
                 kinds = list(result.types.values())
                 records = len(kinds) - kinds.count(AcknowledgeType.GAP)
                 self._measure(records, result.error is not None, now_ms)
-                self.fetched.extend(self.in_hand.on_result(result, now_ms))
+                self.fetched.add(self.in_hand.on_result(result, now_ms))
                 if records:
                     found.append(result)
         return found
@@ -191,9 +239,12 @@ class ConsumerCore:
         return self.nodes[node_id]
 
     def plan_fetches(
-        self, leaders: Mapping[TopicIdPartition, int], is_fetching: bool
+        self, leaders: Mapping[TopicIdPartition, int], is_fetching: bool, is_ahead: bool = False
     ) -> list[tuple[ShareNode, list[TopicIdPartition]]]:
         """Return the partitions to fetch from each node; `is_fetching` is whether a fetch is in progress.
+
+        A node whose records wait for a poll is not asked. So the consumer keeps at most one response of each node.
+        `is_ahead` plans the fetches between two polls: only from nodes that have more records.
 
         In record_limit mode, one node is asked at a time, in turn, and only if no records are left: so a poll never
         gets more than `max_poll_records`.
@@ -202,34 +253,55 @@ class ConsumerCore:
         for source, node_id in leaders.items():
             by_node.setdefault(node_id, []).append(source)
         if self._settings.is_record_limit:
-            if is_fetching or self.fetched or not by_node:
+            if is_fetching or self.fetched.unpolled or not by_node:
                 return []
             node_ids = sorted(by_node)
             following = [node_id for node_id in node_ids if node_id > self._last_node_id]
-            self._last_node_id = (following or node_ids)[0]
-            by_node = {self._last_node_id: by_node[self._last_node_id]}
-        return [(self.node(node_id), wanted) for node_id, wanted in by_node.items()]
+            next_id = (following or node_ids)[0]
+            by_node = {next_id: by_node[next_id]}
+        full = self.fetched.unpolled_node_ids
+        plans = [(self.node(node_id), wanted) for node_id, wanted in by_node.items() if node_id not in full]
+        plans = [plan for plan in plans if plan[0].has_backlog or not is_ahead]
+        if plans:
+            self._last_node_id = plans[-1][0].node_id
+        return plans
 
-    def on_fetch(self, node: ShareNode, answer: FetchAnswer, now_ms: int, note_leader: NoteLeader) -> None:
-        """Apply a fetch response: decode its records, and note its errors and new leaders."""
+    @property
+    def may_fetch_ahead(self) -> bool:
+        """Whether records may be acquired before the application polls for them: it is quick, compared to their locks.
+
+        A handler loop polls while it processes records, so it needs none ahead.
+        """
+        if self.lock_timeout_ms is None or self._processing_ms is None or self.in_hand.keeps_renewed:
+            return False
+        return self._processing_ms * _AHEAD_LOCK_DIVISOR <= self.lock_timeout_ms
+
+    def on_fetch(self, node: ShareNode, answer: FetchAnswer, now_ms: int, note_leader: NoteLeader) -> int:
+        """Apply a fetch response: decode its records, and note its errors and new leaders.
+
+        The locks are counted from `now_ms`. Returns the number of records.
+        """
         if answer.problem is not None:
             if answer.problem.code in RAISED:
                 self._problems.append(answer.problem)
-            return
+            return 0
+        records = 0
         for source, code, message, part in answer.partitions:
             if code in STALE_LEADER:
                 note_leader(source.topic_id, source.partition, part.current_leader.leader_id)
             elif code in RAISED:
                 self._problems.append(RequestError(code, message or f"topic {source.topic}"))
             if part.acquired_records:
-                self._on_records(node, source, part, answer.lock_timeout_ms, now_ms)
+                records += self._on_records(node, source, part, answer.lock_timeout_ms, now_ms)
+        return records
 
     def _on_records(
         self, node: ShareNode, source: TopicIdPartition, part: Any, lock_timeout_ms: int, now_ms: int
-    ) -> None:
+    ) -> int:
         if lock_timeout_ms:
             self.lock_timeout_ms = lock_timeout_ms
-        delivery = Delivery(source, node.node_id, now_ms + lock_timeout_ms if lock_timeout_ms else None, self)
+        until_ms = now_ms + lock_timeout_ms if lock_timeout_ms else None
+        delivery = Delivery(source, node.node_id, until_ms, self, node.session)
         acquired = [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records]
         decoded = self._decoder.decode(part.records or b"", acquired, delivery)
         if decoded.types:
@@ -238,7 +310,8 @@ class ConsumerCore:
             place = LogFields(topic=source.topic, partition=source.partition, offset=bad[1], error=bad[2])
             logger.warning("%(topic)s-%(partition)d offset %(offset)d cannot be decoded: %(error)s", place)
         self.undecodable.extend(decoded.undecodable)
-        self.fetched.extend(decoded.records)
+        self.fetched.add(decoded.records)
+        return len(decoded.records)
 
 
 def commit_results(results: list[AcknowledgeResult]) -> CommitResults:

@@ -57,6 +57,16 @@ class FetchAnswer(NamedTuple):
     partitions: list[FetchedPartition]
     lock_timeout_ms: int
 
+    @property
+    def records(self) -> int:
+        """The number of acquired records, with those that turn out to be gaps."""
+        return sum(r.last_offset + 1 - r.first_offset for one in self.partitions for r in one.part.acquired_records)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all record batches."""
+        return sum(len(one.part.records or b"") for one in self.partitions)
+
 
 class ShareNode:
     """One member's session with one broker.
@@ -65,16 +75,19 @@ class ShareNode:
         epoch: the epoch of the next request; 0 opens a session.
         partitions: the partitions of the session, on the server too.
         results: results of acknowledgements, which the caller takes.
+        session: counts the sessions that ended: the number of the present one.
+        has_backlog: whether the newest fetch has shown that the server has more records.
     """
 
     def __init__(self, node_id: int, group_id: str, member_id: str) -> None:
         self.node_id, self._group_id, self._member_id = node_id, group_id, member_id
-        self.epoch = NEW_EPOCH
+        self.epoch, self.session, self.has_backlog = NEW_EPOCH, 0, False
         self.partitions: dict[TopicIdPartition, None] = {}
         self.results: list[AcknowledgeResult] = []
         self._pending: dict[TopicIdPartition, Acknowledgements] = {}
         self._sent: dict[TopicIdPartition, Acknowledgements] = {}
         self._wanted: tuple[TopicIdPartition, ...] = ()
+        self._limits: FetchLimits | None = None
         self._is_final = False
 
     @property
@@ -114,7 +127,7 @@ class ShareNode:
         sent = self._take(has_fetch=True)
         new = [source for source in wanted if source not in self.partitions]
         gone = [source for source in [*self.partitions, *sent] if source not in wanted]
-        self._wanted = tuple(wanted)
+        self._wanted, self._limits = tuple(wanted), limits
         return ShareFetchRequest(
             group_id=self._group_id,
             member_id=self._member_id,
@@ -153,6 +166,7 @@ class ShareNode:
     def on_fetch(self, response: ShareFetchResponse, now_ms: int) -> FetchAnswer:
         """Apply the response to a fetch."""
         problem = self._on_code(response)
+        self.has_backlog = False
         if problem is not None:
             return FetchAnswer(problem, [], 0)
         known = {(source.topic_id, source.partition): source for source in [*self._wanted, *self._sent]}
@@ -166,7 +180,9 @@ class ShareNode:
             errors[source] = (part.acknowledge_error_code, part.acknowledge_error_message)
             partitions.append(FetchedPartition(source, error_code(part.error_code), part.error_message or "", part))
         self._finish(errors, now_ms, 0)
-        return FetchAnswer(None, partitions, response.acquisition_lock_timeout_ms)
+        answer = FetchAnswer(None, partitions, response.acquisition_lock_timeout_ms)
+        self.has_backlog = self._shows_backlog(answer)
+        return answer
 
     def on_acknowledge(self, response: ShareAcknowledgeResponse, now_ms: int) -> RequestError | None:
         """Apply the response to acknowledgements. Return the error of the whole request."""
@@ -195,6 +211,16 @@ class ShareNode:
         self._fail(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _shows_backlog(self, answer: FetchAnswer) -> bool:
+        """Return whether the response is half full, or has records for which the server did not wait.
+
+        A server divides the bytes among the partitions, so half of the bytes of one partition suffice.
+        """
+        assert self._limits is not None
+        is_half_full = 2 * answer.records >= self._limits.max_records
+        has_half_of_bytes = 2 * answer.size * len(self._wanted) >= self._limits.max_bytes
+        return answer.records > 0 and (is_half_full or has_half_of_bytes or self._limits.max_wait_ms == 0)
 
     def _take(self, has_fetch: bool) -> dict[TopicIdPartition, Acknowledgements]:
         """Return what can be sent now. Without a session, nothing can, and it fails.
@@ -246,6 +272,8 @@ class ShareNode:
 
     def _reset(self) -> None:
         self.epoch, self.partitions, self._is_final = NEW_EPOCH, {}, False
+        self.session += 1
+        self.has_backlog = False
 
 
 def _parts(response: ShareFetchResponse | ShareAcknowledgeResponse) -> Iterator[tuple[UUID, Any]]:

@@ -14,7 +14,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from sharegroup.client.clock import SteadyClock
+from sharegroup.client.clock import Clock, SteadyClock
 from sharegroup.client.connector import UpstreamUnavailableError
 from sharegroup.client.testing.messages import API_RANGES, find_coordinator_response
 from sharegroup.kafka_clients.client_settings import ClientSettings
@@ -44,16 +44,21 @@ class ScriptedCluster:
         down: brokers that accept no connection.
         next_errors: errors of the next fetches, one each.
         attempts: how often a connection was tried.
-        asked: (node id, request) of each request.
+        sent: (node id, request) of each request when it is sent.
+        asked: (node id, request) of each request when it is answered.
+        answers: requests are answered while this is set.
     """
 
     def __init__(self, connect_error: UpstreamUnavailableError | None = None) -> None:
-        self.clock = SteadyClock()
+        self.clock: Clock = SteadyClock()
         self._connect_error, self.attempts = connect_error, 0
         self.leader = self.real_leader = self.coordinator = 1
         self.down: set[int] = set()
         self.next_errors: list[int] = []
+        self.sent: list[tuple[int, Any]] = []
         self.asked: list[tuple[int, Any]] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.connections: list[ScriptedConnection] = []
         self._offset = 0
 
@@ -174,7 +179,9 @@ class ScriptedConnection:
         """Implement Connection."""
         if not self.is_open:
             raise UpstreamUnavailableError("the connection to the broker is closed")
+        self._cluster.sent.append((self.node_id, request))
         await asyncio.sleep(0)
+        await self._cluster.answers.wait()
         return self._cluster.answer(self.node_id, request)
 
     def close(self) -> None:

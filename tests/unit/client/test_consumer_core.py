@@ -60,10 +60,10 @@ def test_poll_without_a_subscription_is_refused() -> None:
 def test_implicit_mode_accepts_what_was_delivered_and_no_more() -> None:
     core = new_core(share_acquire_mode="record_limit", max_poll_records=2)
     receive(core, 3)
-    assert [record.offset for record in core.deliver()] == [0, 1]
+    assert [record.offset for record in core.deliver(0)] == [0, 1]
     core.begin_poll(0)
     assert pending(core) == {ZERO: {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.ACCEPT}}
-    assert [record.offset for record in core.deliver()] == [2]
+    assert [record.offset for record in core.deliver(0)] == [2]
 
 
 def test_implicit_mode_refuses_acknowledgements() -> None:
@@ -74,7 +74,7 @@ def test_implicit_mode_refuses_acknowledgements() -> None:
 def test_explicit_mode_needs_all_acknowledgements_before_a_poll() -> None:
     core = new_core(share_acknowledgement_mode="explicit")
     receive(core, 2)
-    first, second = core.deliver()
+    first, second = core.deliver(0)
     core.in_hand.acknowledge(first, AcknowledgeType.ACCEPT)
     with pytest.raises(IllegalStateError, match="All records must be acknowledged"):
         core.begin_poll(0)
@@ -87,7 +87,7 @@ def test_handler_loop_polls_with_records_in_hand() -> None:
     core = new_core(share_acknowledgement_mode="explicit")
     core.in_hand.keeps_renewed = True
     receive(core, 2)
-    core.deliver()
+    core.deliver(0)
     core.begin_poll(0)
     assert pending(core) == {}
 
@@ -106,6 +106,84 @@ def test_record_limit_asks_one_leader_at_a_time_in_turn() -> None:
     assert core.plan_fetches(leaders, is_fetching=True) == []
     receive(core, 1)
     assert core.plan_fetches(leaders, is_fetching=False) == []
+
+
+def test_leader_that_has_no_more_records_keeps_its_turn() -> None:
+    core = new_core(share_acquire_mode="record_limit")
+    leaders = {ZERO: 1, ONE: 2}
+    core.node(1).has_backlog = True
+    assert core.plan_fetches(leaders, is_fetching=False)[0][0].node_id == 1
+    assert core.plan_fetches(leaders, is_fetching=False, is_ahead=True) == []
+    assert core.plan_fetches(leaders, is_fetching=False)[0][0].node_id == 2
+
+
+def test_leader_whose_records_wait_for_a_poll_is_not_asked() -> None:
+    core = new_core()
+    receive(core, 1)
+    core.node(1).has_backlog = True
+    assert core.plan_fetches({ZERO: 1}, is_fetching=False, is_ahead=True) == []
+    assert [node.node_id for node, _ in core.plan_fetches({ZERO: 1, ONE: 2}, is_fetching=False)] == [2]
+    core.deliver(0)
+    assert len(core.plan_fetches({ZERO: 1}, is_fetching=False, is_ahead=True)) == 1
+
+
+@pytest.mark.parametrize(("processing_ms", "is_quick"), [(7_500, True), (7_501, False)])
+def test_quick_application_lets_records_be_fetched_ahead(processing_ms: int, is_quick: bool) -> None:
+    core = new_core()
+    core.begin_poll(0)
+    receive(core, 1)
+    core.deliver(100)
+    assert not core.may_fetch_ahead
+    core.begin_poll(100 + processing_ms)
+    assert core.may_fetch_ahead == is_quick
+    core.begin_handling()
+    assert not core.may_fetch_ahead
+
+
+def test_records_of_a_session_that_ended_are_dropped() -> None:
+    core = new_core()
+    receive(core, 1)
+    core.node(1).on_lost("the connection was lost")
+    core.drop_lost(0)
+    assert core.deliver(0) == []
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(["orders"], (1,)), (["bills"], (0,))])
+def test_fetched_records_of_a_lost_partition_are_released(topics: list[str], partitions: tuple[int, ...]) -> None:
+    core = new_core()
+    receive(core, 2)
+    core.membership.subscribe(topics)
+    core.membership.assignment, core.membership.generation = {TOPIC: partitions}, 1
+    core.drop_lost(0)
+    assert core.deliver(0) == []
+    assert pending(core) == {ZERO: {0: AcknowledgeType.RELEASE, 1: AcknowledgeType.RELEASE}}
+
+
+def test_fenced_member_keeps_fetched_records() -> None:
+    core = new_core()
+    receive(core, 1)
+    core.membership.generation = 1
+    core.drop_lost(0)
+    assert len(core.deliver(0)) == 1
+
+
+def test_iteration_polls_before_it_gets_later_records() -> None:
+    core = new_core()
+    receive(core, 1)
+    core.begin_iteration(0)
+    receive(core, 1)
+    assert core.deliver_one(0) is not None
+    assert core.deliver_one(0) is None
+    core.begin_iteration(0)
+    assert core.deliver_one(29_999) is not None
+
+
+def test_iteration_skips_records_whose_locks_ended() -> None:
+    core = new_core()
+    receive(core, 2)
+    core.begin_iteration(0)
+    assert core.deliver_one(30_000) is None
+    assert len(core.in_hand) == 0
 
 
 def test_new_leader_of_a_response_is_noted() -> None:

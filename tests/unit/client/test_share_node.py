@@ -122,6 +122,36 @@ def test_partition_listed_for_an_acknowledgement_is_forgotten() -> None:
     assert errors(node) == [None]
 
 
+@pytest.mark.parametrize(
+    ("limits", "records", "size", "has_backlog"),
+    [
+        (LIMITS, 5, 1, True),
+        (LIMITS, 4, 1, False),
+        (LIMITS, 1, 250, True),
+        (LIMITS, 1, 249, False),
+        (LIMITS._replace(max_wait_ms=0), 1, 1, True),
+        (LIMITS._replace(max_wait_ms=0), 0, 0, False),
+    ],
+)
+def test_half_full_response_shows_a_backlog(limits: FetchLimits, records: int, size: int, has_backlog: bool) -> None:
+    """Half of the bytes are those of one of the two partitions. A server that does not wait has had the records."""
+    node = opened(ZERO, ONE)
+    response = fetched(ZERO)
+    part = response.responses[0].partitions[0]
+    if records:
+        part.records = b"x" * size
+        part.acquired_records = [
+            ShareFetchResponse.ShareFetchableTopicResponse.PartitionData.AcquiredRecords(
+                first_offset=0, last_offset=records - 1, delivery_count=1
+            )
+        ]
+    node.fetch([ZERO, ONE], limits)
+    node.on_fetch(response, 0)
+    assert node.has_backlog == has_backlog
+    node.on_lost("the connection was lost")
+    assert not node.has_backlog
+
+
 def test_acknowledgements_are_runs_of_offsets() -> None:
     node = opened(ZERO)
     node.add(ZERO, {5: ACCEPT, 6: ACCEPT, 9: RELEASE}, DEADLINE_MS)
