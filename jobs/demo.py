@@ -1,10 +1,11 @@
 """Demo of a share group on this machine: `make demo`.
 
-The demo starts a broker, a topic with 2 partitions and 40,000 records, the share-group job and four members, which is
-more than there are partitions. Two members are confluent-kafka's unmodified ShareConsumer and one is this project's
-ShareConsumer for Python, all connected to the gateway; the fourth is a Spark job. When half of the records are finished
-the share-group job is killed with SIGKILL and started again. At the end SQL queries over the Delta tables show what
-happened to the records, and an audit checks each of them.
+The demo starts a broker, a topic with 2 partitions, the share-group job and four members, which is more than there are
+partitions. Two members are confluent-kafka's unmodified ShareConsumer and one is this project's ShareConsumer for
+Python, all connected to the gateway; the fourth is a Spark job. Half of the 40,000 records are produced at the
+beginning. The other half is produced when the Spark member, which starts last, has joined, so that it receives some of
+them. When it has acquired records, the share-group job is killed with SIGKILL and started again. At the end SQL queries
+over the Delta tables show what happened to the records, and an audit checks each of them.
 
 Exit code 0: every record reached exactly one final state and none was lost. Exit code 1: the output has the reason.
 Everything that the demo writes is in var/demo and stays there.
@@ -19,6 +20,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,6 +39,7 @@ from jobs.demo_tools.processes import (
     HOME,
     PARTITIONS,
     RUNNING,
+    SPARK_MEMBER,
     TABLES,
     TOPIC,
     KafkaClient,
@@ -53,35 +56,41 @@ from sharegroup.job.command_parser import CommandParser
 from sharegroup.spark.jars import JarsError
 from sharegroup.storage.reading.sql import run_query
 from sharegroup.testing.class_archive import BROKER, SPARK
-from sharegroup.testing.delivery_audit import Progress, audit, progress
+from sharegroup.testing.delivery_audit import Progress, TopicPartition, audit, progress
 from sharegroup.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 from sharegroup.testing.gateway_process import GatewayProcess
 from sharegroup.testing.logged_process import LoggedProcess, LoggedProcessError
 
 UNMODIFIED = 2
 REFRESH_S = 1.0
-#: Maximum time until all records are finished: ten times that of an idle machine.
-PATIENCE_S = 600.0
+#: Maximum times until the Spark member has joined, until it has acquired records, and from then until all records are
+#: finished: about ten times those of an idle machine.
+JOIN_S, ACQUIRE_S, FINISH_S = 180.0, 60.0, 300.0
+SPARK_ACQUIRED = f"""\
+SELECT sum(CASE cause WHEN 'fetch' THEN last_offset - first_offset + 1 ELSE 0 END) AS records
+FROM share_group_members LEFT JOIN delivery_log USING (group_id, member_id)
+WHERE client_id = '{SPARK_MEMBER}' GROUP BY member_id"""
 QUERIES = {
     "How often the finished records were delivered, and how they ended": """\
 SELECT delivery_count AS deliveries, to_state, cause, sum(last_offset - first_offset + 1) AS records
 FROM delivery_log WHERE to_state IN ('ACKNOWLEDGED', 'ARCHIVED') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",
     "What the members acquired, and how it ended: `returned` are locks that ended without an acknowledgement": """\
-WITH ranges AS (SELECT member_id, cause, last_offset - first_offset + 1 AS records FROM delivery_log)
-SELECT member_id,
+WITH ranges AS (SELECT client_id, member_id, cause, last_offset - first_offset + 1 AS records
+  FROM delivery_log LEFT JOIN share_group_members USING (group_id, member_id))
+SELECT client_id AS member,
   sum(CASE cause WHEN 'fetch' THEN records ELSE 0 END) AS acquired,
   sum(CASE cause WHEN 'accept' THEN records ELSE 0 END) AS accepted,
   sum(CASE cause WHEN 'reject' THEN records ELSE 0 END) AS rejected,
   sum(CASE cause WHEN 'release' THEN records ELSE 0 END) AS released,
   sum(CASE WHEN cause IN ('lock_timeout', 'member_left', 'unacquire') THEN records ELSE 0 END) AS returned
-FROM ranges GROUP BY member_id ORDER BY acquired DESC""",
+FROM ranges GROUP BY client_id, member_id ORDER BY acquired DESC""",
     "The leaders: the killed job, and its successor": """\
 SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY time""",
 }
 NEXT = """
 Try next, with the tables that remain in {tables}:
   .venv/bin/sharegroup sql {tables} "SELECT time, to_state, cause, delivery_count, member_id \
-FROM delivery_log WHERE partition = 0 AND 5000 BETWEEN first_offset AND last_offset ORDER BY time"
+FROM delivery_log WHERE partition = 0 AND 500 BETWEEN first_offset AND last_offset ORDER BY time"
   .venv/bin/sharegroup sql {tables}
   cat {home}/job.log
 These show the history of a record that no member could process, all tables, and the log of the job."""
@@ -94,7 +103,8 @@ class Demo:
         self._records = records
         self._console = Console(width=None if sys.stdout.isatty() else 140)
         self._display = Display(self._console, f"share group {GROUP_ID} on topic {TOPIC}", records)
-        self._log_end_offsets = {(TOPIC, p): len(range(p, records, PARTITIONS)) for p in range(PARTITIONS)}
+        self._produced = 0
+        self._log_end_offsets: dict[TopicPartition, int] = {}
 
     def run(self) -> int:
         """Run the demo; return the exit code."""
@@ -115,11 +125,11 @@ class Demo:
             starting.result()
             clients = self._clients(self._prepared(kafka, stack), stack)
             self._await_job("the share-group job, which starts Spark")
-            members = [*clients, self._spark_member(kafka, clients[0], stack)]
-            with self._display.live_table():
-                problems = self._watch(members)
-            problems += self._end(members)
-        self._show_by_sql()
+            self._members = [*clients, self._spark_member(kafka, clients[0], stack)]
+            problems = self._deliver(kafka)
+            self._show_by_sql()  # before the members leave, which removes their rows from share_group_members
+            self._console.print()
+            problems += self._end()
         self._console.print("\n[bold]What the clients at the gateway processed, by their own count[/bold]")
         for client in clients:
             counts = ", ".join(f"{what} {count:,}" for what, count in sorted(client.processed_counts().items()))
@@ -130,11 +140,21 @@ class Demo:
         """Create and fill the topic, and start a gateway."""
         self._display.print_line(f"a Kafka broker on {kafka.bootstrap_servers}")
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
-        produce(kafka.bootstrap_servers, self._records)
-        self._display.print_line(f"{self._records:,} records in topic {TOPIC}, {PARTITIONS} partitions")
-        gateway = stack.enter_context(GatewayProcess(HOME / "share_group.yaml", HOME / "gateway.log"))
+        self._produce(kafka, self._records // 2)
+        self._display.print_line(f"{self._produced:,} records in topic {TOPIC}, {PARTITIONS} partitions")
+        gateway = GatewayProcess(HOME / "share_group.yaml", HOME / "gateway.log")
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(stack.enter_context, gateway)
+            self._display.wait("a gateway", starting.done)
+        starting.result()
         self._display.print_line(f"a gateway on {gateway.bootstrap_servers}")
         return gateway
+
+    def _produce(self, kafka: EmbeddedKafka, until: int) -> None:
+        """Produce records until there are `until` in the topic."""
+        produce(kafka.bootstrap_servers, range(self._produced, until))
+        self._produced = until
+        self._log_end_offsets = {(TOPIC, p): len(range(p, until, PARTITIONS)) for p in range(PARTITIONS)}
 
     def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
         """Start the Kafka clients. They wait for the job, as always when it is not running."""
@@ -155,22 +175,37 @@ class Demo:
         log = self._job.log_path
         self._display.wait(what, lambda: self._job.has_logged(RUNNING, since), lambda: job_stage(log, since))
 
-    def _watch(self, members: list[LoggedProcess]) -> list[str]:
-        """Wait until every record is finished, and kill the job half-way; return a problem after a timeout."""
-        deadline = time.monotonic() + PATIENCE_S
-        was_killed = False
-        while time.monotonic() < deadline:
+    def _deliver(self, kafka: EmbeddedKafka) -> list[str]:
+        """Produce the other records for all members, and kill the job meanwhile; return a problem after a timeout."""
+        with self._display.live_table():
+            try:
+                self._watch("the Spark member joined", JOIN_S, lambda _: _acquired_by_spark() is not None)
+                self._produce(kafka, self._records)
+                self._display.print_line("the Spark member has joined; the other half of the records is in the topic")
+                self._watch("the Spark member acquired records", ACQUIRE_S, lambda _: bool(_acquired_by_spark()))
+                self._display.print_line(f"the Spark member has acquired {_acquired_by_spark():,} records")
+                self._kill_and_restart()
+                self._watch("all records were finished", FINISH_S, self._is_finished)
+            except TimeoutError as error:
+                return [str(error)]
+        return []
+
+    def _watch(self, goal: str, limit_s: float, is_reached: Callable[[Progress], bool]) -> None:
+        """Show the progress until the goal is reached. Raises TimeoutError after `limit_s` seconds."""
+        deadline = time.monotonic() + limit_s
+        while True:
             now = _progress()
             self._display.show(now, self._log_end_offsets)
-            if now.finished >= self._records and now.start_offsets == self._log_end_offsets:
-                return []
-            if now.finished >= self._records / 2 and not was_killed:
-                self._kill_and_restart()
-                was_killed = True
-            for process in (self._job, *members):
+            if is_reached(now):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it took longer than {limit_s:.0f} s until {goal}; logs: {HOME}/*.log")
+            for process in (self._job, *self._members):
                 process.check_alive()
             time.sleep(REFRESH_S)  # the interval of the display
-        return [f"not finished after {PATIENCE_S:.0f} s; logs: {HOME}/*.log"]
+
+    def _is_finished(self, now: Progress) -> bool:
+        return now.finished >= self._records and now.start_offsets == self._log_end_offsets
 
     def _kill_and_restart(self) -> None:
         since = self._job.log_path.stat().st_size
@@ -186,12 +221,10 @@ class Demo:
         self._display.wait("the first records after the restart", lambda: _progress().finished > finished)
         self._display.print_line(f"records are finished again {time.monotonic() - begin:.1f} s after the kill")
 
-    def _end(self, members: list[LoggedProcess]) -> list[str]:
+    def _end(self) -> list[str]:
         """Stop the members together, then the job. Return a problem for each that failed."""
-        *_, spark = members
-        self._display.wait("the Spark job, to stop it cleanly", lambda: spark.has_logged("the members are running"))
-        with ThreadPoolExecutor(len(members)) as pool:
-            ends = [pool.submit(member.terminate) for member in members]
+        with ThreadPoolExecutor(len(self._members)) as pool:
+            ends = [pool.submit(member.terminate) for member in self._members]
             self._display.wait("the members to leave", lambda: all(end.done() for end in ends))
             codes = [end.result() for end in ends]
             jvms = psutil.Process(self._job.pid).children()
@@ -199,7 +232,7 @@ class Demo:
             self._display.wait("the share-group job to stop", end.done)
         self._display.wait("its JVM to stop", lambda: not any(jvm.is_running() for jvm in jvms))
         SPARK.keep()
-        names = [member.log_path.stem for member in members]
+        names = [member.log_path.stem for member in self._members]
         ended = dict(zip([*names, self._job.log_path.stem], [*codes, end.result()], strict=True))
         return [f"{name} exited with code {code}" for name, code in ended.items() if code]
 
@@ -227,6 +260,12 @@ def _progress() -> Progress:
         return progress(str(TABLES), GROUP_ID)
     except TableNotFoundError:
         return Progress()
+
+
+def _acquired_by_spark() -> int | None:
+    """Return how many records the Spark member has acquired; None before it has joined."""
+    rows = run_query(str(TABLES), SPARK_ACQUIRED).to_pylist()
+    return rows[0]["records"] if rows else None
 
 
 def main() -> int:

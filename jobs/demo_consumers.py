@@ -4,8 +4,9 @@
         --topic orders --checkpoint /data/demo --members 3
 
 The handler accepts nearly all records. It releases some records at their first delivery, rejects a few, and always
-releases one in ten thousand, which is archived at the delivery count limit. It decides by offset, so that all runs are
-the same. It runs until SIGTERM, stops between two batches, and exits with code 0. It exits with code 1 after an error.
+releases one in twenty thousand, which is archived at the delivery count limit. It decides by offset, so that all runs
+are the same. It runs until SIGTERM, stops between two batches, and exits with code 0. After an error it exits with
+code 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("demo_consumers")
 
-NEVER_DONE = "offset % 10000 = 5000"
+NEVER_DONE = "offset % 20000 = 500"
 REJECTED = "offset % 4000 BETWEEN 1000 AND 1019"
 RELEASED_ONCE = "offset % 4000 BETWEEN 2000 AND 2199 AND delivery_count = 1"
 
@@ -59,7 +60,7 @@ def main() -> int:
                 topics=[arguments.topic],
                 checkpoint=f"{arguments.checkpoint}/member-{number}",
                 max_records=arguments.max_records,
-                client_id=f"demo-{number}",
+                client_id=f"spark_member_{number}",
             ).start(handle)
             for number in range(1, arguments.members + 1)
         ]

@@ -30,7 +30,7 @@ WORK_S = 0.001
 
 def acknowledge_type(offset: int, delivery_count: int) -> str:
     """Return the acknowledge type of a record, by the rules of demo_consumers.py."""
-    if offset % 10_000 == 5_000:
+    if offset % 20_000 == 500:
         return "RELEASE"
     if 1_000 <= offset % 4_000 <= 1_019:
         return "REJECT"

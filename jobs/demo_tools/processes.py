@@ -19,6 +19,8 @@ HOME = ROOT / "var" / "demo"
 TABLES = HOME / "tables"
 GROUP_ID, TOPIC, PARTITIONS = "demo", "orders", 2
 RUNNING = "the share-group job is running"
+#: client.id of the Spark member.
+SPARK_MEMBER = "spark_member_1"
 
 _CONFIG = f"""\
 job:
@@ -110,12 +112,12 @@ def job_stage(log_path: Path, since: int = 0) -> str:
     return next((stage for text, stage in reversed(_STAGES) if text in log), "Python starts")
 
 
-def produce(bootstrap_servers: str, records: int) -> None:
-    """Write numbered records to the partitions in turn. Raises RuntimeError if the broker does not accept them all."""
+def produce(bootstrap_servers: str, numbers: range) -> None:
+    """Write the records to the partitions in turn. Raises RuntimeError if the broker does not accept them all."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
-    for number in range(records):
+    for number in numbers:
         while True:
             try:
                 producer.produce(TOPIC, partition=number % PARTITIONS, key=b"%d" % number, value=b"order %d" % number)

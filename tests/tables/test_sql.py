@@ -8,6 +8,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from jobs import demo
 from sharegroup.cli.app import app
 from sharegroup.storage.reading.sql import run_query
 from sharegroup.storage.schemas import ALL_TABLES
@@ -31,6 +32,14 @@ def test_a_statement_sees_every_table_at_its_newest_version(tables: str) -> None
     (row,) = run_query(tables, "SELECT group_id, count(*) AS rows FROM delivery_log GROUP BY 1").to_pylist()
     assert row["group_id"] == GROUP_ID
     assert row["rows"] > 0
+
+
+def test_the_queries_of_the_demo_are_valid(tables: str) -> None:
+    outcomes, members, leaders = (run_query(tables, statement) for statement in demo.QUERIES.values())
+    assert sum(outcomes["records"].to_pylist()) > 0
+    assert sum(members["acquired"].to_pylist()) > 0
+    assert leaders.column_names == ["query", "leader_epoch", "application_id", "time"]
+    assert run_query(tables, demo.SPARK_ACQUIRED).num_rows == 0
 
 
 def test_the_command_prints_rows(tables: str) -> None:
