@@ -89,8 +89,8 @@ SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY t
 }
 NEXT = """
 Try next, with the tables that remain in {tables}:
-  .venv/bin/sharegroup sql {tables} "SELECT time, to_state, cause, delivery_count, member_id \
-FROM delivery_log WHERE partition = 0 AND 500 BETWEEN first_offset AND last_offset ORDER BY time"
+  .venv/bin/sharegroup sql {tables} "SELECT time, to_state, cause, delivery_count, member_id
+    FROM delivery_log WHERE partition = 0 AND 500 BETWEEN first_offset AND last_offset ORDER BY time"
   .venv/bin/sharegroup sql {tables}
   cat {home}/job.log
 These show the history of a record that no member could process, all tables, and the log of the job."""

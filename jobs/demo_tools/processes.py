@@ -68,17 +68,17 @@ def share_group_job(options: Sequence[str] = ()) -> LoggedProcess:
 
 
 def spark_member(bootstrap_servers: str) -> LoggedProcess:
-    """Return a Spark job that is a member. It runs with low priority, so that its start does not delay the others."""
+    """Return a Spark job that is a member."""
     arguments = ["--bootstrap-servers", bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
     arguments += ["--checkpoint", str(HOME / "members"), "--members", "1"]
-    return _spark("spark_member", [str(ROOT / "jobs" / "demo_consumers.py"), *arguments], "nice", "-n", "5")
+    return _spark("spark_member", [str(ROOT / "jobs" / "demo_consumers.py"), *arguments])
 
 
-def _spark(what: str, arguments: list[str], *prefix: str, options: Sequence[str] = ()) -> LoggedProcess:
+def _spark(what: str, arguments: list[str], options: Sequence[str] = ()) -> LoggedProcess:
     environment = pyspark_environment(_MASTER, "1g", local_settings())
     jvm = " ".join([*_JVM, *SPARK.options(), *options])
     environment |= {"SPARK_SUBMIT_OPTS": jvm, "PYTHONPATH": str(ROOT)}
-    command = [*prefix, sys.executable, *arguments]
+    command = [sys.executable, *arguments]
     return LoggedProcess(what, command, HOME / f"{what}.log", environment=environment, working_directory=HOME)
 
 
