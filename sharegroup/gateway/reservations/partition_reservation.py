@@ -55,6 +55,8 @@ class PartitionReservation:
         self._reserved: RangeMap[None] = RangeMap()
         self._used: RangeMap[None] = RangeMap()
         self._slice = 0
+        #: The number of offsets that are reserved and not used. May be read on another thread.
+        self.unused_count = 0
         #: When the requests were sent that can still be answered, oldest first.
         self._requests: dict[str, int] = {}
         self._not_before_ms = self._response_ms = 0
@@ -66,14 +68,19 @@ class PartitionReservation:
 
         `waiting` members wait, and this gateway has delivered `records_per_s` records of the share-partition of late.
         """
-        is_open = any(now_ms < asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
-        if not waiting or is_open or now_ms < self._not_before_ms:
+        if not waiting or not self.may_request(now_ms):
             return None
         slice_ms = max(SLICE_MS, SLICE_RESPONSES * self._response_ms)
         wanted = max(MIN_SLICE, RECORDS_PER_MEMBER * waiting, round(records_per_s * slice_ms / 1000))
         wanted = min(wanted, MAX_RESERVED_RECORDS)
         is_half_used = 2 * self.unused_count <= min(wanted, self._slice or wanted)
         return wanted if is_half_used else None
+
+    def may_request(self, now_ms: int) -> bool:
+        """Return whether more offsets can be due now: half of the slice is used, and no request is open."""
+        if 2 * self.unused_count > self._slice > 0 or now_ms < self._not_before_ms:
+            return False
+        return all(now_ms >= asked_ms + LOST_AFTER_MS for asked_ms in self._requests.values())
 
     def record_request(self, request_id: str, now_ms: int) -> None:
         """Record that a row was sent."""
@@ -98,7 +105,7 @@ class PartitionReservation:
             self._not_before_ms = now_ms + response.retry_ms
         for first, last, _ in self._used:
             self._reserved.discard(first, last)
-        self._slice = self.unused_count
+        self._slice = self.unused_count = _count(self._reserved)
         self.log_end_offset = response.log_end_offset
         self.read_committed = response.read_committed
         self.record_lock_duration_ms = response.record_lock_duration_ms
@@ -117,12 +124,6 @@ class PartitionReservation:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     @property
-    def unused_count(self) -> int:
-        """The number of offsets that are reserved and not used. May be called on another thread."""
-        firsts, lasts, _ = self._reserved.columns()
-        return sum(last - first + 1 for first, last in zip(firsts, lasts, strict=False))
-
-    @property
     def may_hold(self) -> bool:
         """Whether offsets are reserved, or a request is open after which they may be."""
         return bool(self._reserved or self._requests)
@@ -138,6 +139,7 @@ class PartitionReservation:
         for first, last in ranges:
             self._reserved.discard(first, last)
             self._used.assign(first, last, None)
+        self.unused_count = _count(self._reserved)
 
     def begin_epoch(self) -> None:
         """Discard the reservation, whose state at the job is not known or which is given back."""
@@ -145,4 +147,8 @@ class PartitionReservation:
         self._reserved.clear()
         self._used.clear()
         self._requests.clear()
-        self._slice = 0
+        self._slice = self.unused_count = 0
+
+
+def _count(ranges: RangeMap[None]) -> int:
+    return sum(last - first + 1 for first, last, _ in ranges)

@@ -17,8 +17,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterator
-from uuid import UUID
+from collections.abc import Callable
 
 from sharegroup.config import IsolationLevel
 from sharegroup.gateway.groups.group_configs import GroupConfigs
@@ -26,10 +25,9 @@ from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailable
 from sharegroup.gateway.records.batch_cache import CacheKey
 from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import Connections, TailReader
-from sharegroup.gateway.reservations.arrival_rate import ArrivalRate
 from sharegroup.gateway.reservations.assignment_choice import Assignment, Candidate, choose_members
 from sharegroup.gateway.reservations.gateway_lease import GatewayLease
-from sharegroup.gateway.reservations.partition_reservation import PartitionReservation
+from sharegroup.gateway.reservations.reserved_partition import ReservedPartition
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
@@ -39,38 +37,16 @@ from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast, T
 from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest, UnreserveRequest
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_partition_responses import ReserveResponse
-from sharegroup.protocol.topic_ids import parse_topic_id
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
 #: A reservation is given back when no member has waited for this long.
 IDLE_MS = 500
+#: How long before the group may be without members that is looked at.
+MEMBERS_MS = 5_000
 #: A member may be assigned the records that arrive in this time, even if that is more than its even share.
 SHARE_MS = 20
-
-
-class _Partition:
-    """The reservation of a share-partition, and the members that wait there."""
-
-    def __init__(self, key: SharePartitionKey, epochs: Iterator[int]) -> None:
-        self.key = key
-        self.topic_id: UUID = parse_topic_id(key.topic_id)
-        self.reservation = PartitionReservation(epochs)
-        #: Members that have waited since the last one was served, those served least recently first.
-        self.members: dict[MemberPartition, None] = {}
-        self.rate = ArrivalRate()
-        self.waited_ms = 0
-        #: The log whose tail is read for this reservation, and the offset up to which it has been read.
-        self.log: CacheKey | None = None
-        self.end_offset = 0
-        #: The group certainly had a member of this gateway until then, all the time since the reservation began.
-        self.has_member_until_ms = -1
-
-    def waiting(self) -> list[MemberPartition]:
-        """Return the members that wait; those served least recently first."""
-        self.members = {member: None for member in self.members if member.can_be_assigned}
-        return list(self.members)
 
 
 class ReservedDelivery:
@@ -87,8 +63,8 @@ class ReservedDelivery:
     ) -> None:
         self._job, self._cluster, self._leases, self._group_configs = job, cluster, leases, group_configs
         self._tails = TailReader(cluster, connections, sessions.cache, self._on_read, self._on_lost)
-        self._partitions: dict[SharePartitionKey, _Partition] = {}
-        self._by_log: dict[CacheKey, dict[_Partition, None]] = {}
+        self._partitions: dict[SharePartitionKey, ReservedPartition] = {}
+        self._by_log: dict[CacheKey, dict[ReservedPartition, None]] = {}
         #: The leases of this gateway, by cell.
         self._own_leases: dict[str, GatewayLease] = {}
         #: Rows that give something back and could not be appended yet.
@@ -121,7 +97,7 @@ class ReservedDelivery:
             return
         partition = self._partitions.get(member.key)
         if partition is None:
-            partition = self._partitions[member.key] = _Partition(member.key, self._epochs)
+            partition = self._partitions[member.key] = ReservedPartition(member.key, self._epochs)
         partition.members.setdefault(member)
         partition.waited_ms = self._job.now_ms()
         self._assign(partition)
@@ -138,18 +114,21 @@ class ReservedDelivery:
         unsent, self._unsent = self._unsent, []
         for row in unsent:
             self._append_unreserve(row)
+        groups = set()
         for partition in list(self._partitions.values()):
-            if self._waiting(partition, now_ms):
+            if now_ms >= partition.waited_ms + IDLE_MS // 2 and self._waiting(partition, now_ms):
                 partition.waited_ms = now_ms
             if now_ms >= partition.waited_ms + IDLE_MS:
                 self._give_back(partition)
                 del self._partitions[partition.key]
-            elif not self._has_had_members(partition, now_ms):
+            elif now_ms >= partition.has_member_until_ms - MEMBERS_MS and not self._has_had_members(partition, now_ms):
                 self._give_back(partition)
             else:
                 self._reserve(partition)
             if partition.reservation.may_hold:
-                self._own_lease(partition.key.group_id).renew(partition.key.group_id, now_ms)
+                groups.add(partition.key.group_id)
+        for group_id in groups:
+            self._own_lease(group_id).renew(group_id, now_ms)
 
     def close(self) -> None:
         """Give everything back, because the gateway stops."""
@@ -202,13 +181,15 @@ class ReservedDelivery:
             self._own_leases[cell] = GatewayLease(self._job, on_begin, on_lapse)
         return self._own_leases[cell]
 
-    def _in_cell(self, cell: str, change: Callable[[_Partition], None]) -> None:
+    def _in_cell(self, cell: str, change: Callable[[ReservedPartition], None]) -> None:
         for partition in list(self._partitions.values()):
             if self._job.cell_of(partition.key.group_id) == cell:
                 change(partition)
 
-    def _reserve(self, partition: _Partition) -> None:
+    def _reserve(self, partition: ReservedPartition) -> None:
         now_ms, reservation = self._job.now_ms(), partition.reservation
+        if not reservation.may_request(now_ms):
+            return
         waiting, records_per_s = len(self._waiting(partition, now_ms)), partition.rate.per_second(now_ms)
         records = reservation.records_to_reserve(waiting, records_per_s, now_ms)
         if records is None or not self._has_had_members(partition, now_ms):
@@ -225,11 +206,11 @@ class ReservedDelivery:
         self._job.subscribe(row.id, lambda response: self._on_response(partition, response))
         self._job.append_soon(row, lambda: self._on_failure(partition, row.id))
 
-    def _on_failure(self, partition: _Partition, request_id: str) -> None:
+    def _on_failure(self, partition: ReservedPartition, request_id: str) -> None:
         self._job.unsubscribe(request_id)
         partition.reservation.record_failure(request_id, self._job.now_ms())
 
-    def _on_response(self, partition: _Partition, response: Response) -> None:
+    def _on_response(self, partition: ReservedPartition, response: Response) -> None:
         if response.error_code:
             logger.info(
                 "%(share_partition)s: nothing is reserved: %(error)s",
@@ -245,7 +226,7 @@ class ReservedDelivery:
             # The row that gave it back was read before the request, if the request topic has grown between them.
             self._append_unreserve(self._unreserve_row(partition, response.reservation_epoch))
 
-    def _follow(self, partition: _Partition) -> None:
+    def _follow(self, partition: ReservedPartition) -> None:
         """Read the tail of the log, from the end that the job knew."""
         topic, reservation = self._cluster.topic_by_id(partition.topic_id), partition.reservation
         if topic is None or reservation.log_end_offset < 0:
@@ -259,7 +240,7 @@ class ReservedDelivery:
             self._tails.follow(position, reservation.log_end_offset)
             partition.end_offset = self._tails.offset(position.key) or 0
 
-    def _stop_following(self, partition: _Partition) -> None:
+    def _stop_following(self, partition: ReservedPartition) -> None:
         log, partition.log, partition.end_offset = partition.log, None, 0
         if log is not None:
             del self._by_log[log][partition]
@@ -267,7 +248,7 @@ class ReservedDelivery:
                 del self._by_log[log]
                 self._tails.remove(log)
 
-    def _give_back(self, partition: _Partition) -> None:
+    def _give_back(self, partition: ReservedPartition) -> None:
         """End the reservation; what it has assigned stays with its members."""
         reservation = partition.reservation
         if reservation.may_hold:
@@ -276,7 +257,7 @@ class ReservedDelivery:
         partition.has_member_until_ms = -1
         self._stop_following(partition)
 
-    def _unreserve_row(self, partition: _Partition, epoch: int) -> UnreserveRequest:
+    def _unreserve_row(self, partition: ReservedPartition, epoch: int) -> UnreserveRequest:
         row_id, gateway = self._job.new_id(), self._job.reply_to
         return UnreserveRequest(row_id, *partition.key, "", ranges=None, requester=gateway, reservation_epoch=epoch)
 
@@ -284,7 +265,7 @@ class ReservedDelivery:
         """Append a row until that succeeds, because what it gives back would not end before the gateway does."""
         self._job.append_soon(row, lambda: self._unsent.append(row))
 
-    def _has_had_members(self, partition: _Partition, now_ms: int) -> bool:
+    def _has_had_members(self, partition: ReservedPartition, now_ms: int) -> bool:
         """Return whether the group has had a member of this gateway all the time since the reservation began.
 
         If it had none for a moment, an administrator may have reset its offsets.
@@ -304,14 +285,14 @@ class ReservedDelivery:
 
     # -- assignments ---------------------------------------------------------------------------------------------------
 
-    def _assign(self, partition: _Partition) -> None:
+    def _assign(self, partition: ReservedPartition) -> None:
         """Assign the records that have arrived to the members that wait."""
         now_ms, reservation = self._job.now_ms(), partition.reservation
-        if not self._own_lease(partition.key.group_id).is_usable(now_ms):
-            return
         ranges = reservation.assignable_ranges(partition.end_offset)
+        if not ranges or not self._own_lease(partition.key.group_id).is_usable(now_ms):
+            return
         waiting = self._waiting(partition, now_ms)
-        if not (ranges and waiting):
+        if not waiting:
             return
         if not self._has_had_members(partition, now_ms) or self._reads_uncommitted_wrongly(partition):
             self._give_back(partition)
@@ -322,7 +303,7 @@ class ReservedDelivery:
             if not self._send(partition, assignment):
                 return
 
-    def _send(self, partition: _Partition, assignment: Assignment[MemberPartition]) -> bool:
+    def _send(self, partition: ReservedPartition, assignment: Assignment[MemberPartition]) -> bool:
         """Append the row of an assignment, and deliver the records when it is durable; False if that is impossible."""
         reservation, member = partition.reservation, assignment.member
         lock_ms = reservation.record_lock_duration_ms
@@ -351,7 +332,7 @@ class ReservedDelivery:
 
     async def _deliver(
         self,
-        partition: _Partition,
+        partition: ReservedPartition,
         member: MemberPartition,
         row: AssignRequest,
         appended: asyncio.Future[int],
@@ -384,14 +365,14 @@ class ReservedDelivery:
         else:  # it has left meanwhile
             member.unacquire(acquired)
 
-    def _waiting(self, partition: _Partition, now_ms: int) -> list[MemberPartition]:
+    def _waiting(self, partition: ReservedPartition, now_ms: int) -> list[MemberPartition]:
         """Return the members that wait and are certainly in the group; those served least recently first."""
         return [member for member in partition.waiting() if self._lease(member).is_valid_at(now_ms)]
 
     def _lease(self, member: MemberPartition) -> Lease:
         return self._leases.get(member.key.group_id, member.client_member_id)
 
-    def _reads_uncommitted_wrongly(self, partition: _Partition) -> bool:
+    def _reads_uncommitted_wrongly(self, partition: ReservedPartition) -> bool:
         """Return whether the group was altered to read committed records only since the records were reserved."""
         config = self._group_configs.group_config(partition.key.group_id)
         return config.isolation_level is IsolationLevel.READ_COMMITTED and not partition.reservation.read_committed
