@@ -113,8 +113,6 @@ class AsyncShareConsumer(HandlesRecords):
         with self._polling():
             await self._wait_for_records(self.clock.now_ms() + int(timeout_s * 1000))
             records = self._core.deliver(self.clock.now_ms())
-            if records:
-                await self._fetch_ahead()
             self._core.metrics.poll_ended(self.clock.now_ms())
         self._run_callbacks()
         return records
@@ -302,7 +300,6 @@ class AsyncShareConsumer(HandlesRecords):
         with self._polling():
             await self._wait_for_records(None)
             self._core.begin_iteration(self.clock.now_ms())
-            await self._fetch_ahead()
             self._core.metrics.poll_ended(self.clock.now_ms())
         self._run_callbacks()
 
@@ -316,16 +313,17 @@ class AsyncShareConsumer(HandlesRecords):
             await asyncio.sleep(0)  # lets the fetches be sent: they shall not carry what `close` acknowledges
             self._collect()
             self._raise_problems()
-            now_ms = self.clock.now_ms()
-            self._core.drop_lost(now_ms)
-            if self._core.fetched or (end_ms is not None and now_ms >= end_ms):
+            if self._core.has_records:
+                arrived = self._core.take_arrived()
+                self._requests.start_turns_ahead()
+                try:
+                    await asyncio.sleep(0)  # lets the fetches for the next poll be sent before records are decoded
+                finally:
+                    self._core.decode(arrived, self.clock.now_ms())
+            if self._core.fetched or (end_ms is not None and self.clock.now_ms() >= end_ms):
                 return
-            await self._wait(end_ms)
-
-    async def _fetch_ahead(self) -> None:
-        """Send fetches for the next poll, before the application gets the records of this one."""
-        self._requests.start_turns_ahead()
-        await asyncio.sleep(0)  # lets them be sent
+            if not self._core.has_records:
+                await self._wait(end_ms)
 
     async def _leave(self, timeout_s: float) -> None:
         """End sessions and membership as far as the brokers answer in time."""

@@ -88,13 +88,13 @@ class Requests:
         for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching)):
             if node.node_id not in self._turns:
                 self._start_turn(node, wanted, self._core.limits)
-        held = self._core.fetched.unpolled_node_ids
+        held = self._core.full_node_ids
         self._start_acknowledging(node for node in self._core.nodes.values() if node.node_id not in held)
 
     def start_turns_ahead(self) -> None:
         """Start a turn for each leader that has more records, and for each that acknowledgements wait for.
 
-        To be called when a poll has delivered records.
+        To be called when a poll has taken the records that were fetched.
         """
         if self._core.may_fetch_ahead:
             leaders = self._cluster.sources(self._core.assigned)
@@ -192,8 +192,10 @@ class Requests:
         def note_leader(topic_id: UUID, partition: int, leader: int) -> None:
             self._cluster.note_leader(topic_id, partition, leader, response.node_endpoints)
 
-        records = self._core.on_fetch(node, answer, locked_ms, note_leader)
-        self._core.metrics.fetch_answered(now_ms - sent_ms, response.throttle_time_ms, answer.size, records, now_ms)
+        self._core.on_fetch(node, answer, locked_ms, note_leader)
+        self._core.metrics.fetch_answered(
+            now_ms - sent_ms, response.throttle_time_ms, answer.size, answer.records, now_ms
+        )
         if answer.problem is not None or any(part.code for part in answer.partitions):
             await self._back_off(node.node_id)
         else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sharegroup.client.core.acknowledgements import AcknowledgeResult
@@ -49,11 +49,18 @@ _UNDECODABLE_KEPT = 1_000
 NoteLeader = Callable[[UUID, int, int], None]
 
 
+class Arrived(NamedTuple):
+    """Records of one partition that are not decoded yet."""
+
+    delivery: Delivery
+    part: Any
+
+
 class ConsumerCore:
     """The state of one share consumer.
 
     Attributes:
-        fetched: acquired records that the application has not received yet.
+        fetched: decoded records that the application has not received yet.
         undecodable: the newest records that were not delivered, with the reasons.
         lock_timeout_ms: the acquisition lock timeout of the newest response with records.
     """
@@ -70,6 +77,7 @@ class ConsumerCore:
         self.in_hand = InHand()
         self.nodes: dict[int, ShareNode] = {}
         self.fetched = FetchedRecords()
+        self._arrived: list[Arrived] = []
         self.undecodable: deque[UndecodableRecord] = deque(maxlen=_UNDECODABLE_KEPT)
         self.lock_timeout_ms: int | None = None
         self.limits = FetchLimits(
@@ -137,12 +145,26 @@ class ConsumerCore:
         for node_id, source, types in self.in_hand.take():
             self.node(node_id).add(source, types, deadline_ms)
 
-    def drop_lost(self, now_ms: int) -> None:
+    @property
+    def has_records(self) -> bool:
+        """Whether records wait for a poll, decoded or not."""
+        return bool(self.fetched or self._arrived)
+
+    def take_arrived(self) -> list[Arrived]:
+        """Remove and return the responses to decode. Their leaders can be asked for more meanwhile."""
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def decode(self, arrived: Iterable[Arrived], now_ms: int) -> None:
+        """Decode records to deliver, and acknowledge those that need no application."""
+        for delivery, part in arrived:
+            if not self._has_ended(delivery, now_ms):  # else it is not acknowledged either
+                self._decode(delivery, part, now_ms)
+        self._drop_lost(now_ms)
+
+    def _drop_lost(self, now_ms: int) -> None:
         """Remove the fetched records whose locks can have ended, and release those of partitions that were lost."""
-        ended = self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
-        if ended:
-            names = LogFields(group=self.membership.group_id, records=len(ended))
-            logger.info("group %(group)s: %(records)d records dropped; their locks ended before a poll", names)
+        self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
         if self._kept_for != (self.membership.generation, self.membership.topics):
             self._kept_for = (self.membership.generation, self.membership.topics)
             for delivery, run in groupby(self.fetched.remove(self._is_of_others), delivery_of):
@@ -216,6 +238,7 @@ class ConsumerCore:
     def end(self) -> None:
         """Forget the records and the assignment: the member leaves, and the server releases the locks."""
         self.fetched.clear()
+        self._arrived.clear()
         self.in_hand.forget()
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -253,18 +276,23 @@ class ConsumerCore:
         for source, node_id in leaders.items():
             by_node.setdefault(node_id, []).append(source)
         if self._settings.is_record_limit:
-            if is_fetching or self.fetched.unpolled or not by_node:
+            if is_fetching or self.fetched.unpolled or self._arrived or not by_node:
                 return []
             node_ids = sorted(by_node)
             following = [node_id for node_id in node_ids if node_id > self._last_node_id]
             next_id = (following or node_ids)[0]
             by_node = {next_id: by_node[next_id]}
-        full = self.fetched.unpolled_node_ids
+        full = self.full_node_ids
         plans = [(self.node(node_id), wanted) for node_id, wanted in by_node.items() if node_id not in full]
         plans = [plan for plan in plans if plan[0].has_backlog or not is_ahead]
         if plans:
             self._last_node_id = plans[-1][0].node_id
         return plans
+
+    @property
+    def full_node_ids(self) -> set[int]:
+        """The nodes whose records wait for a poll."""
+        return self.fetched.unpolled_node_ids | {delivery.node_id for delivery, _ in self._arrived}
 
     @property
     def may_fetch_ahead(self) -> bool:
@@ -276,42 +304,37 @@ class ConsumerCore:
             return False
         return self._processing_ms * _AHEAD_LOCK_DIVISOR <= self.lock_timeout_ms
 
-    def on_fetch(self, node: ShareNode, answer: FetchAnswer, now_ms: int, note_leader: NoteLeader) -> int:
-        """Apply a fetch response: decode its records, and note its errors and new leaders.
+    def on_fetch(self, node: ShareNode, answer: FetchAnswer, now_ms: int, note_leader: NoteLeader) -> None:
+        """Apply a fetch response: keep its records for `decode`, and note its errors and new leaders.
 
-        The locks are counted from `now_ms`. Returns the number of records.
+        The locks are counted from `now_ms`.
         """
         if answer.problem is not None:
             if answer.problem.code in RAISED:
                 self._problems.append(answer.problem)
-            return 0
-        records = 0
+            return
+        if answer.lock_timeout_ms and answer.records:
+            self.lock_timeout_ms = answer.lock_timeout_ms
+        until_ms = now_ms + answer.lock_timeout_ms if answer.lock_timeout_ms else None
         for source, code, message, part in answer.partitions:
             if code in STALE_LEADER:
                 note_leader(source.topic_id, source.partition, part.current_leader.leader_id)
             elif code in RAISED:
                 self._problems.append(RequestError(code, message or f"topic {source.topic}"))
             if part.acquired_records:
-                records += self._on_records(node, source, part, answer.lock_timeout_ms, now_ms)
-        return records
+                self._arrived.append(Arrived(Delivery(source, node.node_id, until_ms, self, node.session), part))
 
-    def _on_records(
-        self, node: ShareNode, source: TopicIdPartition, part: Any, lock_timeout_ms: int, now_ms: int
-    ) -> int:
-        if lock_timeout_ms:
-            self.lock_timeout_ms = lock_timeout_ms
-        until_ms = now_ms + lock_timeout_ms if lock_timeout_ms else None
-        delivery = Delivery(source, node.node_id, until_ms, self, node.session)
+    def _decode(self, delivery: Delivery, part: Any, now_ms: int) -> None:
+        source = delivery.source
         acquired = [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records]
         decoded = self._decoder.decode(part.records or b"", acquired, delivery)
         if decoded.types:
-            node.add(source, decoded.types, now_ms + self._settings.default_api_timeout_ms)
+            self.node(delivery.node_id).add(source, decoded.types, now_ms + self._settings.default_api_timeout_ms)
         for bad in decoded.undecodable:
             place = LogFields(topic=source.topic, partition=source.partition, offset=bad[1], error=bad[2])
             logger.warning("%(topic)s-%(partition)d offset %(offset)d cannot be decoded: %(error)s", place)
         self.undecodable.extend(decoded.undecodable)
         self.fetched.add(decoded.records)
-        return len(decoded.records)
 
 
 def commit_results(results: list[AcknowledgeResult]) -> CommitResults:

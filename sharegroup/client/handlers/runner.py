@@ -72,7 +72,7 @@ class HandlerRunner:
     def _turn(self) -> None:
         """Do all that is due now."""
         self._consumer.note_handling()
-        self._queue.update(self._consumer.possession, self._clock.now_ms())
+        self._start_calls()
         acknowledgements = self._queue.pop_acknowledgements(self._clock.now_ms())
         renewals = self._queue.due_renewals(self._clock.now_ms())
         for record, kind in (*acknowledgements, *((record, AcknowledgeType.RENEW) for record in renewals)):
@@ -80,6 +80,10 @@ class HandlerRunner:
                 self._consumer.acknowledge(record, kind)
         if acknowledgements or renewals:
             self._consumer.commit_async()
+
+    def _start_calls(self) -> None:
+        """Start the calls that are due, with records that the consumer still has."""
+        self._queue.update(self._consumer.possession, self._clock.now_ms())
         for call in self._queue.start_calls(self._clock.now_ms()):
             task = asyncio.create_task(self._call(call))
             self._calls.add(task)
@@ -88,6 +92,8 @@ class HandlerRunner:
     async def _call(self, call: Call) -> None:
         errors = await self._handle(call.records)
         self._queue.finish_call(call, errors, self._clock.now_ms())
+        if not self._is_stopped:
+            self._start_calls()  # a worker does not wait for the acknowledgements of the others
         self._wake.set()
 
     async def _drain(self, drain_s: float) -> None:

@@ -29,7 +29,9 @@ def new_core(**settings: Any) -> ConsumerCore:
     return core
 
 
-def receive(core: ConsumerCore, records: int, *, code: ErrorCode = ErrorCode.NONE, leader: int = -1) -> list[Any]:
+def receive(
+    core: ConsumerCore, records: int, *, code: ErrorCode = ErrorCode.NONE, leader: int = -1, decodes: bool = True
+) -> list[Any]:
     """Apply a response of node 1 with records of partition 0; the leaders that it names."""
     part = _PART(
         partition_index=0, error_code=code, error_message=None,
@@ -43,6 +45,8 @@ def receive(core: ConsumerCore, records: int, *, code: ErrorCode = ErrorCode.NON
     leaders: list[Any] = []
     answer = FetchAnswer(None, [FetchedPartition(ZERO, code, "", part)], 30_000)
     core.on_fetch(core.node(1), answer, 0, lambda *named: leaders.append(named))
+    if decodes:
+        core.decode(core.take_arrived(), 0)
     return leaders
 
 
@@ -119,11 +123,11 @@ def test_leader_that_has_no_more_records_keeps_its_turn() -> None:
 
 def test_leader_whose_records_wait_for_a_poll_is_not_asked() -> None:
     core = new_core()
-    receive(core, 1)
+    receive(core, 1, decodes=False)
     core.node(1).has_backlog = True
     assert core.plan_fetches({ZERO: 1}, is_fetching=False, is_ahead=True) == []
     assert [node.node_id for node, _ in core.plan_fetches({ZERO: 1, ONE: 2}, is_fetching=False)] == [2]
-    core.deliver(0)
+    core.take_arrived()
     assert len(core.plan_fetches({ZERO: 1}, is_fetching=False, is_ahead=True)) == 1
 
 
@@ -144,7 +148,7 @@ def test_records_of_a_session_that_ended_are_dropped() -> None:
     core = new_core()
     receive(core, 1)
     core.node(1).on_lost("the connection was lost")
-    core.drop_lost(0)
+    core.decode((), 0)
     assert core.deliver(0) == []
 
 
@@ -154,7 +158,7 @@ def test_fetched_records_of_a_lost_partition_are_released(topics: list[str], par
     receive(core, 2)
     core.membership.subscribe(topics)
     core.membership.assignment, core.membership.generation = {TOPIC: partitions}, 1
-    core.drop_lost(0)
+    core.decode((), 0)
     assert core.deliver(0) == []
     assert pending(core) == {ZERO: {0: AcknowledgeType.RELEASE, 1: AcknowledgeType.RELEASE}}
 
@@ -163,7 +167,7 @@ def test_fenced_member_keeps_fetched_records() -> None:
     core = new_core()
     receive(core, 1)
     core.membership.generation = 1
-    core.drop_lost(0)
+    core.decode((), 0)
     assert len(core.deliver(0)) == 1
 
 

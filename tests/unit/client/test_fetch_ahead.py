@@ -98,6 +98,19 @@ def test_iteration_fetches_ahead() -> None:
     play(story)
 
 
+def test_cancelled_poll_keeps_the_records() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        polling = asyncio.create_task(consumer.poll(PATIENCE_S))
+        while not cluster.requests(ShareFetchRequest):
+            await asyncio.sleep(0)
+        polling.cancel()
+        await asyncio.wait([polling])
+        await settle()
+        assert await poll(consumer) == 0
+
+    play(story)
+
+
 def test_one_response_waits_for_the_next_poll() -> None:
     async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
         await begin(consumer)

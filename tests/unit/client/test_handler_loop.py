@@ -82,6 +82,31 @@ def test_async_consumer_runs_functions_and_coroutines() -> None:
         asyncio.run(run(is_coroutine))
 
 
+def test_next_call_starts_before_the_acknowledgement_of_the_last() -> None:
+    async def run() -> None:
+        group = group_of(b"0", b"1", b"2")
+        consumer = AsyncShareConsumer(connector=group, **MEMBER)
+        commit = consumer.commit_async
+
+        def note_commit() -> None:
+            events.append("commit")
+            commit()
+
+        consumer.commit_async = note_commit  # type: ignore[method-assign]
+
+        @consumer.handler()
+        async def handle(record: Record[bytes]) -> None:
+            events.append(f"call {record.offset}")
+
+        group.stop_when_finished(consumer)
+        await consumer.run()
+
+    events: list[str] = []
+    asyncio.run(run())
+    assert events.index("call 1") < events.index("commit")
+    assert [event for event in events if event != "commit"] == ["call 0", "call 1", "call 2"]
+
+
 def test_call_that_outlasts_the_drain_is_cancelled_and_released() -> None:
     group = group_of(b"0", b"1")
     consumer = member(group)
