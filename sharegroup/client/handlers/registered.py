@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.handlers.decisions import HandlerOptions, Retry, log_failure, parse_bytes
-from sharegroup.client.handlers.work_queue import errors_by_index
-from sharegroup.client.records import Record
+from sharegroup.client.handlers.work_queue import Call, errors_by_index
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-#: Processes the records of a call; returns the exception of each record that was not processed, by its index.
-Handle = Callable[[list[Record[Any]]], Awaitable[dict[int, BaseException]]]
+#: Processes a call; returns the exception of each record that was not processed, by its index. The result of a
+#: withdrawn call is ignored.
+Handle = Callable[[Call], Awaitable[dict[int, BaseException]]]
 #: Runs a coroutine of the application, on the event loop that is for it.
 RunCoroutine = Callable[[Any], Awaitable[Any]]
 
@@ -27,17 +27,32 @@ class RegisteredHandler(NamedTuple):
     options: HandlerOptions
     is_batch: bool
 
+    @property
+    def is_coroutine(self) -> bool:
+        """Whether calls are tasks of an event loop; otherwise they are on threads."""
+        return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def ready_calls(self) -> int:
+        """How many calls are kept ready for the workers. A batch would have fewer records if it was made earlier."""
+        return 0 if self.is_coroutine or self.is_batch else self.options.concurrency
+
     def bind(self, pool: ThreadPoolExecutor, run_coroutine: RunCoroutine) -> Handle:
-        """Return how the records of a call are processed: functions run in the pool, coroutines by `run_coroutine`."""
+        """Return how calls are processed: functions run in the pool, coroutines by `run_coroutine`."""
 
-        async def call(argument: Any) -> Any:
-            if inspect.iscoroutinefunction(self.function):
-                return await run_coroutine(self.function(argument))
-            return await asyncio.get_running_loop().run_in_executor(pool, self.function, argument)
+        def run(call: Call, argument: Any) -> Any:
+            is_lost = all(record.cancelled.is_set() for record in call.records)
+            return self.function(argument) if call.claim() and not is_lost else None
 
-        async def handle(records: list[Record[Any]]) -> dict[int, BaseException]:
+        async def begin(call: Call, argument: Any) -> Any:
+            if not self.is_coroutine:
+                return await asyncio.get_running_loop().run_in_executor(pool, run, call, argument)
+            return await run_coroutine(self.function(argument)) if call.claim() else None
+
+        async def handle(call: Call) -> dict[int, BaseException]:
+            records = call.records
             try:
-                result = await call(records if self.is_batch else records[0])
+                result = await begin(call, records if self.is_batch else records[0])
                 errors = errors_by_index(result, records) if self.is_batch else {}
             except Exception as problem:  # noqa: BLE001 - handlers may raise anything
                 errors = dict.fromkeys(range(len(records)), problem)

@@ -28,7 +28,7 @@ class HandlerRunner:
         self, consumer: AsyncShareConsumer, registered: RegisteredHandler, run_coroutine: RunCoroutine
     ) -> None:
         self._consumer, self._clock, self._options = consumer, consumer.clock, registered.options
-        self._queue = WorkQueue(registered.options)
+        self._queue = WorkQueue(registered.options, registered.ready_calls)
         self._pool = ThreadPoolExecutor(registered.options.concurrency, "sharegroup-handler")
         self._handle = registered.bind(self._pool, run_coroutine)
         self._calls: set[asyncio.Task[None]] = set()
@@ -90,7 +90,7 @@ class HandlerRunner:
             task.add_done_callback(self._calls.discard)
 
     async def _call(self, call: Call) -> None:
-        errors = await self._handle(call.records)
+        errors = await self._handle(call)
         self._queue.finish_call(call, errors, self._clock.now_ms())
         if not self._is_stopped:
             self._start_calls()  # a worker does not wait for the acknowledgements of the others

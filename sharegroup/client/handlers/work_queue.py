@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -66,9 +66,14 @@ class _Held:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of the handler, with its records."""
+    """One call of the handler, with its records. It is either begun by a worker or withdrawn by the loop."""
 
     held: tuple[_Held, ...]
+    _claim: threading.Lock = field(default_factory=threading.Lock)
+
+    def claim(self) -> bool:
+        """Return True to the first caller, who begins or withdraws the call. Any thread may call this."""
+        return self._claim.acquire(blocking=False)
 
     @property
     def records(self) -> list[Record[Any]]:
@@ -80,10 +85,14 @@ class WorkQueue:
     """The records of one handler loop. Times are milliseconds of any clock that does not step back.
 
     A loop calls this for each record that is finished, so no method walks through all records unless a lock is due.
+
+    `ready_calls` calls are started beyond the concurrency, for workers that begin them when they have finished others.
+    So no worker waits for the loop.
     """
 
-    def __init__(self, options: HandlerOptions) -> None:
+    def __init__(self, options: HandlerOptions, ready_calls: int = 0) -> None:
         self._options = options
+        self._max_started = options.concurrency + ready_calls
         self._queue: deque[_Held] = deque()
         self._held: dict[int, _Held] = {}
         self._waiting: list[_Held] = []
@@ -91,7 +100,8 @@ class WorkQueue:
         self._renewing: dict[_Held, None] = {}
         #: No lock is to be renewed, and none ends, before this time; None if there is no lock.
         self._lock_ms: int | None = None
-        self._bytes = self._running = 0
+        self._bytes = 0
+        self._started: dict[Call, None] = {}
         self._is_draining = False
 
     def __len__(self) -> int:
@@ -99,8 +109,8 @@ class WorkQueue:
 
     @property
     def running(self) -> int:
-        """The number of calls in progress."""
-        return self._running
+        """The number of calls that were started and have not ended."""
+        return len(self._started)
 
     @property
     def is_renewing(self) -> bool:
@@ -133,13 +143,13 @@ class WorkQueue:
                 item.phase, item.queued_ms = _Phase.QUEUED, now_ms - self._options.max_wait_ms
                 self._queue.appendleft(item)
         calls = []
-        while self._running < self._options.concurrency and self._is_call_due(now_ms):
+        while len(self._started) < self._max_started and self._is_call_due(now_ms):
             calls.append(self._start_call(now_ms))
         return calls
 
     def finish_call(self, call: Call, errors: Mapping[int, BaseException], now_ms: int) -> None:
         """Note the end of a call. `errors` has the exception of each record that was not processed, by its index."""
-        self._running -= 1
+        del self._started[call]
         for index, item in enumerate(call.held):
             if item.phase is _Phase.RUNNING:
                 self._on_result(item, errors.get(index), now_ms)
@@ -189,8 +199,12 @@ class WorkQueue:
         return min(self._due_times(), default=None)
 
     def drain(self) -> None:
-        """Release what is not in a call, and start no further calls."""
+        """Release what is not in a call that has begun, and start no further calls."""
         self._is_draining = True
+        for call in self._started:
+            if call.claim():
+                for item in call.held:
+                    self._decide(item, AcknowledgeType.RELEASE)
         for item in self._held.values():
             if item.phase in (_Phase.QUEUED, _Phase.RETRYING, _Phase.RELEASING):
                 self._decide(item, AcknowledgeType.RELEASE)
@@ -220,8 +234,9 @@ class WorkQueue:
                 item.phase, item.attempts = _Phase.RUNNING, item.attempts + 1
                 item.first_call_ms = now_ms if item.first_call_ms is None else item.first_call_ms
                 items.append(item)
-        self._running += 1
-        return Call(tuple(items))
+        call = Call(tuple(items))
+        self._started[call] = None
+        return call
 
     def _on_result(self, item: _Held, error: BaseException | None, now_ms: int) -> None:
         if error is None:
@@ -277,7 +292,7 @@ class WorkQueue:
                 yield item.due_ms
         if self._lock_ms is not None:
             yield self._lock_ms
-        if self._queue and self._running < self._options.concurrency:
+        if self._queue and len(self._started) < self._max_started:
             yield self._queue[0].queued_ms + self._options.max_wait_ms
 
 

@@ -19,7 +19,7 @@ from sharegroup.client import (
 from sharegroup.client.testing import RecordState
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
-from tests.unit.client.members import MEMBER, group_of, member, outcomes
+from tests.unit.client.members import MEMBER, PATIENCE_S, group_of, member, outcomes
 from tests.unit.client.scripted_cluster import ScriptedCluster
 
 ACCEPTED, REJECTED, RELEASED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED, RecordState.AVAILABLE
@@ -152,3 +152,23 @@ def test_run_needs_one_handler() -> None:
         consumer.handler()(lambda record: None)
         with pytest.raises(IllegalStateError, match="has a handler already"):
             consumer.handler()(lambda record: None)
+
+
+def test_stop_releases_records_that_wait_for_a_worker() -> None:
+    """Two threads are busy, and two more calls are ready for them."""
+    group = group_of(*[b"value"] * 6)
+    consumer = member(group)
+    calls: list[int] = []
+    are_busy = threading.Barrier(2)
+
+    @consumer.handler(concurrency=2)
+    def handle(record: Record[bytes]) -> None:
+        calls.append(record.offset)
+        are_busy.wait(PATIENCE_S)
+        consumer.stop()
+        while not all(state is RELEASED for state, _ in outcomes(group)[2:]):
+            assert not record.cancelled.wait(0.01)
+
+    consumer.run(drain_s=PATIENCE_S)
+    assert sorted(calls) == [0, 1]
+    assert [state for state, _ in outcomes(group)] == [ACCEPTED] * 2 + [RELEASED] * 4

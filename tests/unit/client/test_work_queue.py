@@ -51,6 +51,20 @@ def test_calls_are_limited_by_concurrency() -> None:
     assert third.records[0].offset == 2
 
 
+def test_drain_withdraws_calls_that_wait_for_a_worker() -> None:
+    queue = WorkQueue(HandlerOptions(concurrency=1), ready_calls=1)
+    given = records(3)
+    queue.add(given, 0)
+    begun, ready = queue.start_calls(0)
+    assert (begun.claim(), queue.running, queue.start_calls(0)) == (True, 2, [])
+    queue.drain()
+    assert not ready.claim()
+    assert queue.pop_acknowledgements(1) == [(given[1], RELEASE), (given[2], RELEASE)]
+    queue.finish_call(ready, {}, 2)
+    queue.finish_call(begun, {}, 2)
+    assert (queue.pop_acknowledgements(2), queue.running) == ([(given[0], ACCEPT)], 0)
+
+
 def test_result_decides_the_acknowledgement() -> None:
     queue = WorkQueue(HandlerOptions(concurrency=4))
     given = records(4)
@@ -180,6 +194,7 @@ def test_drain_releases_what_is_not_in_a_call() -> None:
     (failed,) = queue.start_calls(0)
     queue.finish_call(failed, {0: ValueError("away")}, 0)
     (running,) = queue.start_calls(0)
+    assert running.claim()
     queue.drain()
     queue.add(given[2:], 1)  # a poll that had begun before
     assert (queue.start_calls(10_000), queue.room) == ([], (0, 0))
@@ -192,6 +207,7 @@ def test_failure_in_a_drain_releases() -> None:
     queue = WorkQueue(HandlerOptions(retry=Retry()))
     queue.add(records(1), 0)
     (call,) = queue.start_calls(0)
+    assert call.claim()
     queue.drain()
     queue.finish_call(call, {0: Release(delay_s=60)}, 1)
     ((_, kind),) = queue.pop_acknowledgements(1)
@@ -203,6 +219,7 @@ def test_abandoned_calls_are_cancelled_and_released() -> None:
     (given,) = records(1)
     queue.add([given], 0)
     (call,) = queue.start_calls(0)
+    assert call.claim()
     queue.abandon()
     assert given.cancelled.is_set()
     assert queue.pop_acknowledgements(1) == [(given, RELEASE)]
