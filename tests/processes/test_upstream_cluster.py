@@ -15,7 +15,7 @@ from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.broker_connections import METADATA_TIMEOUT_S, NEXT_BROKER_S
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
-from tests.processes.loop_clock import advance
+from tests.harness.event_loop import advance
 
 ClusterOf = Callable[..., UpstreamCluster]
 VERSIONS = {MetadataRequest.API_KEY: 12, ApiVersionsResponse.API_KEY: 3}
