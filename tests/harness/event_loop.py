@@ -22,6 +22,19 @@ async def until(is_true: Callable[[], Any], looks: int = 20_000) -> None:
     raise TimeoutError("what the test waits for does not happen")
 
 
+async def settle() -> None:
+    """Wait until whatever can happen now has happened."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def advance(seconds: float) -> None:
+    """Set the running loop's clock forward; timers that are due by then run immediately."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
 class EventLoop:
     """An event loop that runs only while a test waits."""
 
@@ -62,5 +75,4 @@ class EventLoop:
 
     def settle(self) -> None:
         """Wait until whatever can happen now has happened."""
-        for _ in range(10):
-            self.finish(asyncio.sleep(0))
+        self.finish(settle())

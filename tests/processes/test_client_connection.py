@@ -28,8 +28,7 @@ from sharegroup.gateway.clients.waiting_frames import MAX_WAITING_FRAMES
 from sharegroup.gateway.server import Gateway
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.security.authentication.credentials import ScramCredential
-from tests.harness.event_loop import until
-from tests.processes.loop_clock import advance
+from tests.harness.event_loop import advance, until
 from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, Serve, unknown_api_versions
 from tests.unit.gateway.wire_bytes import framed
 

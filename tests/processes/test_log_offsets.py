@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -19,10 +19,9 @@ from sharegroup.kafka_clients.connections import log_offsets, silent_brokers
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from sharegroup.kafka_clients.connections.log_offsets import EARLIEST, LATEST, LogOffsetsClient
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+from tests.harness.event_loop import EventLoop
 
 NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH = 6, 3, 75
-#: The deadline of tests that hang.
-DEADLINE_S = 60
 VERSIONS = {2: 5, 3: 12, 18: 3}
 TOPIC_IDS = {"orders": UUID(int=1), "bills": UUID(int=2)}
 P0, P1, P2, BILLS = (
@@ -175,85 +174,74 @@ def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silent_brokers, "_RETRY_S", 0.01)
 
 
-def run(test: Callable[[Cluster, LogOffsetsClient], Awaitable[None]]) -> None:
-    async def main() -> None:
-        cluster = Cluster()
-        for broker in cluster.brokers.values():
-            await broker.start()
-        servers = [f"127.0.0.1:{broker.port}" for broker in cluster.brokers.values()]
-        client = LogOffsetsClient({"bootstrap_servers": servers})
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                await test(cluster, client)
-        finally:
-            client.close()
-            for broker in cluster.brokers.values():
-                await broker.stop()
-
-    asyncio.run(main())
+@pytest.fixture
+def cluster(loop: EventLoop) -> Iterator[Cluster]:
+    """Three brokers on real ports."""
+    cluster = Cluster()
+    for broker in cluster.brokers.values():
+        loop.finish(broker.start())
+    yield cluster
+    for broker in cluster.brokers.values():
+        loop.finish(broker.stop())
 
 
-def test_each_leader_gets_one_request_for_its_partitions() -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        assert await client.fetch_offsets(dict.fromkeys(cluster.leaders, LATEST)) == cluster.ends
-        asked = {node_id: broker.asked for node_id, broker in cluster.brokers.items()}
-        assert asked == {1: [[P0, BILLS]], 2: [[P1]], 3: [[P2]]}
-        assert sum(broker.metadata_requests for broker in cluster.brokers.values()) == 1
-        assert await client.fetch_offsets({P1: EARLIEST}) == {P1: 1}
-
-    run(test)
+@pytest.fixture
+def client(loop: EventLoop, cluster: Cluster) -> Iterator[LogOffsetsClient]:
+    client = LogOffsetsClient({"bootstrap_servers": [f"127.0.0.1:{each.port}" for each in cluster.brokers.values()]})
+    yield client
+    loop.call(client.close)
 
 
-def test_silent_leader_affects_only_its_partitions() -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        wanted, others = dict.fromkeys(cluster.leaders, LATEST), {P0: 10, P2: 30, BILLS: 40}
-        await client.fetch_offsets(wanted)
-        cluster.brokers[2].is_silent = True
-        for _ in range(3):
-            assert await client.fetch_offsets(wanted) == others
-        cluster.brokers[2].is_silent = False
-        cluster.brokers[2].asked.clear()
-        while await client.fetch_offsets(wanted) != cluster.ends:
-            assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
-
-    run(test)
+async def test_each_leader_gets_one_request_for_its_partitions(cluster: Cluster, client: LogOffsetsClient) -> None:
+    assert await client.fetch_offsets(dict.fromkeys(cluster.leaders, LATEST)) == cluster.ends
+    asked = {node_id: broker.asked for node_id, broker in cluster.brokers.items()}
+    assert asked == {1: [[P0, BILLS]], 2: [[P1]], 3: [[P2]]}
+    assert sum(broker.metadata_requests for broker in cluster.brokers.values()) == 1
+    assert await client.fetch_offsets({P1: EARLIEST}) == {P1: 1}
 
 
-def test_requests_do_not_wait_for_a_known_silent_leader(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        cluster.brokers[2].is_silent = True
-        assert await client.fetch_offsets({P1: LATEST}) == {}
-        monkeypatch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 1_000_000)  # waiting again would hang
-        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10}
-
-    run(test)
-
-
-def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        cluster.brokers[2].is_silent = True
-        for _ in range(3):
-            await client.fetch_offsets({P1: LATEST})
-        assert len(caplog.messages) == 1
-        assert caplog.messages[0].startswith("broker 2 does not respond: ")
-        cluster.brokers[2].is_silent = False
-        while not await client.fetch_offsets({P1: LATEST}):
-            pass  # each call queries the other brokers for leaders, and the client retries the silent one
-        assert len(caplog.messages) == 2
-        assert caplog.messages[1].startswith("broker 2 responds again after ")
-
-    run(test)
+async def test_silent_leader_affects_only_its_partitions(cluster: Cluster, client: LogOffsetsClient) -> None:
+    wanted, others = dict.fromkeys(cluster.leaders, LATEST), {P0: 10, P2: 30, BILLS: 40}
+    await client.fetch_offsets(wanted)
+    cluster.brokers[2].is_silent = True
+    for _ in range(3):
+        assert await client.fetch_offsets(wanted) == others
+    cluster.brokers[2].is_silent = False
+    cluster.brokers[2].asked.clear()
+    while await client.fetch_offsets(wanted) != cluster.ends:
+        assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
 
 
-def test_next_leader_is_found_after_a_rejection() -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
-        cluster.leaders[P0] = 3
-        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P1: 20}
-        assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
-        assert cluster.brokers[3].asked == [[P0]]
+async def test_requests_do_not_wait_for_a_known_silent_leader(
+    cluster: Cluster, client: LogOffsetsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.brokers[2].is_silent = True
+    assert await client.fetch_offsets({P1: LATEST}) == {}
+    monkeypatch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 1_000_000)  # waiting again would hang
+    assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10}
 
-    run(test)
+
+async def test_outage_is_logged_at_its_start_and_its_end(
+    cluster: Cluster, client: LogOffsetsClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.brokers[2].is_silent = True
+    for _ in range(3):
+        await client.fetch_offsets({P1: LATEST})
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("broker 2 does not respond: ")
+    cluster.brokers[2].is_silent = False
+    while not await client.fetch_offsets({P1: LATEST}):
+        pass  # each call queries the other brokers for leaders, and the client retries the silent one
+    assert len(caplog.messages) == 2
+    assert caplog.messages[1].startswith("broker 2 responds again after ")
+
+
+async def test_next_leader_is_found_after_a_rejection(cluster: Cluster, client: LogOffsetsClient) -> None:
+    assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
+    cluster.leaders[P0] = 3
+    assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P1: 20}
+    assert await client.fetch_offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
+    assert cluster.brokers[3].asked == [[P0]]
 
 
 def _freeze_view(broker: Broker) -> None:
@@ -263,65 +251,55 @@ def _freeze_view(broker: Broker) -> None:
         setattr(broker.view, name, copy.copy(getattr(broker.cluster, name, value)))
 
 
-def test_paused_former_leader_is_not_trusted() -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        paused, *others = cluster.brokers.values()
-        assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
-        paused.is_silent = True
-        _freeze_view(paused)
-        cluster.elect(P0, 3)
-        cluster.ends[P0] = 15
-        while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
-            pass
-        paused.is_silent = False
-        for other in others:
-            other.is_silent = True  # so that only the paused one returns leaders
-        while await client.fetch_offsets({BILLS: LATEST}) != {BILLS: 40}:
-            pass
-        for _ in range(3):
-            assert await client.fetch_offsets({P0: LATEST}) == {}
-        for other in others:
-            other.is_silent = False
-        while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
-            pass
-
-    run(test)
-
-
-def test_leader_with_an_outdated_epoch_is_not_trusted() -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        _freeze_view(cluster.brokers[1])
-        cluster.elect(P0, 3)
-        cluster.elect(P0, 1)
-        cluster.ends[P0] = 15
-        cluster.brokers[1].is_silent = True
-        await client.fetch_topics(["orders"])  # from another broker
-        cluster.brokers[1].is_silent = False
+async def test_paused_former_leader_is_not_trusted(cluster: Cluster, client: LogOffsetsClient) -> None:
+    paused, *others = cluster.brokers.values()
+    assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
+    paused.is_silent = True
+    _freeze_view(paused)
+    cluster.elect(P0, 3)
+    cluster.ends[P0] = 15
+    while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
+        pass
+    paused.is_silent = False
+    for other in others:
+        other.is_silent = True  # so that only the paused one returns leaders
+    while await client.fetch_offsets({BILLS: LATEST}) != {BILLS: 40}:
+        pass
+    for _ in range(3):
         assert await client.fetch_offsets({P0: LATEST}) == {}
-        cluster.brokers[1].view = cluster
-        while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
-            pass
-
-    run(test)
-
-
-def test_recreated_topic_starts_with_a_lower_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        cluster.epochs[P0] = 7
-        assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
-        monkeypatch.setitem(TOPIC_IDS, "orders", UUID(int=3))
-        cluster.epochs[P0], cluster.ends[P0] = 0, 2
-        await client.fetch_topics(["orders"])
-        assert await client.fetch_offsets({P0: LATEST}) == {P0: 2}
-
-    run(test)
+    for other in others:
+        other.is_silent = False
+    while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
+        pass
 
 
-def test_missing_topic_affects_no_other() -> None:
-    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
-        gone = TopicPartition("gone", 0)
-        assert await client.fetch_offsets({gone: LATEST, P0: LATEST}) == {P0: 10}
-        (described,) = await client.fetch_topics(["gone"])
-        assert described.error_code == UNKNOWN_TOPIC_OR_PARTITION
+async def test_leader_with_an_outdated_epoch_is_not_trusted(cluster: Cluster, client: LogOffsetsClient) -> None:
+    _freeze_view(cluster.brokers[1])
+    cluster.elect(P0, 3)
+    cluster.elect(P0, 1)
+    cluster.ends[P0] = 15
+    cluster.brokers[1].is_silent = True
+    await client.fetch_topics(["orders"])  # from another broker
+    cluster.brokers[1].is_silent = False
+    assert await client.fetch_offsets({P0: LATEST}) == {}
+    cluster.brokers[1].view = cluster
+    while await client.fetch_offsets({P0: LATEST}) != {P0: 15}:
+        pass
 
-    run(test)
+
+async def test_recreated_topic_starts_with_a_lower_epoch(
+    cluster: Cluster, client: LogOffsetsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.epochs[P0] = 7
+    assert await client.fetch_offsets({P0: LATEST}) == {P0: 10}
+    monkeypatch.setitem(TOPIC_IDS, "orders", UUID(int=3))
+    cluster.epochs[P0], cluster.ends[P0] = 0, 2
+    await client.fetch_topics(["orders"])
+    assert await client.fetch_offsets({P0: LATEST}) == {P0: 2}
+
+
+async def test_missing_topic_affects_no_other(cluster: Cluster, client: LogOffsetsClient) -> None:
+    gone = TopicPartition("gone", 0)
+    assert await client.fetch_offsets({gone: LATEST, P0: LATEST}) == {P0: 10}
+    (described,) = await client.fetch_topics(["gone"])
+    assert described.error_code == UNKNOWN_TOPIC_OR_PARTITION

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,70 +43,51 @@ class Opened:
         return await self.came.get()
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await test()
-
-    asyncio.run(main())
-
-
-def test_a_port_is_the_base_port_and_the_brokers_id_whatever_came_first() -> None:
-    async def test() -> None:
-        opened = Opened(3)
-        await opened.ports.open()
-        opened.cluster.node_ids = [1, 3]
-        await opened.ports.open_new()
-        base = opened.base
-        assert opened.listeners.addresses == {3: (HOST, base + 3), 1: (HOST, base + 1)}
-        assert opened.listeners.standby == (HOST, base - 1)
-        assert [await opened.comes_as(base + place) for place in (1, 3, -1)] == [(1, False), (3, False), (1, True)]
-        opened.ports.close()
-
-    run(test)
+async def test_a_port_is_the_base_port_and_the_brokers_id_whatever_came_first() -> None:
+    opened = Opened(3)
+    await opened.ports.open()
+    opened.cluster.node_ids = [1, 3]
+    await opened.ports.open_new()
+    base = opened.base
+    assert opened.listeners.addresses == {3: (HOST, base + 3), 1: (HOST, base + 1)}
+    assert opened.listeners.standby == (HOST, base - 1)
+    assert [await opened.comes_as(base + place) for place in (1, 3, -1)] == [(1, False), (3, False), (1, True)]
+    opened.ports.close()
 
 
-def test_base_port_is_a_bootstrap_address_until_broker_0_comes() -> None:
-    async def test() -> None:
-        opened = Opened(2, 3)
-        await opened.ports.open()
-        assert await opened.comes_as(opened.base) == (2, False)
-        assert set(opened.listeners.addresses) == {2, 3}
-        opened.cluster.node_ids = [0, 2, 3]
-        await opened.ports.open_new()
-        assert opened.listeners.addresses[0] == (HOST, opened.base)
-        assert await opened.comes_as(opened.base) == (0, False)
-        opened.ports.close()
-
-    run(test)
+async def test_base_port_is_a_bootstrap_address_until_broker_0_comes() -> None:
+    opened = Opened(2, 3)
+    await opened.ports.open()
+    assert await opened.comes_as(opened.base) == (2, False)
+    assert set(opened.listeners.addresses) == {2, 3}
+    opened.cluster.node_ids = [0, 2, 3]
+    await opened.ports.open_new()
+    assert opened.listeners.addresses[0] == (HOST, opened.base)
+    assert await opened.comes_as(opened.base) == (0, False)
+    opened.ports.close()
 
 
-def test_any_free_ports() -> None:
-    async def test() -> None:
-        opened = Opened(1, 2, base=0)
-        await opened.ports.open()
-        told = [*opened.listeners.addresses.values(), opened.listeners.standby]
-        assert len(set(told)) == 3
-        opened.ports.close()
-
-    run(test)
+async def test_any_free_ports() -> None:
+    opened = Opened(1, 2, base=0)
+    await opened.ports.open()
+    told = [*opened.listeners.addresses.values(), opened.listeners.standby]
+    assert len(set(told)) == 3
+    opened.ports.close()
 
 
-def test_a_port_that_is_taken_or_that_there_is_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_that_is_taken_or_that_there_is_not(caplog: pytest.LogCaptureFixture) -> None:
     """At the start it is an error; of a broker that comes later it is said, and clients do not see it."""
 
-    async def test() -> None:
-        first = Opened(1)
-        await first.ports.open()
-        with pytest.raises(OSError, match="in use"):
-            await Opened(1, base=first.base).ports.open()
-        first.cluster.node_ids = [1, 65_000]
-        with caplog.at_level(logging.WARNING):
-            await first.ports.open_new()
-        assert f"port {first.base + 65_000} (gateway.listener.port + 65000) is above 65535" in caplog.text
-        assert set(first.listeners.addresses) == {1}
-        first.ports.close()
-
-    run(test)
+    first = Opened(1)
+    await first.ports.open()
+    with pytest.raises(OSError, match="in use"):
+        await Opened(1, base=first.base).ports.open()
+    first.cluster.node_ids = [1, 65_000]
+    with caplog.at_level(logging.WARNING):
+        await first.ports.open_new()
+    assert f"port {first.base + 65_000} (gateway.listener.port + 65000) is above 65535" in caplog.text
+    assert set(first.listeners.addresses) == {1}
+    first.ports.close()
 
 
 @pytest.mark.parametrize(
@@ -118,22 +98,16 @@ def test_a_port_that_is_taken_or_that_there_is_not(caplog: pytest.LogCaptureFixt
         (2, "gateway.listener.port (--port) +2, which is the port of broker 2"),
     ],
 )
-def test_error_names_the_taken_port_and_its_option(place: int, named: str) -> None:
-    async def test() -> None:
-        opened = Opened(2)
-        error = re.escape(f"cannot open port {opened.base + place}, {named}: ")
-        with socket.create_server((HOST, opened.base + place)), pytest.raises(OSError, match=error):
-            await opened.ports.open()
-        opened.ports.close()
-
-    run(test)
+async def test_error_names_the_taken_port_and_its_option(place: int, named: str) -> None:
+    opened = Opened(2)
+    error = re.escape(f"cannot open port {opened.base + place}, {named}: ")
+    with socket.create_server((HOST, opened.base + place)), pytest.raises(OSError, match=error):
+        await opened.ports.open()
+    opened.ports.close()
 
 
-def test_a_gateway_that_ends_opens_no_port() -> None:
-    async def test() -> None:
-        opened = Opened(1)
-        opened.ports.close()
-        with pytest.raises(OSError, match="shutting down"):
-            await opened.ports.open()
-
-    run(test)
+async def test_a_gateway_that_ends_opens_no_port() -> None:
+    opened = Opened(1)
+    opened.ports.close()
+    with pytest.raises(OSError, match="shutting down"):
+        await opened.ports.open()

@@ -18,7 +18,7 @@ from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamConnection
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
 from sharegroup.security.authentication.credentials import hash_password
-from tests.processes.loop_clock import advance
+from tests.harness.event_loop import advance
 from tests.processes.served_clients import serving
 
 PASSWORD, MECHANISM = "s3cret-of-alice", "SCRAM-SHA-256"

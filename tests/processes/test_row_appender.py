@@ -15,8 +15,7 @@ from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import SLOW_RESPONSE_S
 from sharegroup.kafka_clients.response_partitions import choose_partition
-from tests.harness.event_loop import EventLoop, until
-from tests.processes.loop_clock import advance
+from tests.harness.event_loop import EventLoop, advance, until
 from tests.processes.scripted_broker import (
     APPEND,
     HANG_UP_AFTER,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +15,10 @@ from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.broker_connections import METADATA_TIMEOUT_S, NEXT_BROKER_S
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
-from tests.processes.loop_clock import advance
+from tests.harness.event_loop import EventLoop, advance, until
 
 ClusterOf = Callable[..., UpstreamCluster]
 VERSIONS = {MetadataRequest.API_KEY: 12, ApiVersionsResponse.API_KEY: 3}
-#: The deadline of tests that hang; some set the clock forward. Requests other than Metadata have longer timeouts.
-DEADLINE_S = 25.0
 
 
 class Broker:
@@ -91,119 +89,109 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
 
 
-def run(test: Callable[[list[Broker], ClusterOf], Awaitable[None]]) -> None:
-    """Run a test with three brokers that know each other, and a function from bootstrap brokers to a cluster."""
+async def _stop_all(brokers: list[Broker]) -> None:
+    """Stop the brokers and wait until no other task is left."""
+    for broker in brokers:
+        broker.stop()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
 
-    async def main() -> None:
-        others = asyncio.all_tasks()
-        brokers = [Broker(node_id) for node_id in (1, 2, 3)]
-        clusters = []
 
-        def cluster_of(*bootstrap: Broker) -> UpstreamCluster:
-            clusters.append(UpstreamCluster({"bootstrap_servers": [f"127.0.0.1:{each.port}" for each in bootstrap]}))
-            return clusters[-1]
+@pytest.fixture
+def brokers(loop: EventLoop) -> Iterator[list[Broker]]:
+    """Three brokers that know each other."""
+    brokers = [Broker(node_id) for node_id in (1, 2, 3)]
+    for broker in brokers:
+        broker.knows = brokers
+        loop.finish(broker.start())
+    yield brokers
+    loop.finish(_stop_all(brokers))
 
-        for broker in brokers:
-            broker.knows = brokers
-            await broker.start()
-        try:
-            await test(brokers, cluster_of)
-        finally:
-            for cluster in clusters:
-                cluster.close()
-            for broker in brokers:
-                broker.stop()
-        while not asyncio.all_tasks() <= others:
-            await asyncio.sleep(0.002)
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+@pytest.fixture
+def cluster_of(loop: EventLoop, brokers: list[Broker]) -> Iterator[ClusterOf]:
+    """Return a function that makes a cluster from bootstrap brokers."""
+    clusters = []
+
+    def cluster_of(*bootstrap: Broker) -> UpstreamCluster:
+        clusters.append(UpstreamCluster({"bootstrap_servers": [f"127.0.0.1:{each.port}" for each in bootstrap]}))
+        return clusters[-1]
+
+    yield cluster_of
+    for cluster in clusters:
+        loop.call(cluster.close)
 
 
 async def refresh_past(hung: Broker, cluster: UpstreamCluster, wait_s: float = NEXT_BROKER_S) -> None:
     """Refresh while the first broker hangs, and set the clock forward when it has received the request."""
     asked = hung.requests
     refreshing = asyncio.ensure_future(cluster.refresh())
-    while hung.requests == asked:
-        await asyncio.sleep(0.002)
+    await until(lambda: hung.requests > asked)
     advance(wait_s)
     await refreshing
 
 
-def test_hanging_broker_delays_only_one_refresh() -> None:
-    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
-        hung, healthy, _ = brokers
-        hung.hangs = True
-        cluster = cluster_of(hung, healthy)
-        await refresh_past(hung, cluster)
-        for _ in range(2):
-            await cluster.refresh()
-        assert cluster.node_ids == [1, 2, 3]
-        assert len(hung.connections) == 1
-
-    run(test)
-
-
-def test_other_requests_of_a_hanging_broker_continue() -> None:
-    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
-        first, second, third = brokers
-        cluster = cluster_of(first)
+async def test_hanging_broker_delays_only_one_refresh(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+    hung, healthy, _ = brokers
+    hung.hangs = True
+    cluster = cluster_of(hung, healthy)
+    await refresh_past(hung, cluster)
+    for _ in range(2):
         await cluster.refresh()
-        await cluster.features(1)
-        first.hangs = True
-        other = asyncio.ensure_future(cluster.ask(1, MetadataRequest(topics=[]), MetadataResponse))
-        second.knows = [first, second]
-        await refresh_past(first, cluster)
-        assert cluster.node_ids == [1, 2]
-        assert not third.connections
-        second.knows = [second]
-        await cluster.refresh()
-        assert cluster.node_ids == [2]
-        assert not other.done()
-        first.answer_all()
-        assert len((await other).brokers) == 3
-
-    run(test)
+    assert cluster.node_ids == [1, 2, 3]
+    assert len(hung.connections) == 1
 
 
-def test_bootstrap_servers_are_queried_when_known_brokers_left() -> None:
-    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
-        gone, present, bootstrap = brokers
-        cluster = cluster_of(bootstrap)
-        await cluster.refresh()
-        for broker in brokers:
-            broker.knows = [present]
-        await cluster.refresh()
-        bootstrap.hangs = True
-        await refresh_past(bootstrap, cluster)
-        assert len(present.connections) == 1
-        present.stop()
-        bootstrap.answer_all()
-        await cluster.refresh()
-        assert not gone.connections
-
-    run(test)
-
-
-def test_error_when_no_broker_responds() -> None:
-    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
-        cluster = cluster_of(brokers[0])
-        brokers[0].hangs = True
-        with pytest.raises(UpstreamUnavailableError, match=f"returned no metadata within {METADATA_TIMEOUT_S:g} s"):
-            await refresh_past(brokers[0], cluster, METADATA_TIMEOUT_S)
-        brokers[0].answer_all()
-        await cluster.refresh()
-        assert cluster.node_ids == [1, 2, 3]
-
-    run(test)
+async def test_other_requests_of_a_hanging_broker_continue(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+    first, second, third = brokers
+    cluster = cluster_of(first)
+    await cluster.refresh()
+    await cluster.features(1)
+    first.hangs = True
+    other = asyncio.ensure_future(cluster.ask(1, MetadataRequest(topics=[]), MetadataResponse))
+    second.knows = [first, second]
+    await refresh_past(first, cluster)
+    assert cluster.node_ids == [1, 2]
+    assert not third.connections
+    second.knows = [second]
+    await cluster.refresh()
+    assert cluster.node_ids == [2]
+    assert not other.done()
+    first.answer_all()
+    assert len((await other).brokers) == 3
 
 
-def test_metadata_without_brokers_is_rejected() -> None:
-    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
-        cluster = cluster_of(brokers[0])
-        await cluster.refresh()
-        brokers[0].knows = []
-        await cluster.refresh()
-        assert cluster.node_ids == [1, 2, 3]
-        assert len(brokers[1].connections) == 1
+async def test_bootstrap_servers_are_queried_when_known_brokers_left(
+    brokers: list[Broker], cluster_of: ClusterOf
+) -> None:
+    gone, present, bootstrap = brokers
+    cluster = cluster_of(bootstrap)
+    await cluster.refresh()
+    for broker in brokers:
+        broker.knows = [present]
+    await cluster.refresh()
+    bootstrap.hangs = True
+    await refresh_past(bootstrap, cluster)
+    assert len(present.connections) == 1
+    present.stop()
+    bootstrap.answer_all()
+    await cluster.refresh()
+    assert not gone.connections
 
-    run(test)
+
+async def test_error_when_no_broker_responds(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+    cluster = cluster_of(brokers[0])
+    brokers[0].hangs = True
+    with pytest.raises(UpstreamUnavailableError, match=f"returned no metadata within {METADATA_TIMEOUT_S:g} s"):
+        await refresh_past(brokers[0], cluster, METADATA_TIMEOUT_S)
+    brokers[0].answer_all()
+    await cluster.refresh()
+    assert cluster.node_ids == [1, 2, 3]
+
+
+async def test_metadata_without_brokers_is_rejected(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+    cluster = cluster_of(brokers[0])
+    await cluster.refresh()
+    brokers[0].knows = []
+    await cluster.refresh()
+    assert cluster.node_ids == [1, 2, 3]
+    assert len(brokers[1].connections) == 1

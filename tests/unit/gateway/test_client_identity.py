@@ -31,8 +31,7 @@ from sharegroup.security.acl import Operation, Resource
 from sharegroup.security.authentication.sasl_exchange import LoginRejectedError
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
-from tests.harness.event_loop import until
-from tests.processes.loop_clock import advance
+from tests.harness.event_loop import advance, until
 from tests.unit.gateway.logins import Issuer, bearer
 from tests.unit.gateway.own_requests import OWN_REQUESTS, OWN_VERSIONS, bodies
 from tests.unit.gateway.scripted_upstream import ScriptedUpstream

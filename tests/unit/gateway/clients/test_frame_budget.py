@@ -8,15 +8,10 @@ import random
 import pytest
 
 from sharegroup.gateway.clients.frame_budget import ORDINARY_BYTES, FrameBudget
+from tests.harness.event_loop import settle
 
 MIB = 1_048_576
 TOTAL = 128 * MIB
-
-
-async def settled() -> None:
-    """Let all tasks run as far as they can."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def take(budget: FrameBudget, size: int, address: str = "a") -> asyncio.Future[None]:
@@ -26,11 +21,11 @@ def take(budget: FrameBudget, size: int, address: str = "a") -> asyncio.Future[N
 async def test_stalled_huge_requests_do_not_block_ordinary_ones() -> None:
     budget = FrameBudget(TOTAL)
     huge = [take(budget, 100 * MIB) for _ in range(10)]
-    await settled()
+    await settle()
     await asyncio.gather(*(budget.acquire("b", ORDINARY_BYTES) for _ in range(28)))
     assert budget.used_bytes == TOTAL
     one_more = take(budget, ORDINARY_BYTES, "b")
-    await settled()
+    await settle()
     assert not one_more.done()
     for each in (*huge, one_more):
         each.cancel()
@@ -41,7 +36,7 @@ async def test_shares_are_assigned_in_turn_by_address() -> None:
     waiting = [take(budget, 100 * MIB, "rude") for _ in range(3)] + [take(budget, 100 * MIB, "good")]
     granted = []
     for _ in waiting:
-        await settled()
+        await settle()
         granted.append([each.done() for each in waiting])
         budget.release(100 * MIB)
     assert granted == [
@@ -56,11 +51,11 @@ async def test_huge_requests_do_not_overtake_each_other() -> None:
     budget = FrameBudget(TOTAL)
     await budget.acquire("a", 60 * MIB)
     waiting, smaller = take(budget, 100 * MIB, "b"), take(budget, 2 * MIB, "c")
-    await settled()
+    await settle()
     assert not waiting.done()
     assert not smaller.done()
     budget.release(60 * MIB)
-    await settled()
+    await settle()
     assert waiting.done()
     assert smaller.done()
 
@@ -69,10 +64,10 @@ async def test_request_larger_than_the_budget_is_read_alone() -> None:
     budget = FrameBudget(8 * MIB)
     await budget.acquire("a", ORDINARY_BYTES)
     larger = take(budget, 100 * MIB, "b")
-    await settled()
+    await settle()
     assert not larger.done()
     budget.release(ORDINARY_BYTES)
-    await settled()
+    await settle()
     assert larger.done()
 
 
@@ -82,7 +77,7 @@ async def test_cancelled_request_holds_no_share(is_granted: bool) -> None:
     budget = FrameBudget(TOTAL)
     await budget.acquire("a", 100 * MIB)
     gone, other = take(budget, 100 * MIB, "b"), take(budget, 20 * MIB, "c")
-    await settled()
+    await settle()
     if is_granted:
         budget.release(100 * MIB)
     gone.cancel()

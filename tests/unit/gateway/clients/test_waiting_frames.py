@@ -9,6 +9,7 @@ import pytest
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
+from tests.harness.event_loop import settle
 
 MIB = 1_048_576
 LARGE = 2 * MIB
@@ -38,11 +39,6 @@ def ask(frames: WaitingFrames) -> asyncio.Task[memoryview]:
     return asyncio.ensure_future(frames.next("a"))
 
 
-async def settled() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 def frame(size: int) -> memoryview:
     return memoryview(bytes(size))
 
@@ -58,16 +54,16 @@ async def test_large_request_holds_its_share_until_it_is_handled(
     frames: WaitingFrames, link: Link, budget: FrameBudget
 ) -> None:
     next_frame = ask(frames)
-    await settled()
+    await settle()
     frames.begin_request(LARGE)
     assert (link.is_body_held, frames.has_share) == (True, False)
-    await settled()
+    await settle()
     assert (link.is_body_held, frames.has_share, budget.used_bytes) == (False, True, LARGE)
     frames.put(frame(LARGE))
     await next_frame
     assert budget.used_bytes == LARGE
     following = ask(frames)
-    await settled()
+    await settle()
     assert (budget.used_bytes, frames.has_share) == (0, False)
     following.cancel()
 
@@ -81,7 +77,7 @@ async def test_large_request_waits_for_earlier_requests(frames: WaitingFrames, l
         await frames.next("a")
         seen.append((link.is_body_held, budget.used_bytes))
     following = ask(frames)
-    await settled()
+    await settle()
     seen.append((link.is_body_held, budget.used_bytes))
     following.cancel()
     assert seen == [(True, 0), (True, 0), (False, LARGE)]
@@ -90,16 +86,16 @@ async def test_large_request_waits_for_earlier_requests(frames: WaitingFrames, l
 async def test_disconnected_client_releases_its_share(frames: WaitingFrames, budget: FrameBudget) -> None:
     frames.begin_request(LARGE)
     coming = ask(frames)
-    await settled()
+    await settle()
     assert budget.used_bytes == LARGE
     coming.cancel()
     frames.clear()
     frames.begin_request(7 * MIB + 1)  # does not fit beside the other share
     await budget.acquire("b", 2 * MIB)
     waiting = ask(frames)
-    await settled()
+    await settle()
     assert budget.waiting_count == 1
     waiting.cancel()
-    await settled()
+    await settle()
     frames.clear()
     assert budget.waiting_count == 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,7 @@ from sharegroup.gateway.groups.share_group_names import ShareGroupNames
 from sharegroup.gateway.groups.upstream_groups import KEPT_S, MAX_KEPT, DescribedGroup, UpstreamGroups
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
+from tests.harness.event_loop import advance, settle
 from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -68,8 +69,8 @@ def upstream_groups_of(upstream: Upstream, tables: FixedTables | None = None) ->
     return UpstreamGroups(upstream, tables or FixedTables())  # type: ignore[arg-type]
 
 
-def kind(upstream: Upstream, group_id: str = "g") -> str | None:
-    return asyncio.run(upstream_groups_of(upstream).other_kind(OWN, group_id))
+async def kind(upstream: Upstream) -> str | None:
+    return await upstream_groups_of(upstream).other_kind(OWN, "g")
 
 
 NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescribeRequest": NOT_FOUND}
@@ -89,88 +90,67 @@ NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescrib
         ({}, {**NOT_DESCRIBED, "ConsumerGroupDescribeRequest": int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}, None),
     ],
 )
-def test_coordinator_returns_the_type_of_a_group(
+async def test_coordinator_returns_the_type_of_a_group(
     states: dict[str, str], described: dict[str, int], expected: str | None
 ) -> None:
     upstream = Upstream(states, described)
-    assert kind(upstream) == expected
+    assert await kind(upstream) == expected
     assert upstream.asked_at[0] == ("FindCoordinatorRequest", OWN)
     assert {node_id for _, node_id in upstream.asked_at[1:]} == {COORDINATOR}
 
 
-def test_error_of_the_coordinator_is_not_a_group_type() -> None:
-    assert kind(Upstream({"g": "Stable"}, coordinator_error=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))) is None
+async def test_error_of_the_coordinator_is_not_a_group_type() -> None:
+    assert await kind(Upstream({"g": "Stable"}, coordinator_error=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))) is None
 
     class Away(Upstream):
         async def features(self, node_id: int) -> Any:
             raise UpstreamUnavailableError("all brokers are away")
 
-    assert kind(Away({"g": "Stable"})) is None
+    assert await kind(Away({"g": "Stable"})) is None
 
 
-def test_silent_coordinator_delays_only_the_first_join(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_silent_coordinator_delays_only_the_first_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_groups, "LOOKUP_TIMEOUT_S", 0.001)
-
-    async def test() -> tuple[str | None, str | None, int]:
-        upstream = Upstream({"g": "Stable"})
-        upstream.until = asyncio.Event()
-        groups = upstream_groups_of(upstream)
-        return await groups.other_kind(OWN, "g"), await groups.other_kind(OWN, "g"), len(upstream.asked_at)
-
-    assert asyncio.run(test()) == (None, None, 1)
+    upstream = Upstream({"g": "Stable"})
+    upstream.until = asyncio.Event()
+    groups = upstream_groups_of(upstream)
+    assert await groups.other_kind(OWN, "g") is None
+    assert await groups.other_kind(OWN, "g") is None
+    assert upstream.asked_at == [("FindCoordinatorRequest", OWN)]
 
 
-def test_joint_joins_cause_one_query_per_group() -> None:
-    async def test() -> tuple[list[str | None], list[str | None], dict[str, int]]:
-        upstream = Upstream({"g": "Stable"})
-        upstream.until = asyncio.Event()
-        groups = upstream_groups_of(upstream)
-        waiting = [asyncio.ensure_future(groups.other_kind(OWN, name)) for name in 3 * ["g", "h"]]
-        await asyncio.sleep(0)
-        waiting[0].cancel()  # its member has left
-        await asyncio.sleep(0)
-        upstream.until.set()
-        answers = await asyncio.gather(*waiting[1:])
-        again = [await groups.other_kind(OWN, name) for name in ("g", "h")]
-        names = [name for name, _ in upstream.asked_at]
-        return answers, again, {name: names.count(name) for name in names}
-
-    answers, again, counts = asyncio.run(test())
-    assert answers == [None, "classic", None, "classic", None]
-    assert again == ["classic", None]
-    assert set(counts.values()) == {2}
+async def test_joint_joins_cause_one_query_per_group() -> None:
+    upstream = Upstream({"g": "Stable"})
+    upstream.until = asyncio.Event()
+    groups = upstream_groups_of(upstream)
+    waiting = [asyncio.ensure_future(groups.other_kind(OWN, name)) for name in 3 * ["g", "h"]]
+    await settle()
+    waiting[0].cancel()  # its member has left
+    await settle()
+    upstream.until.set()
+    assert await asyncio.gather(*waiting[1:]) == [None, "classic", None, "classic", None]
+    assert await groups.other_kind(OWN, "g") == "classic"
+    assert await groups.other_kind(OWN, "h") is None
+    assert set(Counter(name for name, _ in upstream.asked_at).values()) == {2}
 
 
-def test_query_is_repeated_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> list[str | None]:
-        upstream = Upstream({"g": "Stable"})
-        groups = upstream_groups_of(upstream)
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        found = [await groups.other_kind(OWN, "g")]
-        upstream.states.clear()
-        found.append(await groups.other_kind(OWN, "g"))
-        real: Callable[[], float] = loop.time
-        monkeypatch.setattr(loop, "time", lambda: max(real(), now + KEPT_S + 1))
-        found.append(await groups.other_kind(OWN, "g"))
-        return found
-
-    assert asyncio.run(test()) == ["classic", "classic", None]
+async def test_query_is_repeated_after_a_while() -> None:
+    upstream = Upstream({"g": "Stable"})
+    groups = upstream_groups_of(upstream)
+    assert await groups.other_kind(OWN, "g") == "classic"
+    upstream.states.clear()
+    assert await groups.other_kind(OWN, "g") == "classic"
+    advance(KEPT_S + 1)
+    assert await groups.other_kind(OWN, "g") is None
 
 
-def test_number_of_kept_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_kept_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_groups, "MAX_KEPT", 3)
     assert MAX_KEPT > 3
-
-    async def test() -> list[str]:
-        groups = upstream_groups_of(Upstream())
-        for number in range(5):
-            await groups.other_kind(OWN, f"g{number}")
-        return list(groups._kept)
-
-    assert asyncio.run(test()) == ["g2", "g3", "g4"]
+    groups = upstream_groups_of(Upstream())
+    for number in range(5):
+        await groups.other_kind(OWN, f"g{number}")
+    assert list(groups._kept) == ["g2", "g3", "g4"]
 
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
@@ -183,32 +163,32 @@ def test_only_the_error_code_of_a_described_group_is_read(code: int) -> None:
 # -- joining members ---------------------------------------------------------------------------------------------------
 
 
-def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[ErrorCode, str] | None:
+async def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[ErrorCode, str] | None:
     """Return the error of a member that joins the group g."""
     try:
-        asyncio.run(upstream_groups_of(upstream, tables).check_joined(OWN, "g"))
+        await upstream_groups_of(upstream, tables).check_joined(OWN, "g")
     except RequestError as error:
         return error.code, error.message
     return None
 
 
-def test_group_of_another_type_is_not_joined() -> None:
-    assert refusal(Upstream({"g": "Empty"})) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
+async def test_group_of_another_type_is_not_joined() -> None:
+    assert await refusal(Upstream({"g": "Empty"})) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
 
 
-def test_group_unknown_upstream_is_joined() -> None:
-    assert refusal(Upstream({"other": "Stable"})) is None
+async def test_group_unknown_upstream_is_joined() -> None:
+    assert await refusal(Upstream({"other": "Stable"})) is None
 
 
-def test_existing_share_group_keeps_its_name() -> None:
-    assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"g": "Stable"})) is None
-    assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"other": "Stable"})) is not None
+async def test_existing_share_group_keeps_its_name() -> None:
+    assert await refusal(Upstream({"g": "Stable"}), FixedTables(groups={"g": "Stable"})) is None
+    assert await refusal(Upstream({"g": "Stable"}), FixedTables(groups={"other": "Stable"})) is not None
 
 
-def test_join_is_retriable_if_the_tables_and_brokers_are_unavailable() -> None:
+async def test_join_is_retriable_if_the_tables_and_brokers_are_unavailable() -> None:
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
-    assert refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
-    assert refusal(Upstream(), unreadable) is None
+    assert await refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
+    assert await refusal(Upstream(), unreadable) is None
 
 
 # -- names that are only share groups ----------------------------------------------------------------------------------
@@ -218,28 +198,28 @@ def test_join_is_retriable_if_the_tables_and_brokers_are_unavailable() -> None:
     ("states", "group_id", "expected"),
     [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
 )
-def test_a_share_groups_name_is_free_only_for_groups_that_exist(
+async def test_a_share_groups_name_is_free_only_for_groups_that_exist(
     states: dict[str, str], group_id: str, expected: bool
 ) -> None:
     groups = upstream_groups_of(Upstream(states), FixedTables(groups={"share": "Empty"}))
-    assert asyncio.run(groups.is_only_share_group(OWN, group_id)) is expected
+    assert await groups.is_only_share_group(OWN, group_id) is expected
 
 
 @pytest.mark.parametrize(
     ("states", "group_id", "expected"),
     [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
 )
-def test_new_share_group_is_found_immediately(states: dict[str, str], group_id: str, expected: bool) -> None:
+async def test_new_share_group_is_found_immediately(states: dict[str, str], group_id: str, expected: bool) -> None:
     described: Any = {"share": None}
     groups = upstream_groups_of(Upstream(states), FixedTables(described=described))
-    assert asyncio.run(groups.is_share_group(OWN, group_id)) is expected
+    assert await groups.is_share_group(OWN, group_id) is expected
 
 
-def test_group_unknown_upstream_may_be_a_share_group_without_tables() -> None:
+async def test_group_unknown_upstream_may_be_a_share_group_without_tables() -> None:
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     groups = upstream_groups_of(Upstream({"classic": "Stable"}), unreadable)
-    assert asyncio.run(groups.is_share_group(OWN, "g"))
-    assert not asyncio.run(groups.is_share_group(OWN, "classic"))
+    assert await groups.is_share_group(OWN, "g")
+    assert not await groups.is_share_group(OWN, "classic")
 
 
 class CountedTables(FixedTables):
@@ -260,32 +240,28 @@ class CountedTables(FixedTables):
         return await super().listings()
 
 
-def test_names_of_share_groups_are_read_once_for_all_callers() -> None:
-    async def test() -> tuple[list[bool], int]:
-        tables: Any = CountedTables()
-        names = ShareGroupNames(tables)
-        found = await asyncio.gather(*(names.has(name) for name in ("share", "other", "share")))
-        return [*found, await names.has("share")], tables.reads
-
-    assert asyncio.run(test()) == ([True, False, True, True], 1)
+async def test_names_of_share_groups_are_read_once_for_all_callers() -> None:
+    tables: Any = CountedTables()
+    names = ShareGroupNames(tables)
+    found = await asyncio.gather(*(names.has(name) for name in ("share", "other", "share")))
+    assert found == [True, False, True]
+    assert await names.has("share")
+    assert tables.reads == 1
 
 
 @pytest.mark.parametrize("is_slow", [True, False])
-def test_the_last_known_names_count_while_the_tables_cannot_be_read(
+async def test_the_last_known_names_count_while_the_tables_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, is_slow: bool
 ) -> None:
     monkeypatch.setattr(share_group_names, "READ_TIMEOUT_S", 0.001)
-
-    async def test() -> tuple[list[bool], int]:
-        tables: Any = CountedTables()
-        names = ShareGroupNames(tables)
-        found = [await names.has("share")]
-        if is_slow:
-            tables.go_on = asyncio.Event()
-        else:
-            tables.fail()
-        names._until = float("-inf")
-        found += [await names.has("share"), await names.has("share")]
-        return found, tables.reads
-
-    assert asyncio.run(test()) == ([True, True, True], 2)
+    tables: Any = CountedTables()
+    names = ShareGroupNames(tables)
+    assert await names.has("share")
+    if is_slow:
+        tables.go_on = asyncio.Event()
+    else:
+        tables.fail()
+    advance(share_group_names.KEPT_S)
+    assert await names.has("share")
+    assert await names.has("share")
+    assert tables.reads == 2
