@@ -35,6 +35,8 @@ class RecordingJob:
         self.append_ms: int | None = 0
         #: Whether the append of the next row ends with an unknown outcome.
         self.fail_next = False
+        #: Whether rows become durable. No broker responds otherwise.
+        self.is_durable = True
         self.broadcast: list[Callable[[Broadcast], None]] = []
         self.wanted: list[Callable[[SharePartitionKey], None]] = []
         self._asked: dict[str, asyncio.Future[Response]] = {}
@@ -65,7 +67,7 @@ class RecordingJob:
         if self.fail_next:
             self.fail_next = False
             appended.set_exception(JobUnavailableError("no answer"))
-        else:
+        elif self.is_durable:
             appended.set_result(self.append_ms)
         return appended
 

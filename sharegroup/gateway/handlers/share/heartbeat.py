@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 MAX_REMEMBERED = 100_000
 #: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
+#: How long a leave waits for its row to be durable, in seconds. Kafka's own clients expect to close within 5 s.
+LEAVE_DURABLE_S = 4.0
 #: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
 
@@ -119,14 +121,18 @@ class ShareGroupHeartbeat:
         """Return the response to a leave of a member that is certainly in its group, once the row is durable.
 
         The member is not in the group after the job has processed the row, whatever happens to it before. Later
-        requests for the group are processed later, and group descriptions wait for the job. Raises JobUnavailableError.
+        requests for the group are processed later, and group descriptions wait for the job. Raises JobUnavailableError,
+        also if the row is not durable within `LEAVE_DURABLE_S`. The row may still be appended then. Otherwise the
+        member's session times out.
         """
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._job.subscribe(row.id, lambda _: None if processed.done() else processed.set_result(None))
         try:
-            await self._job.append(row)
-        except BaseException:
+            await asyncio.wait_for(self._job.append(row), LEAVE_DURABLE_S)
+        except BaseException as error:
             self._job.unsubscribe(row.id)
+            if isinstance(error, TimeoutError):
+                raise JobUnavailableError(f"the leave was not durable within {LEAVE_DURABLE_S:g} s") from None
             raise
         self._open_leaves.add(row.group_id, asyncio.ensure_future(self._wait_until_processed(row.id, processed)))
         return HeartbeatResponse(

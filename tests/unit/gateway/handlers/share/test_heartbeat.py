@@ -67,6 +67,20 @@ def test_heartbeat_gets_a_retriable_error_while_the_job_loads(client: Client, jo
     assert client.receive().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+@pytest.mark.parametrize(("is_durable", "code"), [(True, ErrorCode.NONE), (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)])
+def test_a_leave_fails_if_it_is_not_durable_in_time(
+    client: Client, job: Job, monkeypatch: pytest.MonkeyPatch, is_durable: bool, code: ErrorCode
+) -> None:
+    monkeypatch.setattr("sharegroup.gateway.handlers.share.heartbeat.LEAVE_DURABLE_S", 0)
+    client.send(heartbeat(0))
+    job.answer(job.receive(HEARTBEAT), member_epoch=1, session_deadline_ms=100)
+    client.receive()
+    job.is_durable = is_durable
+    client.send(heartbeat(-1))
+    assert client.receive().error_code == code
+    assert job.receive(HEARTBEAT).member_epoch == -1
+
+
 # -- static members ----------------------------------------------------------------------------------------------------
 
 
