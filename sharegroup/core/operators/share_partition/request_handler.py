@@ -214,7 +214,7 @@ class RequestHandler:
         is_old = state.requesters.has_fetched_since(
             partition, member_id, request.opened_ms
         ) or state.requesters.has_acquired_after(partition, member_id, request.member_epoch)
-        is_last = state.requesters.end_session(partition, member_id, request.requester)
+        is_last = state.requesters.end_session(partition, member_id, request.requester, row.append_ms)
         responses: list[SharePartitionResponse] = []
         if is_last and not (has_left or is_old):
             if request.member_epoch >= 0:

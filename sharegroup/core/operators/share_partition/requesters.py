@@ -56,13 +56,17 @@ class Requesters:
             times = self._requester_times(partition, member_id)
             times[reply_to] = max(asked_ms, times.get(reply_to, 0))
 
-    def end_session(self, partition: int, member_id: str, requester: str) -> bool:
+    def end_session(self, partition: int, member_id: str, requester: str, append_ms: int) -> bool:
         """End the requester's session with the member ("": any), and return whether it was the member's last one.
 
         While another requester has fetched for the member, the records of the two cannot be distinguished. Those of the
-        ended session then stay acquired until their locks expire or the other session ends.
+        ended session then stay acquired until their locks expire or the other session ends. The same is true if the
+        requester has a later session: a fetch got records that was appended after `append_ms`. The end of the session
+        is then read late: it is in another partition of the request topic.
         """
         times = self._members.get(partition, {}).get(member_id, {})
+        if append_ms < times.get(requester, -1):
+            return False
         if not requester or not times.keys() - {requester}:
             return True
         times.pop(requester, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sharegroup.core.operators.output import Output
@@ -70,3 +72,14 @@ def test_a_release_that_is_read_late_keeps_what_the_member_has_acquired_since() 
     shard.send(release("r2", member="m", epoch=7), at=5)
     assert shard.window() == [[0, 0, "AVAILABLE", 1, None, None]]
     assert known(shard)["requesters"] == {}
+
+
+def test_end_of_an_earlier_session_that_is_read_late_keeps_what_the_next_one_acquired() -> None:
+    shard = ShardDriver()
+    shard.batch(load(log=(0, 1)), at=0)
+    ended = shard.line(replace(release("r1", member="m"), requester="me", delivered=()), 1)
+    shard.batch(in_partition(shard.line(fetch("f1", member="m"), 2), 5), at=3)
+    assert shard.batch(ended, at=4).tables == {}
+    assert shard.window() == [[0, 0, "ACQUIRED", 1, "m", 3 + LOCK_MS]]
+    shard.send(replace(release("r2", member="m"), requester="me", delivered=()), at=5)
+    assert shard.window() == [[0, 0, "AVAILABLE", 0, None, None]]
