@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from sharegroup.testing.embedded_kafka import free_port
 from sharegroup.testing.gateway_process import GatewayProcess
@@ -40,8 +41,11 @@ def metrics_ports() -> tuple[int, int]:
 def gateways(
     share_group_job: ShareGroupJobRun, metrics_ports: tuple[int, int], tmp_path: Path
 ) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
-    """Two that know each other. Others may be there, too: members do not mind to which of them they go."""
-    config = share_group_job.config_path
+    """Two that know each other, and no others: these have another listener name."""
+    settings = yaml.safe_load(share_group_job.config_path.read_text())
+    settings["gateway"] = {**settings.get("gateway", {}), "gateway.listener.name": tmp_path.name}
+    config = tmp_path / "gateways.yaml"
+    config.write_text(yaml.safe_dump(settings))
     with ExitStack() as resources:
         one, two = (
             resources.enter_context(GatewayProcess(config, tmp_path / name, options=[f"--metrics-port={port}"]))
