@@ -433,9 +433,14 @@ def test_outputs_are_merged_in_the_order_of_their_keys() -> None:
         notes=["first"],
         positions={0: 5, 1: 2},
         deadline_ms=7,
+        reservers=["g1"],
+        leases={"g1": 9, "g2": 5},
         waiting=True,
     )
-    second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], notes=["second"], positions={0: 4}, deadline_ms=None)
+    second = Output(
+        "b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], notes=["second"], positions={0: 4}, deadline_ms=None,
+        leases={"g1": 8},
+    )  # fmt: skip
     first, second = (Output.decode(output.encode()) for output in (first, second))
     merged = [Batch.from_outputs(3, outputs) for outputs in ([first, second], [second, first])]
     assert merged[0] == merged[1]
@@ -450,4 +455,6 @@ def test_outputs_are_merged_in_the_order_of_their_keys() -> None:
         positions={0: 5, 1: 2},
         deadlines={"a": 7, "b": None},
         waiting={"a": True, "b": False},
+        reservers={"a": ["g1"], "b": []},
+        leases={"g1": 9, "g2": 5},
     )

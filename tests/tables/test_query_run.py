@@ -72,7 +72,7 @@ CLOCK = ClockReading(5_000, T0)
 
 
 def handed_over(position: int) -> HandoverChange:
-    return HandoverChange({"k": T0 + position}, {"k": True}, {0: position}, CLOCK)
+    return HandoverChange({"k": T0 + position}, {"k": True}, {0: position}, CLOCK, {"k": []}, now_ms=T0)
 
 
 def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> None:
@@ -85,7 +85,7 @@ def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> Non
     assert first.log[2:] == [
         ("send", ["r1"], []),
         handed_over(1),
-        HandoverChange({"k": None}, {"k": False}, {0: 1}, CLOCK),
+        HandoverChange({"k": None}, {"k": False}, {0: 1}, CLOCK, {"k": []}, now_ms=T0),
     ]
     assert first.run.batches == 2
 
