@@ -102,11 +102,16 @@ class Requests:
             for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching), is_ahead=True):
                 if node.node_id not in self._turns:
                     self._start_turn(node, wanted, limits)
-        self._start_acknowledging(self._core.nodes.values())
+        if not self._core.is_handling:
+            self._start_acknowledging(self._core.nodes.values())
 
     def commit(self) -> None:
-        """Send the acknowledgements that wait: at once, or after the turn of their leader."""
-        self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
+        """Send the acknowledgements that wait: at once, or after the turn of their leader.
+
+        A handler loop polls all the time, so after a turn its next fetch has them, without a request of their own.
+        """
+        if not self._core.is_handling:
+            self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
         self._start_acknowledging(self._core.nodes.values())
 
     def _start_acknowledging(self, nodes: Iterable[ShareNode]) -> None:

@@ -295,12 +295,17 @@ class ConsumerCore:
         return self.fetched.unpolled_node_ids | {delivery.node_id for delivery, _ in self._arrived}
 
     @property
+    def is_handling(self) -> bool:
+        """Whether a handler loop polls, also while it processes records."""
+        return self.in_hand.keeps_renewed
+
+    @property
     def may_fetch_ahead(self) -> bool:
         """Whether records may be acquired before the application polls for them: it is quick, compared to their locks.
 
         A handler loop polls while it processes records, so it needs none ahead.
         """
-        if self.lock_timeout_ms is None or self._processing_ms is None or self.in_hand.keeps_renewed:
+        if self.lock_timeout_ms is None or self._processing_ms is None or self.is_handling:
             return False
         return self._processing_ms * _AHEAD_LOCK_DIVISOR <= self.lock_timeout_ms
 
