@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -85,9 +85,7 @@ class Requests:
         leaders = self._cluster.sources(self._core.assigned)
         if self._cluster.is_stale and self._refreshing is None and self._core.membership.topics:
             self._refreshing = self._start(self._refresh(), self._refreshed)
-        for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching)):
-            if node.node_id not in self._turns:
-                self._start_turn(node, wanted, self._core.limits)
+        self._start_fetches(leaders, self._core.limits, is_ahead=False)
         held = self._core.full_node_ids
         self._start_acknowledging(node for node in self._core.nodes.values() if node.node_id not in held)
 
@@ -98,10 +96,7 @@ class Requests:
         """
         if self._core.may_fetch_ahead:
             leaders = self._cluster.sources(self._core.assigned)
-            limits = self._core.limits._replace(max_wait_ms=0)
-            for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching), is_ahead=True):
-                if node.node_id not in self._turns:
-                    self._start_turn(node, wanted, limits)
+            self._start_fetches(leaders, self._core.limits._replace(max_wait_ms=0), is_ahead=True)
         if not self._core.is_handling:
             self._start_acknowledging(self._core.nodes.values())
 
@@ -113,6 +108,12 @@ class Requests:
         if not self._core.is_handling:
             self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
         self._start_acknowledging(self._core.nodes.values())
+
+    def _start_fetches(self, leaders: Mapping[TopicIdPartition, int], limits: FetchLimits, is_ahead: bool) -> None:
+        """Start the turns with the fetches that are due."""
+        for node, wanted in self._core.plan_fetches(leaders, bool(self._fetching), is_ahead):
+            if node.node_id not in self._turns:
+                self._start_turn(node, wanted, limits)
 
     def _start_acknowledging(self, nodes: Iterable[ShareNode]) -> None:
         """Start a turn for each of these leaders that has none, if acknowledgements wait for it."""
