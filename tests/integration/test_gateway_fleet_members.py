@@ -79,7 +79,7 @@ def test_a_librdkafka_member_goes_on_at_the_gateway_that_lives(
     producer: KafkaProducer,
     new_topic: NewTopic,
 ) -> None:
-    """Its heartbeats go there, too. Twice: it is told of the first one again by the second, which is then killed, too.
+    """Its heartbeats go there as well. The first gateway comes back, and then the second one is killed.
 
     A gateway that comes back may draw the member to itself in the middle of its work: what it has in hand then is
     acknowledged without its hearing so, or comes again.

@@ -15,7 +15,7 @@ from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey
 from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import LOST_AFTER_S, TailReader
-from tests.harness.event_loop import until
+from tests.harness.event_loop import advance, until
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.tail_broker import TailBroker
 
@@ -151,56 +151,39 @@ def test_partition_is_read_again_after_its_broker_did_not_lead_it() -> None:
     run(scenario)
 
 
-@contextmanager
-def _jumping_loop() -> Iterator[Callable[[float], None]]:
-    """Let a test move the time of the running event loop forward."""
-    loop, passed_s = asyncio.get_running_loop(), 0.0
-    real = loop.time
-
-    def jump(seconds: float) -> None:
-        nonlocal passed_s
-        passed_s += seconds
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "time", lambda: real() + passed_s)
-        yield jump
-
-
 @pytest.mark.parametrize("failure", ["away", "not the leader"])
 def test_partition_whose_reads_fail_for_long_is_lost(failure: str) -> None:
     async def scenario(tails: Tails) -> None:
-        with _jumping_loop() as jump:
-            if failure == "away":
-                tails.broker.is_away = True
-            else:
-                tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            tails.follow(A, 5)
-            await until(lambda: bool(tails.broker.failures or tails.cluster.asked))
-            assert tails.lost == []
-            jump(1000 * LOST_AFTER_S)
-            await until(lambda: bool(tails.lost))
-            assert (tails.lost, tails.reader.offset(KEY_A)) == ([KEY_A], None)
+        if failure == "away":
+            tails.broker.is_away = True
+        else:
+            tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        tails.follow(A, 5)
+        await until(lambda: bool(tails.broker.failures or tails.cluster.asked))
+        assert tails.lost == []
+        advance(1000 * LOST_AFTER_S)
+        await until(lambda: bool(tails.lost))
+        assert (tails.lost, tails.reader.offset(KEY_A)) == ([KEY_A], None)
 
     run(scenario)
 
 
 def test_partition_with_a_successful_read_between_failures_is_not_lost() -> None:
     async def scenario(tails: Tails) -> None:
-        with _jumping_loop() as jump:
-            tails.broker.is_away = True
-            tails.follow(A, 5)
-            await until(lambda: tails.broker.failures > 0)
-            tails.broker.is_away = False
-            tails.broker.append(A, 5, 1)
-            await until(lambda: bool(tails.read))
-            jump(1000 * LOST_AFTER_S)
-            tails.broker.is_away, tails.broker.failures = True, 0
-            tails.broker.change()
-            await until(lambda: tails.broker.failures > 0)
-            tails.broker.is_away = False
-            tails.broker.append(A, 6, 1)
-            await until(lambda: len(tails.read) == 2 or bool(tails.lost))
-            assert tails.lost == []
+        tails.broker.is_away = True
+        tails.follow(A, 5)
+        await until(lambda: tails.broker.failures > 0)
+        tails.broker.is_away = False
+        tails.broker.append(A, 5, 1)
+        await until(lambda: bool(tails.read))
+        advance(1000 * LOST_AFTER_S)
+        tails.broker.is_away, tails.broker.failures = True, 0
+        tails.broker.change()
+        await until(lambda: tails.broker.failures > 0)
+        tails.broker.is_away = False
+        tails.broker.append(A, 6, 1)
+        await until(lambda: len(tails.read) == 2 or bool(tails.lost))
+        assert tails.lost == []
 
     run(scenario)
 
