@@ -7,6 +7,7 @@ job and gateways stand still during Kafka's turn. Every record that was produced
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,19 +65,14 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     details: dict[str, list[dict[str, Any]]] = {case.name: [] for case in _CASES}
     with Engine(config) as engine, ExitStack() as stack:
         ports = [free_base_port() for _ in range(2)]
-        gateways = [
-            stack.enter_context(
-                GatewayProcess(config, directory / f"gateway-{port}.log", options=[f"--metrics-port={port}"])
-            )
-            for port in ports
-        ]
+        gateways = start_gateways(stack, config, directory, "gateway", ports)
         for turn in range(turns):
             for case in _CASES:
                 load = Load(case.members, case.partitions, case.rate, seconds, warm_up_s, case.mode, _LOCK_MS)
                 used = [gateway.bootstrap_servers for gateway in gateways[: case.gateways]]
-                before = _ways(ports)
+                before = deliveries_by_way(ports)
                 found = {"gateway": _measure(kafka, used, ours[case, turn], load)}
-                found["gateway"]["ways"] = {way: count - before[way] for way, count in _ways(ports).items()}
+                found["gateway"]["ways"] = {way: count - before[way] for way, count in deliveries_by_way(ports).items()}
                 with engine.processes.held(), ExitStack() as held:
                     for gateway in gateways:
                         held.enter_context(ProcessTree(gateway.pid).held())
@@ -86,10 +82,30 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     return figures, {"cases": details}
 
 
-def _ways(ports: list[int]) -> dict[str, int]:
-    """The records that the members of all gateways got, by way."""
+def start_gateways(
+    stack: ExitStack, config: Path, directory: Path, name: str, ports: Sequence[int]
+) -> list[GatewayProcess]:
+    """Start a gateway for each of these metrics ports. It ends with the stack."""
+    return [
+        stack.enter_context(
+            GatewayProcess(config, directory / f"{name}-{port}.log", options=[f"--metrics-port={port}"])
+        )
+        for port in ports
+    ]
+
+
+def deliveries_by_way(ports: Sequence[int]) -> dict[str, int]:
+    """Return how many records the members of all gateways got, by way."""
     scrapes = [Scrape(port) for port in ports]
     return {way: int(sum(scrape.value(_GIVEN, way=way) for scrape in scrapes)) for way in ("batch", "reserved")}
+
+
+def show(group: str, found: dict[str, Any]) -> None:
+    """Print what came of a load, while others still run."""
+    latencies = found["latencies_ms"]
+    print(group, {key: found[key] for key in ("produced", "accepted", "accepted_again")}, len(latencies),
+          *(f"p{percent} {percentile(latencies, percent):.1f}" for percent in (50, 99, 100)),
+          file=sys.stderr, flush=True)  # fmt: skip
 
 
 def _config(bootstrap_servers: str, directory: Path, groups: dict[tuple[_Case, int], str]) -> Path:
@@ -103,10 +119,7 @@ def _measure(kafka: EmbeddedKafka, gateways: list[str], group: str, load: Load) 
     """The topic of a group has its name."""
     kafka.create_topic(group, partitions=load.partitions)
     found = measure_apart(kafka.bootstrap_servers, gateways, group, group, load)
-    latencies = found["latencies_ms"]
-    print(group, {key: found[key] for key in ("produced", "accepted", "accepted_again")}, len(latencies),
-          *(f"p{percent} {percentile(latencies, percent):.1f}" for percent in (50, 99, 100)),
-          file=sys.stderr, flush=True)  # fmt: skip
+    show(group, found)
     return found
 
 

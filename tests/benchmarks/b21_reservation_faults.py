@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,18 +16,20 @@ from typing import Any
 from sharegroup.gateway.reservations.partition_reservation import MIN_SLICE
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess, free_base_port
+from tests.benchmarks.b20_reservations import deliveries_by_way, show, start_gateways
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.latency_load import Load, measure_apart
 from tests.benchmarks.process_tree import ProcessTree
 from tests.harness.submitted_job import ROOT
 from tests.integration.metric_scrapes import Scrape
+from tests.integration.waiting import wait_until
 
 NAME = "B21"
 _MEMBERS, _PARTITIONS, _RATE = 4, 4, 100
 _IDLE_PARTITIONS, _REACH_CPU, _REACH_S = 1_000, 3, 3
-_RESERVED_S, _LOOK_S = 180, 0.5
-_RESERVED, _TAKEN = "sharegroup_gateway_reserved_records", "sharegroup_gateway_acquired_records_total"
+_RESERVED_S = 180
+_RESERVED = "sharegroup_gateway_reserved_records"
 
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
@@ -71,31 +72,20 @@ def _kill(
     kafka.create_topic(group, partitions=load.partitions)
     with ExitStack() as stack:
         ports = [free_base_port() for _ in range(2)]
-        gateways = [
-            stack.enter_context(
-                GatewayProcess(config, directory / f"{group}-{port}.log", options=[f"--metrics-port={port}"])
-            )
-            for port in ports
-        ]
+        gateways = start_gateways(stack, config, directory, group, ports)
         servers = [gateway.bootstrap_servers for gateway in gateways]
-        before: list[float] = []
+        during: list[int] = []
 
         def fault() -> None:
-            before.append(_reserved_deliveries(ports))
+            before = deliveries_by_way(ports)["reserved"]
             (kill or gateways[0].kill)()
-            before.append(_reserved_deliveries(ports[1:] if kill is None else ports))
+            if kill is not None:
+                during.append(deliveries_by_way(ports)["reserved"] - before)
 
         found = measure_apart(kafka.bootstrap_servers, servers, group, group, load, fault)
-    found["during_fault"] = before[1] - before[0]
-    latencies = found["latencies_ms"]
-    print(group, {key: found[key] for key in ("produced", "accepted", "accepted_again", "during_fault")},
-          *(f"p{percent} {percentile(latencies, percent):.1f}" for percent in (50, 99, 100)),
-          file=sys.stderr, flush=True)  # fmt: skip
+    found["during_fault"] = sum(during)
+    show(group, found)
     return found
-
-
-def _reserved_deliveries(ports: list[int]) -> float:
-    return sum(Scrape(port).value(_TAKEN, way="reserved") for port in ports)
 
 
 def _idle_cpu(kafka: EmbeddedKafka, config: Path, directory: Path, seconds: float) -> dict[str, float]:
@@ -107,19 +97,11 @@ def _idle_cpu(kafka: EmbeddedKafka, config: Path, directory: Path, seconds: floa
         command = [sys.executable, "-m", "tests.benchmarks.idle_members", host, base_port, "idle", "idle", "1"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as member:
             try:
-                _await_reservations(port)
+                reserved = MIN_SLICE * _IDLE_PARTITIONS
+                wait_until(lambda: Scrape(port).value(_RESERVED) >= reserved, "everything is reserved", _RESERVED_S)
                 return {"gateway_cpu": ProcessTree(gateway.pid).cpu_percent(seconds)}
             finally:
                 member.kill()
-
-
-def _await_reservations(port: int) -> None:
-    """Wait until a gateway has reserved records in all share-partitions. Raises TimeoutError."""
-    deadline_s = time.monotonic() + _RESERVED_S
-    while Scrape(port).value(_RESERVED) < MIN_SLICE * _IDLE_PARTITIONS:
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{Scrape(port).value(_RESERVED):.0f} records are reserved after {_RESERVED_S} s")
-        time.sleep(_LOOK_S)
 
 
 def _idle_figure(found: dict[str, float]) -> Figure:
