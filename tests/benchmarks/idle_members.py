@@ -9,6 +9,8 @@ import asyncio
 import sys
 import time
 import uuid
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sharegroup.kafka_clients.connections import headers as wire
@@ -30,6 +32,8 @@ class Member:
         self._id = str(uuid.uuid4())
         self._epoch = self._session_epoch = self._correlation_id = 0
         self._assignment: list[Any] = []
+        #: The partitions of the share session. An assignment can come in parts.
+        self._in_session: set[tuple[Any, int]] = set()
         self._next_heartbeat = 0.0
         self.is_fetching = asyncio.Event()
 
@@ -63,15 +67,21 @@ class Member:
 
     async def _fetch(self) -> None:
         fetch = ShareFetchRequest.FetchTopic
+        added = [
+            (topic.topic_id, partition)
+            for topic in self._assignment
+            for partition in topic.partitions
+            if (topic.topic_id, partition) not in self._in_session
+        ]
         topics = [
             fetch(
-                topic_id=topic.topic_id,
+                topic_id=topic_id,
                 partitions=[
                     fetch.FetchPartition(partition_index=partition, acknowledgement_batches=[])
-                    for partition in topic.partitions
+                    for _, partition in partitions
                 ],
             )
-            for topic in (self._assignment if not self._session_epoch else ())
+            for topic_id, partitions in groupby(added, itemgetter(0))
         ]
         request = ShareFetchRequest(
             group_id=self._group,
@@ -91,6 +101,7 @@ class Member:
         if answer.error_code:
             raise RuntimeError(f"fetch: error {answer.error_code} {answer.error_message}")
         self._session_epoch += 1
+        self._in_session.update(added)
 
     async def _ask(self, request: Any, response: Any, version: int) -> Any:
         self._correlation_id += 1
