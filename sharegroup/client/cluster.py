@@ -115,12 +115,14 @@ class Cluster:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    async def ask_leader(self, node_id: int, request: ApiMessage, response: type[Response]) -> Response:
-        """Send a request of a share session."""
+    async def ask_leader(
+        self, node_id: int, request: ApiMessage, response: type[Response], wait_ms: int = 0
+    ) -> Response:
+        """Send a request of a share session, which the leader may keep for `wait_ms` before it answers."""
         address = self._addresses.get(node_id)
         if address is None:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown")
-        return await self._ask(address, "session", request, response)
+        return await self._ask(address, "session", request, response, wait_ms)
 
     async def ask_coordinator(self, group_id: str, request: ApiMessage, response: type[Response]) -> Response:
         """Send a request to the coordinator of the group."""
@@ -169,10 +171,12 @@ class Cluster:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, address: Address, role: str, request: ApiMessage, response: type[Response]) -> Response:
+    async def _ask(
+        self, address: Address, role: str, request: ApiMessage, response: type[Response], wait_ms: int = 0
+    ) -> Response:
         connection = await self._connection(address, role)
         version = _version(connection, request, address)
-        return await connection.ask(request, response, version, self._settings.request_timeout_ms / 1000)
+        return await connection.ask(request, response, version, (self._settings.request_timeout_ms + wait_ms) / 1000)
 
     async def _connection(self, address: Address, role: str) -> Connection:
         """Return the open connection, or open one. Concurrent callers share an attempt."""

@@ -189,7 +189,7 @@ class Requests:
         if self._settings.is_record_limit:
             await self._check_modes(node, request)
         sent_ms = self._clock.now_ms()
-        response = await self._cluster.ask_leader(node.node_id, request, ShareFetchResponse)
+        response = await self._cluster.ask_leader(node.node_id, request, ShareFetchResponse, limits.max_wait_ms)
         now_ms = self._clock.now_ms()
         answer = node.on_fetch(response, now_ms)
         # If the server did not wait, locks may be as old as the request: the response may have waited for the loop.

@@ -334,6 +334,12 @@ def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) 
     return tables.slow_writer(_TABLES[name][0], StoreFaults()).newest_batch(query_id) >= batch_id
 
 
+def durable_positions(tables: SimulatedTables, name: str) -> Mapping[int, int]:
+    """Return the offset below which all requests have durable effects, by partition of a query's request topic."""
+    info = tables.slow_writer(_TABLES[name][0], StoreFaults()).last_info
+    return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}
+
+
 def lose_commits(tables: SimulatedTables, name: str, query_id: str, batch_id: int, lost: Sequence[int]) -> bool:
     """Remove the newest batches of each table of a query, as many as listed; of the first table one or none.
 

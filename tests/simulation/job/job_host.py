@@ -16,6 +16,7 @@ from tests.simulation.job.job_adapter import (
     GROUP_COORDINATOR,
     NAMES,
     SHARE_PARTITION,
+    durable_positions,
     has_batch,
     lose_commits,
 )
@@ -149,7 +150,10 @@ class JobHost:
         self._clock.after(delay_ms, self._start_job)
 
     def _trim_requests(self, job: SimulatedJob) -> None:
-        """Delete the requests of repeated batches, but only if step 2 is durable, because others would be lost."""
+        """Delete the requests of repeated batches, but only if step 2 is durable, because others would be lost.
+
+        A job that another one has replaced may have planned its batch with requests that nobody has processed.
+        """
         if self._world.tables.torn_tables():
             return
         for name, folder in job.checkpoints.items():
@@ -159,9 +163,10 @@ class JobHost:
             topic = GROUP_REQUESTS if name == GROUP_COORDINATOR else PARTITION_REQUESTS
             if self._world.kafka.has_silent_leader(topic):
                 continue
+            durable = durable_positions(self._world.tables, name)
             for partition, end in folder.offsets[-1].requests.items():
                 with contextlib.suppress(KafkaError):  # its leader is missing or silent
-                    self._world.kafka.delete_records(topic, partition, end)
+                    self._world.kafka.delete_records(topic, partition, min(end, durable.get(partition, 0)))
             self._world.trace.add("host", f"retention deletes the requests of batch {batch_id} of {name}")
 
     # -- faults ----------------------------------------------------------------------------------------------------

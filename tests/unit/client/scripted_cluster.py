@@ -47,6 +47,7 @@ class ScriptedCluster:
         sent: (node id, request) of each request when it is sent.
         asked: (node id, request) of each request when it is answered.
         answers: requests are answered while this is set.
+        has_records: fetches are answered while this is set.
     """
 
     def __init__(self, connect_error: UpstreamUnavailableError | None = None) -> None:
@@ -59,6 +60,8 @@ class ScriptedCluster:
         self.asked: list[tuple[int, Any]] = []
         self.answers = asyncio.Event()
         self.answers.set()
+        self.has_records = asyncio.Event()
+        self.has_records.set()
         self.connections: list[ScriptedConnection] = []
         self._offset = 0
 
@@ -181,7 +184,13 @@ class ScriptedConnection:
             raise UpstreamUnavailableError("the connection to the broker is closed")
         self._cluster.sent.append((self.node_id, request))
         await asyncio.sleep(0)
-        await self._cluster.answers.wait()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._cluster.answers.wait()
+                if isinstance(request, ShareFetchRequest):
+                    await self._cluster.has_records.wait()
+        except TimeoutError as error:
+            raise UpstreamUnavailableError("no answer in time") from error
         return self._cluster.answer(self.node_id, request)
 
     def close(self) -> None:

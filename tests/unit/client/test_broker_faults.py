@@ -16,6 +16,7 @@ from sharegroup.client import (
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
 from sharegroup.protocol.messages import ShareFetchRequest, ShareGroupHeartbeatRequest
+from tests.harness.event_loop import advance, settle, until
 from tests.unit.client.members import PATIENCE_S
 from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
 
@@ -72,6 +73,24 @@ def test_unexpected_error_of_a_request_is_raised_by_the_poll(fails_from: type) -
         assert (await one_record(consumer)).value == b"1"
 
     play(story)
+
+
+def test_fetch_may_take_longer_than_other_requests() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        def fetches() -> int:
+            return sum(isinstance(request, ShareFetchRequest) for _, request in cluster.sent)
+
+        cluster.has_records.clear()
+        polling = asyncio.ensure_future(one_record(consumer))
+        await until(fetches)
+        for _ in range(50):
+            advance(1)
+            await settle()
+        assert fetches() == 1
+        cluster.has_records.set()
+        await polling
+
+    play(story, request_timeout_ms=10_000, fetch_max_wait_ms=60_000)
 
 
 def test_broker_that_stops_is_replaced_by_the_new_leader() -> None:
