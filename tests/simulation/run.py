@@ -17,6 +17,7 @@ from tests.simulation.job.job_host import JobHost
 from tests.simulation.job.job_sources import use_virtual_time
 from tests.simulation.job.job_topic_faults import JobTopicFaults
 from tests.simulation.judges.delivery_watch import DeliveryWatch
+from tests.simulation.judges.fairness_watch import FairnessWatch
 from tests.simulation.judges.judge import Violation
 from tests.simulation.judges.last_judgement import judge_at_the_end
 from tests.simulation.population import Population
@@ -72,6 +73,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     population = Population(world, producers.topics, fleet, spark)
     population.start()
     DeliveryWatch(world, fleet).start()
+    FairnessWatch(world, fleet).start()
     CarelessGateways(world).start()
     world.clock.run_until(world.end_ms)
     if fleet is not None:

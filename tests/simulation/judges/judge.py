@@ -217,6 +217,12 @@ class Judge:
         life = self._lives.get(key)
         return life is not None and offset in life.stories and bool(life.stories[offset].deliveries)
 
+    def first_receiver(self, key: Key, offset: int) -> str | None:
+        """Return the member that first received the record in the share-partition's present life."""
+        life = self._lives.get(key)
+        story = life.stories.get(offset) if life is not None else None
+        return story.deliveries[0].member if story is not None and story.deliveries else None
+
     def _check_log(self, key: Key, first: int, last: int) -> None:
         topic = self._kafka.topic_by_id(key.topic_id) or self._kafka.deleted.get(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from sharegroup.core.operators.share_partition import reserves
 from sharegroup.core.operators.share_partition.managed_partition import ManagedPartition
+from sharegroup.core.operators.share_partition.shard_state import ShardState
 from sharegroup.core.share_partition import SharePartition
 from sharegroup.core.share_partition.reservation import requester_of, reservation_epoch_of
 from sharegroup.gateway.reservations.gateway_lease import GatewayLease
 from sharegroup.gateway.reservations.reserved_delivery import ReservedDelivery
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
-from sharegroup.protocol.rows.reservation_requests import AssignRequest
+from sharegroup.protocol.rows.reservation_requests import AssignRequest, ReserveRequest
 from sharegroup.types import AcquiredRange
 from tests.simulation.gateway.careless_gateways import CarelessGateways
 from tests.simulation.run import run
@@ -86,6 +88,16 @@ def leases_of_dead_gateways_are_renewed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeasesByGateway, "apply", renewing_all)
 
 
+def one_gateway_reserves_nothing(patch: pytest.MonkeyPatch) -> None:
+    reserve = reserves._reserve
+
+    def for_the_first(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> None:
+        if request.reply_to.startswith("gateway-1"):
+            reserve(state, managed, request)
+
+    patch.setattr(reserves, "_reserve", for_the_first)
+
+
 class Planted(NamedTuple):
     """A defect, the faults and a seed that show it, and the rule by which it must be found ("": any)."""
 
@@ -106,6 +118,7 @@ PLANTED = [
     Planted(leases_are_ignored, frozenset(("gateway_paused", "bad_network")), 8),
     Planted(epochs_are_ignored, frozenset(), 0, "an assignment is for one reservation", hours=0.4),
     Planted(leases_of_dead_gateways_are_renewed, frozenset(), 0, "a reservation ends with its gateway", hours=0.4),
+    Planted(one_gateway_reserves_nothing, frozenset(), 5, "gateways take turns", hours=0.2),
 ]
 
 
