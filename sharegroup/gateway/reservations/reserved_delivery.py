@@ -41,8 +41,9 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: A reservation is given back when no member has waited for this long.
-IDLE_MS = 500
+#: A reservation is given back when no member has waited for this long: while there are records, which members of other
+#: gateways could get, and while there are none. Then a member that fetches late does not cost two rows a share-partition.
+IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
 #: How long before the group may be without members that is looked at.
 MEMBERS_MS = 5_000
 #: A member may be assigned the records that arrive in this time, even if that is more than its even share.
@@ -95,11 +96,12 @@ class ReservedDelivery:
         """Serve a member whose fetch waits."""
         if self._is_closed:
             return
-        partition = self._partitions.get(member.key)
+        now_ms, partition = self._job.now_ms(), self._partitions.get(member.key)
         if partition is None:
-            partition = self._partitions[member.key] = ReservedPartition(member.key, self._epochs)
+            partition = self._partitions[member.key] = ReservedPartition(member.key, self._epochs, now_ms)
         partition.members.setdefault(member)
-        partition.waited_ms = self._job.now_ms()
+        if self._lease(member).is_valid_at(now_ms):
+            partition.waited_ms = now_ms
         self._assign(partition)
         self._reserve(partition)
 
@@ -118,7 +120,7 @@ class ReservedDelivery:
         for partition in list(self._partitions.values()):
             if now_ms >= partition.waited_ms + IDLE_MS // 2 and self._waiting(partition, now_ms):
                 partition.waited_ms = now_ms
-            if now_ms >= partition.waited_ms + IDLE_MS:
+            if _is_unwanted(partition, now_ms):
                 self._give_back(partition)
                 del self._partitions[partition.key]
             elif now_ms >= partition.has_member_until_ms - MEMBERS_MS and not self._has_had_members(partition, now_ms):
@@ -142,7 +144,10 @@ class ReservedDelivery:
         for partition in list(self._by_log.get(log, ())):
             partition.end_offset = end_offset
             self._assign(partition)
-            self._reserve(partition)
+            if _is_unwanted(partition, self._job.now_ms()):
+                self._give_back(partition)
+            else:
+                self._reserve(partition)
 
     def _on_lost(self, log: CacheKey) -> None:
         for partition in list(self._by_log.get(log, ())):
@@ -294,6 +299,7 @@ class ReservedDelivery:
         waiting = self._waiting(partition, now_ms)
         if not waiting:
             return
+        partition.waited_ms = now_ms
         if not self._has_had_members(partition, now_ms) or self._reads_uncommitted_wrongly(partition):
             self._give_back(partition)
             return
@@ -376,3 +382,11 @@ class ReservedDelivery:
         """Return whether the group was altered to read committed records only since the records were reserved."""
         config = self._group_configs.group_config(partition.key.group_id)
         return config.isolation_level is IsolationLevel.READ_COMMITTED and not partition.reservation.read_committed
+
+
+def _is_unwanted(partition: ReservedPartition, now_ms: int) -> bool:
+    """Return whether no member has waited for long."""
+    idle_ms = now_ms - partition.waited_ms
+    if idle_ms < IDLE_MS:
+        return False
+    return idle_ms >= EMPTY_IDLE_MS or bool(partition.reservation.assignable_ranges(partition.end_offset))

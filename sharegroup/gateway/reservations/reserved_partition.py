@@ -16,14 +16,15 @@ from sharegroup.types import SharePartitionKey
 class ReservedPartition:
     """The reservation of a share-partition, and the members that wait there."""
 
-    def __init__(self, key: SharePartitionKey, epochs: Iterator[int]) -> None:
+    def __init__(self, key: SharePartitionKey, epochs: Iterator[int], now_ms: int) -> None:
         self.key = key
         self.topic_id: UUID = parse_topic_id(key.topic_id)
         self.reservation = PartitionReservation(epochs)
         #: Members that have waited since the last one was served, those served least recently first.
         self.members: dict[MemberPartition, None] = {}
         self.rate = ArrivalRate()
-        self.waited_ms = 0
+        #: When a member that is certainly in the group waited last.
+        self.waited_ms = now_ms
         #: The log whose tail is read for this reservation, and the offset up to which it has been read.
         self.log: CacheKey | None = None
         self.end_offset = 0

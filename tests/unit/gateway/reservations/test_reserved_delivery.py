@@ -13,7 +13,7 @@ import pytest
 from sharegroup.config import Config, IsolationLevel
 from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.reservations.gateway_lease import LEASE_MS
-from sharegroup.gateway.reservations.reserved_delivery import IDLE_MS, ReservedDelivery
+from sharegroup.gateway.reservations.reserved_delivery import EMPTY_IDLE_MS, IDLE_MS, ReservedDelivery
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -283,16 +283,37 @@ def test_reservation_of_a_group_without_members_for_a_moment_is_not_used() -> No
     run(scenario)
 
 
-def test_reservation_is_given_back_when_nobody_has_waited() -> None:
+def test_reservation_without_records_is_kept_for_a_member_that_fetches_late() -> None:
     async def scenario(gateway: Gateway) -> None:
         part = gateway.member("m1")
         gateway.respond((0, 31))
         part.read_ahead.end_wait()
-        gateway.job.time_ms = IDLE_MS - 1
+        gateway.job.time_ms = EMPTY_IDLE_MS - 1
         gateway.delivery.upkeep()
         assert gateway.rows(UnreserveRequest) == []
-        gateway.job.time_ms = IDLE_MS
+        gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
+        assert len(gateway.rows(UnreserveRequest)) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("arrives_ms", [0, IDLE_MS])
+def test_reservation_with_records_is_given_back_when_nobody_has_waited(arrives_ms: int) -> None:
+    async def scenario(gateway: Gateway) -> None:
+        part = gateway.member("m1")
+        gateway.respond((0, 31))
+        part.read_ahead.end_wait()
+        gateway.job.time_ms = arrives_ms
+        gateway.broker.append(TOPIC_ID, 0, 1)
+        if arrives_ms < IDLE_MS:
+            await until(lambda: gateway.delivery._tails.offset(next(iter(gateway.delivery._by_log))) == 1)
+            gateway.job.time_ms = IDLE_MS - 1
+            gateway.delivery.upkeep()
+            assert gateway.rows(UnreserveRequest) == []
+            gateway.job.time_ms = IDLE_MS
+            gateway.delivery.upkeep()
+        await until(lambda: gateway.rows(UnreserveRequest))
         (row,) = gateway.rows(UnreserveRequest)
         assert (row.ranges, row.requester, row.reservation_epoch) == (None, "gateway", 1)
 
@@ -348,7 +369,7 @@ def test_a_row_that_gives_back_is_appended_again_after_a_failure() -> None:
         part = gateway.member("m1")
         gateway.respond((0, 31))
         part.read_ahead.end_wait()
-        gateway.job.time_ms = IDLE_MS
+        gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
         gateway.job.fail_last()
         assert gateway.delivery.has_partitions
@@ -413,7 +434,7 @@ def test_next_reservation_has_another_epoch_and_a_stopping_gateway_reserves_noth
     async def scenario(gateway: Gateway) -> None:
         part = gateway.member("m1")
         part.read_ahead.end_wait()
-        gateway.job.time_ms = IDLE_MS
+        gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
         gateway.wait(part)
         first, second = gateway.rows(ReserveRequest)
@@ -429,7 +450,7 @@ def test_request_without_a_response_is_given_back_as_well() -> None:
     async def scenario(gateway: Gateway) -> None:
         part = gateway.member("m1")
         part.read_ahead.end_wait()
-        gateway.job.time_ms = IDLE_MS
+        gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
         assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
 
@@ -440,7 +461,7 @@ def test_reservation_that_was_granted_after_it_was_given_back_is_returned() -> N
     async def scenario(gateway: Gateway) -> None:
         part = gateway.member("m1")
         part.read_ahead.end_wait()
-        gateway.job.time_ms = IDLE_MS
+        gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
         gateway.respond((0, 31))
         assert [(row.reservation_epoch, row.ranges) for row in gateway.rows(UnreserveRequest)] == [(1, None), (1, None)]
@@ -456,7 +477,7 @@ def test_nothing_stays_reserved_for_a_member_without_heartbeats_here() -> None:
         gateway.member("m1").read_ahead.end_wait()
         gateway.respond((0, 31))
         moved = gateway.member("m2", session_ms=-1)
-        gateway.job.time_ms = IDLE_MS + 1
+        gateway.job.time_ms = EMPTY_IDLE_MS
         gateway.delivery.upkeep()
         assert [row.reservation_epoch for row in gateway.rows(UnreserveRequest)] == [1]
         gateway.wait(moved)
