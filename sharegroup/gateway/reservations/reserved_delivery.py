@@ -42,7 +42,7 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 logger = logging.getLogger(__name__)
 
 #: A reservation is given back when no member has waited for this long: while there are records, which members of other
-#: gateways could get, and while there are none. Then a member that fetches late does not cost two rows a share-partition.
+#: gateways could get, and while there are none. So a member that fetches late does not cost two rows each time.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
 #: How long before the group may be without members that is looked at.
 MEMBERS_MS = 5_000
