@@ -10,6 +10,7 @@ from sharegroup.gateway.handlers.groups.list_groups import SHARE, TYPES_VERSION
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
 from sharegroup.security import audit
 from sharegroup.security.authorization import Authorization
 
@@ -62,6 +63,12 @@ class DeleteGroups:
         """Delete groups at the upstream and return {group id: error code}."""
         if not group_ids:
             return {}
+        try:
+            return await self._delete_upstream(node_id, group_ids)
+        except UpstreamUnavailableError:
+            return dict.fromkeys(group_ids, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    async def _delete_upstream(self, node_id: int, group_ids: list[str]) -> dict[str, int]:
         hidden = await self._share_groups(node_id)
         codes = {group_id: int(ErrorCode.GROUP_ID_NOT_FOUND) for group_id in group_ids}
         others = [group_id for group_id in group_ids if group_id not in hidden]

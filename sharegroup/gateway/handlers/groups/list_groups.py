@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.errors import RequestError
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
@@ -71,7 +71,10 @@ class ListGroups:
         group_filter = GroupFilter.from_request(request)
         rows: list[_Row] = []
         if not group_filter.is_only_share:
-            response, version = await self._upstream(request)
+            try:
+                response, version = await self._upstream(request)
+            except UpstreamUnavailableError:
+                return _response(int(ErrorCode.COORDINATOR_NOT_AVAILABLE), [])
             if response.error_code:
                 return _response(int(response.error_code), [])
             rows += upstream_rows(response.groups, version, group_filter)

@@ -11,6 +11,7 @@ from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, List
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.groups.delete_groups import DeleteGroups
 from sharegroup.gateway.handlers.groups.list_groups import ListGroups, listing_broker
+from sharegroup.kafka_clients.connections.unavailable import UpstreamUnavailableError
 from sharegroup.protocol.rows.share_group_requests import DeleteGroupRequest
 from sharegroup.security.caller import Caller
 from tests.unit.gateway.passthrough_cases import alice_may
@@ -165,3 +166,19 @@ def test_delete_groups_requires_the_delete_right() -> None:
     handler = DeleteGroups(RecordedRequests(), FixedTables(OURS), ScriptedUpstream(), alice_may())
     response = answer(handler, DeleteGroupsRequest(groups_names=["orders", "x"]), DeleteGroupsResponse, 2)
     assert [result.error_code for result in response.results] == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
+
+
+def unavailable(_: Any) -> Any:
+    raise UpstreamUnavailableError("no answer from the upstream broker within 30 s")
+
+
+@pytest.mark.parametrize("silent", ["ListGroupsRequest", "DeleteGroupsRequest"])
+def test_our_groups_are_deleted_while_the_upstream_is_not_available(silent: str) -> None:
+    found = codes(upstream(**{silent: unavailable}), RecordedRequests(), "billing", "old-orders")
+    assert found == {"billing": ErrorCode.COORDINATOR_NOT_AVAILABLE, "old-orders": 0}
+
+
+def test_groups_are_not_listed_while_the_upstream_is_not_available() -> None:
+    handler = ListGroups(FixedTables(OURS), upstream(ListGroupsRequest=unavailable), EVERYTHING_ALLOWED)
+    response = answer(handler, ListGroupsRequest(), ListGroupsResponse, 5)
+    assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
