@@ -11,6 +11,7 @@ import typer
 
 from sharegroup.cli.options.output import warn
 from sharegroup.errors import ShareGroupError
+from sharegroup.ui.data.payloads import escape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,10 +55,14 @@ def _tables() -> Table:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(*columns)
+    table = Table()
+    for column in columns:
+        table.add_column(Text(column))
     for row in rows:
-        table.add_row(*map(_text, row))
+        # Ids in the tables are anybody's: they must not control the terminal, and are no markup of rich.
+        table.add_row(*(Text(escape(_text(value), kept="")) for value in row))
     return table
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from sharegroup import __version__
@@ -51,8 +52,8 @@ def test_help_has_every_command() -> None:
         assert command in done.stdout
 
 
-COMMANDS = ("gateway", "job", "move-group", "share-groups", "configs", "browse", "top", "ui")
-COMMANDS += ("invoke-consumer-rebalance", "remove-member", "sql", "config", "hash-password", "broker")
+#: All commands, also those that are added later.
+COMMANDS = tuple(sorted(get_group(app).commands))
 #: Commands that are no part of `sharegroup`.
 PROGRAMS = (
     *(f"jobs/{path.name}" for path in sorted((ROOT / "jobs").glob("*.py"))),

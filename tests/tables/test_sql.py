@@ -49,6 +49,13 @@ def test_the_command_prints_rows(tables: str) -> None:
     assert "1,000" in done.stdout
 
 
+def test_values_control_neither_the_terminal_nor_the_table(tables: str) -> None:
+    """Client ids and group ids are anybody's. Rich would interpret text in brackets."""
+    done = run(tables, "SELECT 'x' || chr(27) || '[2J' || chr(10) || '[red]y[/z]' AS id")
+    assert done.exit_code == 0
+    assert r"x\x1b[2J\n[red]y[/z]" in done.stdout
+
+
 def test_without_a_statement_the_command_prints_tables_and_columns(tables: str) -> None:
     done = run(tables)
     assert done.exit_code == 0

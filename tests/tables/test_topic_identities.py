@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sharegroup.job.logs.topic_identities import TopicDescription, TopicIdentities
 
 GRACE_MS = 30_000
@@ -46,3 +48,20 @@ def test_a_topic_created_after_a_long_absence_is_not_taken_for_deleted() -> None
     answers["orders"] = TopicDescription("id-3", {0: 1})
     topics.poll([("orders", "id-3")], 140_000)
     assert not topics.is_gone("orders", "id-3")
+
+
+@pytest.mark.parametrize("is_first_topic", [True, False])
+def test_time_without_responses_does_not_count_for_a_deletion(is_first_topic: bool) -> None:
+    """Brokers may be silent between two starts, in each of which they do not know their topics yet, or the job's
+    machine may be suspended."""
+    topic = ("orders", "id-1")
+    answers: dict[str, TopicDescription | None] = {"orders": None}
+    topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
+    if not is_first_topic:
+        topics.poll_now(["orders"], -3_600_000)
+        topics.poll_now(["orders"], -1_000)
+    gone = []
+    for now_ms in (0, 1_000, 3_600_000, 3_605_000, 3_610_000, 3_620_000):
+        topics.poll([topic], now_ms)
+        gone.append(topics.is_gone(*topic))
+    assert gone == [False, False, False, False, False, True]

@@ -12,7 +12,9 @@ response of one broker, whose metadata may be outdated:
     meant this one
     it means a topic that was deleted     the response is outdated, and ignored for the grace time
 
-The grace time starts again for each topic that is polled, because earlier responses concern another topic.
+The grace time starts again for each topic that is polled, because earlier responses concern another topic. Time without
+responses does not count: brokers that start twice may not know their topics each time, and the job's machine may have
+been suspended.
 """
 
 import logging
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
+#: How much of the time between two responses counts, at most: several polls, also between long micro-batches.
+_MAX_GAP_MS = 10_000
 #: The maximum number of stored ids per name.
 _MAX_IDS = 16
 
@@ -156,6 +160,7 @@ class TopicIdentities:
         if response is None or response.topic_id != topic_id:
             first_ms = doubt.first_ms if doubt is not None and doubt.topic_id == topic_id else now_ms
             response = self._responses[name] = _Response(topic_id, first_ms, now_ms)
+        self._skip_gap(name, response, now_ms)
         response.last_ms = now_ms
         if topic_id:
             seen = self._seen.setdefault(name, set())
@@ -165,6 +170,14 @@ class TopicIdentities:
                 self._replaced[name] = [*others, *sorted(seen - {topic_id})][-_MAX_IDS:]
                 self._seen[name] = {topic_id}
         return True
+
+    def _skip_gap(self, name: str, response: _Response, now_ms: int) -> None:
+        """Move the beginnings of the grace time over a long time without responses."""
+        gap_ms = max(0, now_ms - response.last_ms - _MAX_GAP_MS)
+        if gap_ms:
+            response.first_ms += gap_ms
+            for topic in [topic for topic in self._polled_since_ms if topic[0] == name]:
+                self._polled_since_ms[topic] = min(now_ms, self._polled_since_ms[topic] + gap_ms)
 
     def _is_insisted_on(self, name: str, topic_id: str | None, now_ms: int) -> bool:
         """Return whether a response that seemed outdated has been the only one for the grace time."""

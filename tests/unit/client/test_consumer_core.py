@@ -14,6 +14,7 @@ from sharegroup.client.errors import IllegalStateError
 from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import parse_settings
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.kafka_clients.consumer_metrics import FETCH_MANAGER
 from sharegroup.protocol.messages import ShareFetchResponse
 from sharegroup.types import AcknowledgeType
 from tests.unit.client.test_decoding import batch
@@ -206,6 +207,16 @@ def test_result_of_gaps_alone_is_not_reported() -> None:
     core = new_core()
     core.node(1).results = [AcknowledgeResult(ZERO, {1: AcknowledgeType.GAP}, None)]
     assert core.take_results(0) == []
+
+
+def test_errors_of_acknowledgements_are_counted_in_records() -> None:
+    """As in Kafka, where a metric of a consumer counts records and not requests; gaps are no records."""
+    core, error = new_core(), RequestError(ErrorCode.INVALID_RECORD_STATE, "")
+    types = dict.fromkeys(range(3), AcknowledgeType.ACCEPT) | {3: AcknowledgeType.GAP}
+    core.node(1).results = [AcknowledgeResult(ZERO, types, error), AcknowledgeResult(ONE, types, None)]
+    core.take_results(0)
+    found = core.metrics.values(0)[FETCH_MANAGER]
+    assert (found["acknowledgements-send-total"], found["acknowledgements-error-total"]) == (6, 3)
 
 
 def test_partition_with_one_failure_has_failed() -> None:
