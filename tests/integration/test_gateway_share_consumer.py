@@ -84,6 +84,15 @@ def released(member: Member) -> set[tuple[int, int]]:
     return {key for key, counts in member.deliveries.items() if len(counts) > 1}
 
 
+def test_close_waits_for_the_answer_to_a_commit_before_it(new_topic: NewTopic, new_group: NewGroup) -> None:
+    group = new_group(new_topic(1, 3))
+    with group.member(**EXPLICIT) as member:
+        member.poll_until(lambda: len(member.deliveries) == 3, member.acknowledge)
+        member.consumer.commit_async()
+    assert member.answers == {key: [None] for key in keys(1, 3)}
+    assert group.await_finished().deliveries == {1: 3}
+
+
 def test_a_record_that_nobody_can_handle_is_archived_at_the_limit(new_topic: NewTopic, new_group: NewGroup) -> None:
     group = new_group(new_topic(1, 10))
     with group.member(**EXPLICIT) as member:
