@@ -35,7 +35,7 @@ _SHARE_APIS = (76, 78, 79)
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, and what their metadata says.
+    """Connections to the brokers of one cluster, and the newest metadata.
 
     A node has two connections: one for its share session, whose requests may wait for records, and one for the rest.
     Methods raise UpstreamUnavailableError.

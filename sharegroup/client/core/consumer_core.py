@@ -116,7 +116,7 @@ class ConsumerCore:
         self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
 
     def begin_handling(self) -> ConsumerSettings:
-        """Switch to explicit mode, in which records stay in hand over polls. Returns the new settings."""
+        """Switch to explicit mode, in which records stay in hand during polls. Returns the new settings."""
         self._settings = dataclasses.replace(self._settings, share_acknowledgement_mode="explicit")
         self.in_hand.keeps_renewed = True
         return self._settings
@@ -151,7 +151,7 @@ class ConsumerCore:
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the responses to decode. Their leaders can be asked for more meanwhile."""
+        """Remove and return the responses to decode. More records may be fetched from their leaders meanwhile."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -163,7 +163,7 @@ class ConsumerCore:
         self._drop_lost(now_ms)
 
     def _drop_lost(self, now_ms: int) -> None:
-        """Remove the fetched records whose locks can have ended, and release those of partitions that were lost."""
+        """Remove the fetched records whose locks may have ended, and release those of partitions that were lost."""
         self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
         if self._kept_for != (self.membership.generation, self.membership.topics):
             self._kept_for = (self.membership.generation, self.membership.topics)
@@ -230,7 +230,7 @@ class ConsumerCore:
             self.metrics.acknowledge_errors.record(records, now_ms)
 
     def raise_problem(self) -> None:
-        """Raise an error that the application must know."""
+        """Raise an error that the application must handle, if there is one."""
         self.membership.raise_problem()
         if self._problems:
             raise self._problems.popleft()

@@ -1,6 +1,6 @@
 """Group ids that belong to other types of groups upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
-In Kafka a name belongs to one group of any type. The upstream cluster does not know our share groups. So the gateway
+In Kafka a name belongs to one group of any type. The upstream cluster does not have our share groups. So the gateway
 queries it before a share group is created, and rejects requests that would create a group of another type under a share
 group's name. The check is best effort, not a lock: without a response in time, no other group is assumed.
 """
@@ -79,7 +79,7 @@ class UpstreamGroups:
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return the same according to the current tables.
+        """Return whether the name belongs to a share group, according to the current tables.
 
         While they cannot be read, any group that the brokers do not have may be a share group.
         """
