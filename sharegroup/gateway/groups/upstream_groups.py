@@ -66,7 +66,7 @@ class UpstreamGroups:
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
             return
         logger.info(
-            "rejected group %(group)s as a share group: upstream it is a %(detail)s group",
+            "rejected group %(group)s as a share group: the brokers have a %(detail)s group of this name",
             LogFields(group=group_id, detail=kind),
         )
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")

@@ -213,7 +213,7 @@ class ReservedDelivery:
     def _on_response(self, partition: ReservedPartition, response: Response) -> None:
         if response.error_code:
             logger.info(
-                "%(share_partition)s: nothing is reserved: %(error)s",
+                "%(share_partition)s: failed to reserve offsets: %(error)s",
                 LogFields(share_partition=partition.key, error=response.error_message),
             )
         if not isinstance(response, ReserveResponse):

@@ -100,7 +100,7 @@ class Passthrough:
             self._is_closed
         ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
-            raise UpstreamUnavailableError("the client is gone")
+            raise UpstreamUnavailableError("the client has disconnected")
         self._connection = connection
         return connection
 
