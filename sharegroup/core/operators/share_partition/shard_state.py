@@ -43,7 +43,7 @@ class ShardState:
             # the supervisor recognises this message
             raise ValueError(
                 f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
-                "of the query share_partition (below checkpoint.path), and the job comes back from the tables"
+                "of the query share_partition (below checkpoint.path), and the job recovers from the tables"
             )
         self.group_id, self.topic_id = group_id, topic_id
         self.topic: str = dumped.get("topic", "")
