@@ -1,6 +1,6 @@
 """The Kafka error codes that share groups use, and the exceptions of this project.
 
-The docstring of an exception says whose fault it is. Errors of a driver (Kafka client, Delta, Spark) are translated
+The docstring of an exception states whose fault it is. Errors of a driver (Kafka client, Delta, Spark) are translated
 once, where they occur, and stay attached as the cause.
 """
 

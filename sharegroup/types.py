@@ -56,7 +56,7 @@ class WaitsFor(IntEnum):
 class Cause(str, Enum):
     """Why the state of a range changed: the `cause` column of the `delivery_log` table.
 
-    That table has deliveries and their outcomes. It does not have RESERVE and UNRESERVE, and has ASSIGN as FETCH.
+    That table contains deliveries and their outcomes: RESERVE and UNRESERVE are left out, ASSIGN is written as FETCH.
     """
 
     FETCH = "fetch"
@@ -117,7 +117,7 @@ class AcknowledgementBatch(NamedTuple):
 
 
 def is_reserved(state: RecordState, delivery_count: int) -> bool:
-    """Return whether a gateway holds records in this state for its members, and no member was sent them."""
+    """Return whether records in this state are reserved: a gateway holds them, and no member was sent them."""
     return delivery_count == 0 and state is RecordState.ACQUIRED
 
 

@@ -120,7 +120,7 @@ def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange
 
 
 def get_standing(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
-    """Return the standing of a record in a group. `ranges` are its ranges in flight, or None if not known."""
+    """Return the state of a record in a group. `ranges` are the group's ranges in flight, or None if not known."""
     if start is None:
         return RecordStanding(None)
     if offset < start:

@@ -121,7 +121,9 @@ def parse_properties(assignments: Iterable[str]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or name not in FORMATTER_PROPERTIES:
-            raise CommandError(f"'{assignment}' is no formatter property; use one of {', '.join(FORMATTER_PROPERTIES)}")
+            raise CommandError(
+                f"'{assignment}' is not a formatter property; use one of {', '.join(FORMATTER_PROPERTIES)}"
+            )
         found[name] = value
     return found
 

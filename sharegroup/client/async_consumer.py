@@ -118,7 +118,7 @@ class AsyncShareConsumer(HandlesRecords):
         return records
 
     async def __aiter__(self) -> AsyncIterator[Record[Any]]:
-        """Yield records without end. In implicit mode, a record is accepted after the loop has asked for more."""
+        """Yield records without end. In implicit mode, a record is accepted when the loop requests the next one."""
         while True:
             record = self.deliver_one()
             if record is None:
@@ -208,12 +208,12 @@ class AsyncShareConsumer(HandlesRecords):
 
     @property
     def group_id(self) -> str:
-        """The share group."""
+        """The id of the share group."""
         return self._core.membership.group_id
 
     @property
     def member_id(self) -> str:
-        """The member id, which the consumer keeps for its life."""
+        """The member id. It does not change while the consumer exists."""
         return self._core.membership.member_id
 
     @property
@@ -242,7 +242,7 @@ class AsyncShareConsumer(HandlesRecords):
             await runner.run(drain_s)
 
     def wakeup(self) -> None:
-        """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""
+        """Interrupt the poll or commit that waits, or else the next one: it raises WakeupError. Thread-safe."""
         self._is_woken = True
         loop = self._loop
         if loop is not None and not loop.is_closed():
@@ -274,7 +274,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
     def begin_handling(self) -> None:
-        """Acknowledge explicitly, and let polls deliver records while others are in hand, which renewals keep there."""
+        """Prepare for a handler loop: acknowledge explicitly, and renew records to keep them in hand during polls."""
         self.settings = self._core.begin_handling()
         self.calls_back = True
 
@@ -283,7 +283,7 @@ class AsyncShareConsumer(HandlesRecords):
         self._core.limit_fetches(records, size)
 
     def note_handling(self) -> None:
-        """Collect results, and count as a poll, because handlers process records (`max_poll_interval_ms`)."""
+        """Collect results. This counts as a poll for `max_poll_interval_ms`, because handlers process records."""
         self._core.membership.note_poll(self.clock.now_ms())
         self._collect()
 
@@ -292,7 +292,7 @@ class AsyncShareConsumer(HandlesRecords):
         return self._core.in_hand.possession(record)
 
     def deliver_one(self) -> Record[Any] | None:
-        """Return a record that was fetched already. Any thread may call this while no other call is in progress."""
+        """Return a record that is already fetched. Any thread may call this while no other call is in progress."""
         return self._core.deliver_one(self.clock.now_ms())
 
     async def fill(self) -> None:
@@ -306,7 +306,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _wait_for_records(self, end_ms: int | None) -> None:
-        """Acknowledge the earlier records, and wait until others were fetched or the time is over."""
+        """Acknowledge the earlier records, and wait until other records are fetched or the timeout ends."""
         self._core.begin_poll(self.clock.now_ms())
         while True:
             self._requests.start_turns()
@@ -326,7 +326,7 @@ class AsyncShareConsumer(HandlesRecords):
                 await self._wait(end_ms)
 
     async def _leave(self, timeout_s: float) -> None:
-        """End sessions and membership as far as the brokers answer in time."""
+        """End the sessions and leave the group, as far as the brokers respond within the timeout."""
         if self.settings.is_explicit:
             self._core.queue_acknowledgements(self.clock.now_ms() + int(timeout_s * 1000))
         try:
@@ -334,12 +334,13 @@ class AsyncShareConsumer(HandlesRecords):
                 await self._requests.leave()
         except TimeoutError:
             logger.warning(
-                "group %(group)s: the brokers did not answer in time; locks end by timeout",
+                "group %(group)s: the brokers did not respond in time; locks end by timeout",
                 LogFields(group=self.settings.group_id),
             )
         except ShareGroupError as error:
             logger.warning(
-                "group %(group)s: could not leave: %(error)s", LogFields(group=self.settings.group_id, error=error)
+                "group %(group)s: failed to leave the group: %(error)s",
+                LogFields(group=self.settings.group_id, error=error),
             )
         self._collect()
         self._core.end()

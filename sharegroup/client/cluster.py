@@ -35,7 +35,7 @@ _SHARE_APIS = (76, 78, 79)
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, and what their metadata says.
+    """Connections to the brokers of one cluster, and the newest metadata.
 
     A node has two connections: one for its share session, whose requests may wait for records, and one for the rest.
     Methods raise UpstreamUnavailableError.
@@ -101,7 +101,7 @@ class Cluster:
         )
         response = await self.ask_any(request, MetadataResponse)
         if not response.brokers:
-            raise UpstreamUnavailableError("the broker has just started and does not know the cluster yet")
+            raise UpstreamUnavailableError("the broker has just started and has no metadata of the cluster yet")
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._names, self._leaders = {}, {}
         for topic in response.topics:
@@ -155,7 +155,7 @@ class Cluster:
         request = GetTelemetrySubscriptionsRequest(client_instance_id=NO_TOPIC_ID)
         response = await self.ask_any(request, GetTelemetrySubscriptionsResponse)
         if response.error_code:
-            raise RequestError(error_code(response.error_code), "the broker gave no client instance id")
+            raise RequestError(error_code(response.error_code), "the broker returned no client instance id")
         return UUID(bytes=response.client_instance_id.bytes)
 
     async def version_at(self, node_id: int, request: ApiMessage) -> int:

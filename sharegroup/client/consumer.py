@@ -75,7 +75,7 @@ class ShareConsumer(HandlesRecords):
         return self._run(self._consumer.poll, timeout_s)
 
     def __iter__(self) -> Iterator[Record[Any]]:
-        """Yield records without end. In implicit mode, a record is accepted after the loop has asked for more."""
+        """Yield records without end. In implicit mode, a record is accepted when the loop requests the next one."""
         while True:
             with self._using():
                 record = self._consumer.deliver_one()
@@ -129,12 +129,12 @@ class ShareConsumer(HandlesRecords):
 
     @property
     def group_id(self) -> str:
-        """The share group."""
+        """The id of the share group."""
         return self._consumer.group_id
 
     @property
     def member_id(self) -> str:
-        """The member id, which the consumer keeps for its life."""
+        """The member id. It does not change while the consumer exists."""
         return self._consumer.member_id
 
     @property
@@ -168,7 +168,7 @@ class ShareConsumer(HandlesRecords):
             self.close()
 
     def wakeup(self) -> None:
-        """Make a poll or commit that waits raise WakeupError, or else the next one. Any thread may call this."""
+        """Interrupt the poll or commit that waits, or else the next one: it raises WakeupError. Thread-safe."""
         self._consumer.wakeup()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:

@@ -24,7 +24,7 @@ class MeasuredConsumer(Protocol):
 
     @property
     def group_id(self) -> str:
-        """The share group."""
+        """The id of the share group."""
 
     @property
     def member_id(self) -> str:

@@ -73,7 +73,7 @@ class Requests:
         self._cluster.forget_leaders()
 
     def raise_problem(self) -> None:
-        """Raise an error that the application must know, or an unexpected one of a request."""
+        """Raise an error that the application must handle, or an unexpected one of a request."""
         unexpected, self._unexpected = self._unexpected, None
         if unexpected is not None:
             raise unexpected

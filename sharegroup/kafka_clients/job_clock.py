@@ -97,5 +97,5 @@ class JobClock:
             fresh = [place for place, learned_ms in self._learned_ms.items() if newest_ms - learned_ms <= FRESH_MS]
             bounds = [self._clocks[place].bounds_ms(local_ms) for place in fresh]
         if not bounds:
-            raise ClockUnknownError("nothing was appended yet")
+            raise ClockUnknownError("the brokers' time is not known yet, because no row was appended")
         return BrokersTime(min(earliest for earliest, _ in bounds), max(latest for _, latest in bounds))

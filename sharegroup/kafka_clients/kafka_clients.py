@@ -258,7 +258,7 @@ def _error_row(row: _Row) -> _Row:
     (response,) = decode_rows(row.value)
     message = f"The request was handled, but its response of {len(row.value)} bytes is too large for Kafka."
     logger.error(
-        "response %(request)s to %(key)s: %(error)s",
+        "replaced the response to request %(request)s of %(key)s by an error: %(error)s",
         LogFields(request=response["id"][:_SHOWN], key=response["reply_to"][:_SHOWN], error=message),
     )
     return _Row(*to_record(to_error_row(response, ErrorCode.UNKNOWN_SERVER_ERROR, message)))

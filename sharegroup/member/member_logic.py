@@ -430,8 +430,8 @@ class MemberLogic:
         if now_ms - running.began_ms >= self.settings.max_processing_ms:
             running.stop_renewing()
             logger.warning(
-                "batch %(batch)d exceeded max_processing_ms (%(limit)d): its locks are no longer renewed, its records"
-                " go to others",
+                "batch %(batch)d exceeded max_processing_ms (%(limit)d): its locks are no longer renewed, and its "
+                "records are delivered to other members",
                 LogFields(batch=running.seq, limit=self.settings.max_processing_ms),
             )
         elif self.holdings.brokers_ms(now_ms) >= running.renew_at_ms and self.renewal is None:

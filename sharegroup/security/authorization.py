@@ -14,7 +14,7 @@
     DescribeConfigs                                     DescribeConfigs on the resource
     AlterConfigs, IncrementalAlterConfigs               AlterConfigs on the resource
     ListConfigResources                                 DescribeConfigs on the cluster
-    Metadata                                            Describe; Create, to have one made
+    Metadata                                            Describe; Create, to create a topic
     DescribeCluster                  (nothing)
 
 The rights of requests that are forwarded to the brokers are in `sharegroup.gateway.passthrough`.
@@ -112,7 +112,7 @@ class Authorization:
         return is_allowed
 
     def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Return the same without logging, for resources that the caller did not name, such as those of a list."""
+        """Return what `allows` returns, without logging, for resources that the caller did not name, as in a list."""
         if resource is Resource.TOPIC and name in self._hidden:
             return False
         if caller.rights is not None:

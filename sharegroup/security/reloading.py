@@ -21,17 +21,20 @@ _FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 class Reloading(Protocol[Kept_co]):
-    """A value that may change."""
+    """A value that is reloaded when its source changes."""
 
     @property
     def value(self) -> Kept_co:
         """The current value."""
 
     def check(self) -> bool:
-        """Reload the value if it may have changed; return whether it has. Blocks. Call it about every second."""
+        """Reload the value if its source may have changed. Return whether it was reloaded. Blocks.
+
+        Call it about every second.
+        """
 
     def reload_now(self) -> bool:
-        """Reload the value earlier, because the new value is needed now."""
+        """Reload the value without waiting for the next check. Return whether it was reloaded."""
 
 
 class ReloadingFiles(Generic[T]):

@@ -101,7 +101,7 @@ def _target(conf: str) -> Path:
     try:
         digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:16]
     except FileNotFoundError as error:
-        raise JarsError("conf/ivy.xml is not there: install from a checkout with `pip install -e .`") from error
+        raise JarsError("conf/ivy.xml does not exist: install from a checkout with `pip install -e .`") from error
     return _cache() / "jars" / digest / conf
 
 

@@ -6,7 +6,7 @@
 
     sharegroup broker --port 9092     # a broker for experiments, until Ctrl-C
 
-Broker and controller are one KRaft node (see `embedded_kafka_cluster` for several), on free ports, with the JARs of
+Broker and controller are one KRaft node (`join` and `quorum` connect several), on free ports, with the JARs of
 `conf/ivy.xml`; for releases before KRaft a ZooKeeper replaces the controller. The processes never outlive this one
 (`guarded_process`).
 """
@@ -86,9 +86,9 @@ class EmbeddedKafka:
     stop and continue it, `erase` gives it an empty disk. `start` then restarts it on the same ports.
 
     Attributes:
-        bootstrap_servers: `127.0.0.1:<port>`, valid once started, like `cluster_id` and `controller`, the address of
-        the
-            controller or of ZooKeeper.
+        bootstrap_servers: `127.0.0.1:<port>`, valid once started.
+        cluster_id: the id of the cluster, valid once started.
+        controller: the address of the controller or of ZooKeeper, valid once started.
         log_path: the broker's log; it remains if a start fails or the `with` block raises.
     """
 

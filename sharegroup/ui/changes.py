@@ -103,7 +103,7 @@ def _offset(row: PartitionView, to: str, text: str) -> int:
 
 async def _form(request: Request) -> Form:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "not a form")
+        raise HTTPException(415, "the request is not an HTML form (application/x-www-form-urlencoded)")
     body = b""
     try:
         async for part in request.stream():
@@ -115,5 +115,5 @@ async def _form(request: Request) -> Form:
     try:
         found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=20)
     except ValueError:
-        raise HTTPException(400, "not a form") from None
+        raise HTTPException(400, "the form cannot be decoded") from None
     return {name: values[0] for name, values in found.items()}

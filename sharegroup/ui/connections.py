@@ -40,7 +40,7 @@ class PageConnections:
         return PageConnection(self, **settings)
 
     def admit(self, address: str, now_s: float) -> bool:
-        """Return whether a new connection is within the limits. If so, call `ended` when it is closed."""
+        """Return whether a new connection is within the limits. If so, call `release` when it is closed."""
         problem = self._limits.add_or_reject(address, now_s * 1000)
         if problem is not None and (more := self._rejected.next_suffix(now_s)) is not None:
             logger.warning(

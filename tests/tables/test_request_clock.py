@@ -153,8 +153,8 @@ def test_an_open_transaction_holds_back_the_safe_time_and_is_reported(caplog: py
     for now_ms in (2_000, 12_000, 13_000):
         assert clock.observe(now_ms, {0: 4, 1: 1}) == (False, 0), "there is nothing to read"
     assert [record.getMessage() for record in caplog.records] == [
-        "requests-0: no row can be read from offset 4 on, the log ends at 5: a transaction is open, or the "
-        "leader does not respond. Until then these requests wait, and no lock or session expires"
+        "requests-0: no row can be read from offset 4 on, but the log ends at 5; a transaction is open, or the leader "
+        "does not respond. Until the rows can be read, their requests wait, and no lock or session expires"
     ]
     poll.one_waiter.skips = {0: 5}
     assert clock.observe(14_000, {0: 4, 1: 1}) == (False, 14_000)

@@ -166,9 +166,7 @@ def test_an_error_that_needs_a_decision_ends_the_job(failure: BaseException) -> 
 def test_an_unreadable_checkpoint_ends_the_job_with_instructions() -> None:
     job = Job()
     assert job.run(1)
-    told = (
-        "operator state of format 99, this job reads 3: remove the checkpoint, and the job comes back from the tables"
-    )
+    told = "operator state of format 99, this job reads 3: remove the checkpoint, and the job recovers from the tables"
     job.query.end(StreamingQueryException(f"Traceback ...\n  File x\nValueError: {told}\n\n at org.apache.spark"))
     with pytest.raises(StaleCheckpointError) as caught:
         job.run(1)

@@ -116,7 +116,7 @@ class ConsumerCore:
         self.queue_acknowledgements(now_ms + self._settings.default_api_timeout_ms)
 
     def begin_handling(self) -> ConsumerSettings:
-        """Switch to explicit mode, in which records stay in hand over polls. Returns the new settings."""
+        """Switch to explicit mode, in which records stay in hand during polls. Returns the new settings."""
         self._settings = dataclasses.replace(self._settings, share_acknowledgement_mode="explicit")
         self.in_hand.keeps_renewed = True
         return self._settings
@@ -151,7 +151,7 @@ class ConsumerCore:
         return bool(self.fetched or self._arrived)
 
     def take_arrived(self) -> list[Arrived]:
-        """Remove and return the responses to decode. Their leaders can be asked for more meanwhile."""
+        """Remove and return the responses to decode. More records may be fetched from their leaders meanwhile."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -163,7 +163,7 @@ class ConsumerCore:
         self._drop_lost(now_ms)
 
     def _drop_lost(self, now_ms: int) -> None:
-        """Remove the fetched records whose locks can have ended, and release those of partitions that were lost."""
+        """Remove the fetched records whose locks may have ended, and release those of partitions that were lost."""
         self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
         if self._kept_for != (self.membership.generation, self.membership.topics):
             self._kept_for = (self.membership.generation, self.membership.topics)
@@ -182,12 +182,12 @@ class ConsumerCore:
         return records
 
     def begin_iteration(self, now_ms: int) -> None:
-        """Let `deliver_one` return the records that are fetched now."""
+        """Make the records that are already fetched available to `deliver_one`."""
         self.fetched.poll_all()
         self._delivered_ms = now_ms
 
     def deliver_one(self, now_ms: int) -> Record[Any] | None:
-        """Return one fetched record, which is in hand from now on. None if the iteration must poll."""
+        """Return one fetched record and add it to those in hand. Return None if the iteration must poll."""
         while (record := self.fetched.pop_polled()) is not None:
             if not self._has_ended(record.delivery, now_ms):
                 self.in_hand.deliver((record,))
@@ -195,15 +195,15 @@ class ConsumerCore:
         return None
 
     def _has_ended(self, delivery: Delivery, now_ms: int) -> bool:
-        """Return whether the locks of records can have ended, by time or with the session."""
+        """Return whether the locks of a delivery's records may have ended, by time or with the session."""
         if delivery.session != self.node(delivery.node_id).session:
             return True
         return delivery.lock_until_ms is not None and now_ms >= delivery.lock_until_ms
 
     def _is_of_others(self, delivery: Delivery) -> bool:
-        """Return whether records are of another member's partition, or of a topic that is not subscribed any more.
+        """Return whether the partition is assigned to other members, or its topic is no longer subscribed.
 
-        A member without an assignment was fenced, and gets one when it has joined again. It keeps its locks.
+        A member without an assignment was fenced. It keeps its locks, and gets an assignment when it has joined again.
         """
         topic_id, partition, topic = delivery.source
         assignment = self.membership.assignment
@@ -230,13 +230,13 @@ class ConsumerCore:
             self.metrics.acknowledge_errors.record(records, now_ms)
 
     def raise_problem(self) -> None:
-        """Raise an error that the application must know."""
+        """Raise an error that the application must handle, if there is one."""
         self.membership.raise_problem()
         if self._problems:
             raise self._problems.popleft()
 
     def end(self) -> None:
-        """Forget the records and the assignment: the member leaves, and the server releases the locks."""
+        """Discard the records and the assignment. The member leaves the group, and the server releases the locks."""
         self.fetched.clear()
         self._arrived.clear()
         self.in_hand.forget()
@@ -266,11 +266,11 @@ class ConsumerCore:
     ) -> list[tuple[ShareNode, list[TopicIdPartition]]]:
         """Return the partitions to fetch from each node; `is_fetching` is whether a fetch is in progress.
 
-        A node whose records wait for a poll is not asked. So the consumer keeps at most one response of each node.
-        `is_ahead` plans the fetches between two polls: only from nodes that have more records.
+        Nothing is fetched from a node whose records wait for a poll, so the consumer stores at most one response of
+        each node. `is_ahead` plans the fetches between two polls, which are sent only to nodes that have more records.
 
-        In record_limit mode, one node is asked at a time, in turn, and only if no records are left: so a poll never
-        gets more than `max_poll_records`.
+        In record_limit mode, records are fetched from one node at a time, in turn, and only if no records are left.
+        Therefore a poll never returns more than `max_poll_records`.
         """
         by_node: dict[int, list[TopicIdPartition]] = {}
         for source, node_id in leaders.items():
@@ -296,14 +296,15 @@ class ConsumerCore:
 
     @property
     def is_handling(self) -> bool:
-        """Whether a handler loop polls, also while it processes records."""
+        """Whether a handler loop polls. Such a loop also polls while it processes records."""
         return self.in_hand.keeps_renewed
 
     @property
     def may_fetch_ahead(self) -> bool:
-        """Whether records may be acquired before the application polls for them: it is quick, compared to their locks.
+        """Whether records may be acquired before the application polls for them.
 
-        A handler loop polls while it processes records, so it needs none ahead.
+        They may if the application processes records quickly compared to their lock duration. A handler loop polls
+        while it processes records, so it needs no read-ahead.
         """
         if self.lock_timeout_ms is None or self._processing_ms is None or self.is_handling:
             return False

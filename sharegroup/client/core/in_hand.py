@@ -1,7 +1,8 @@
 """The records that the application has: delivered, not acknowledged yet or not sent yet.
 
 A record enters when it is delivered, and leaves when its acknowledgement is taken to be sent. A renewed record returns
-when the server has renewed its lock: to be handed over again, as in Java, or quietly (`keeps_renewed`).
+when the server has renewed its lock. The application then receives it again, as in Java, or still has it
+(`keeps_renewed`).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ShareNode:
         epoch: the epoch of the next request; 0 opens a session.
         partitions: the partitions of the session, on the server too.
         results: results of acknowledgements, which the caller takes.
-        session: counts the sessions that ended: the number of the present one.
+        session: the number of the current session: how many sessions have ended before it.
         has_backlog: whether the newest fetch has shown that the server has more records.
     """
 
@@ -223,7 +223,7 @@ class ShareNode:
         return answer.records > 0 and (is_half_full or has_half_of_bytes or self._limits.max_wait_ms == 0)
 
     def _take(self, has_fetch: bool) -> dict[TopicIdPartition, Acknowledgements]:
-        """Return what can be sent now. Without a session, nothing can, and it fails.
+        """Return the acknowledgements that can be sent now. Without a session, none can be sent, and they fail.
 
         Renewals wait for a request without a fetch, because a fetch that renews may not request records.
         """

@@ -81,7 +81,7 @@ class HandlesRecords:
         """Register a function, or a coroutine function, that `run` calls for each record.
 
         If it returns, the record is accepted. `raise Reject(reason)` rejects it, `raise Release(delay_s=...)` releases
-        it. After any other exception, it is called again as `on_error` says (default: the record is released).
+        it. After any other exception, it is called again according to `on_error` (default: the record is released).
 
         Args:
             concurrency: the number of calls at the same time: threads for functions, tasks for coroutines.

@@ -1,4 +1,4 @@
-"""The members of a share group in memory, by the machine of the group coordinator."""
+"""The members of a share group in memory, managed by the state machine of the group coordinator."""
 
 from __future__ import annotations
 

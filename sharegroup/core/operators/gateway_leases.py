@@ -1,18 +1,18 @@
 """The leases of gateways: until when each one holds what it has reserved.
 
-A gateway renews its lease with one row, however many share-partitions it has reserved offsets of. A row that each of
-them had to read would cost as much as a row each, so a renewal reaches none of them::
+A gateway renews its lease with one row, however many share-partitions it has reserved offsets of. If each of them had
+to read the renewal, it would cost as much as one row for each. Therefore a renewal is not sent to share-partitions::
 
     renew_leases row  ->  `GatewayLeases`  ->  `Output.leases`     ->  driver  ->  handover to the source
     reserve row       ->  its shard        ->  `Output.reservers`  ->  driver  ->  handover to the source
 
-The source knows the gateways that hold reservations at each shard, and when their leases end. It sends a `leases_over`
-row to the shards of a gateway after its lease has ended, and after all rows have been read that were appended before
-that. So an assignment that was appended within the lease always takes effect.
+The source stores which gateways hold reservations at each shard, and when their leases end. When a lease has ended, and
+all rows that were appended before its end have been read, the source sends a `leases_over` row to the shards of the
+gateway. So an assignment that was appended within the lease always takes effect.
 
-A lease runs from the append of its renewal, so the gateway knows its end without a response. A reservation that is
-granted extends the lease, too. After a restart the source does not know the leases. It then assumes that each gateway
-has just renewed its own.
+A lease runs from the append of its renewal, so the gateway can compute its end without a response. A reservation that
+is granted extends the lease, too. After a restart the source has no leases. It then assumes that each gateway has just
+renewed its lease.
 """
 
 from sharegroup.core.operators.output import Output

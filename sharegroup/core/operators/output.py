@@ -26,9 +26,10 @@ class Output:
     - `notes`: sentences for the job's log.
     - `positions`: next unread offset of each request partition that this key read rows of.
     - `deadline_ms`: when this key needs a tick; None for never.
-    - `reservers`: the gateways that hold reservations here.
-    - `leases`: by gateway, a time until which its lease lasts at least.
-    - `waiting`: what waiting fetches wait for, so that the source polls the log of this topic often.
+    - `reservers`: the gateways that hold reservations of this key.
+    - `leases`: for each gateway, the time until which its lease lasts at least, in ms.
+    - `waiting`: whether pending fetches wait for new records or for room. If they do, the source polls the topic's log
+      often.
     - `windows`: values of `metrics.WindowSizes` of the touched share-partitions, if metrics are enabled.
     """
 

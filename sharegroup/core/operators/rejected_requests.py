@@ -19,12 +19,12 @@ from sharegroup.protocol.rows.share_partition_requests import (
     decode_share_partition_request,
 )
 
-#: `share_group_refusal` or `share_partition_refusal`.
+#: `reject_share_group_request` or `reject_share_partition_request`.
 Rejection = Callable[[Mapping[str, Any], int, str], Response]
 
 
 class RejectedRequests(ABC):
-    """The operator of a key that has only such rows. It keeps no state."""
+    """The operator of a key whose rows are all rejected. It keeps no state."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -49,7 +49,7 @@ class RejectedRequests(ABC):
 
 
 class ForeignRequests(RejectedRequests):
-    """The operator of such a key. It rejects every request with NOT_COORDINATOR and keeps no state.
+    """The operator of a group of another cell. It rejects every request with NOT_COORDINATOR and keeps no state.
 
     `cells` are the cell of this job and the cell of the group.
     """
@@ -74,7 +74,7 @@ class ForeignRequests(RejectedRequests):
 
 
 class UnkeyedRequests(RejectedRequests):
-    """The operator of that key. It rejects every row and responds if the requester is known."""
+    """The operator of rows that name no share-partition. It rejects each row and responds if the requester is known."""
 
     def _refuse(self, request: rows.RequestRow, output: Output) -> None:
         try:

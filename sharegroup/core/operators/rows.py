@@ -7,7 +7,7 @@ gone      | the name of the deleted topic, a JSON text               | source
 unload    | [partition, ...]                                        | source
 delete    | [[partition, state_epoch, topic], ...]                  | source
 load      | [{...}, ...], see `ManagedPartition.load`; group's rows  | source
-log       | [[partition, then the fields of `LogOffsets`], ...]     | source
+log       | [[partition, then the fields of `PartitionLog`], ...]   | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
 leases_over | [gateway, ...]                                        | source
 tick      | clock_ms                                                | source

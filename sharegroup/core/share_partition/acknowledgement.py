@@ -30,7 +30,7 @@ class AcknowledgementRejected(RequestError):
     """An acknowledgement request that is rejected as a whole.
 
     The machine has changed nothing. Kafka makes one exception: RENEWs that precede the failing batch stay in force. A
-    caller that wants the same replays `renewals`.
+    caller that needs the same behaviour replays `renewals`.
     """
 
     def __init__(self, cause: RequestError, renewals: Outcome) -> None:

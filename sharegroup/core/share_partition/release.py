@@ -14,7 +14,10 @@ from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Tra
 
 
 def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
-    """Yield the ranges of first..last. Raise RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one."""
+    """Yield the ranges of first..last, with their records.
+
+    Raises RequestError (INVALID_RECORD_STATE) if `member_id` does not hold one of them.
+    """
     for held_first, held_last, record in window.items(first, last):
         if record.state is not ACQUIRED:
             raise not_held_error(f"{held_first}..{held_last} is {record.state.name}")
@@ -30,7 +33,7 @@ def end_acquisition(
 ) -> Transition:
     """Return the transition that ends an acquisition; AVAILABLE becomes ARCHIVED at the delivery count limit.
 
-    A reserved record was not delivered, so nothing happens to it but the end of its reservation.
+    A reserved record was not delivered, so only its reservation ends.
     """
     if not record.delivery_count:
         return Transition(first, last, ACQUIRED, AVAILABLE, Cause.UNRESERVE, record.member_id, 0)

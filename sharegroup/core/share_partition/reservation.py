@@ -76,8 +76,8 @@ def reserve_ranges(
 ) -> tuple[Transition, ...]:
     """Return the transitions after which at least `records` offsets are reserved for `reserver`.
 
-    `free` are the offsets after the window that may be reserved. Offsets in the window that nobody holds any longer and
-    that the log has not reached are reserved before these.
+    `free` are the offsets after the window that may be reserved. Offsets inside the window come first, if the log has
+    not reached them and their reservation has ended.
     """
     transitions: list[Transition] = []
     missing = records - sum(last - first + 1 for first, last, _ in iter_reserved(window, reserver))

@@ -1,7 +1,7 @@
 """A piece of the in-flight window: neighbouring ranges, or the form that they were dumped to.
 
-A piece that is not touched stays closed. Only its summary is read, which answers the questions that are asked about
-every piece. The ranges of an open piece are one `RangeMap` of records. Two indexes beside it avoid scans: the AVAILABLE
+A piece that is not touched stays closed. Only its summary is read, which is enough for everything that is computed over
+all pieces. The ranges of an open piece are one `RangeMap` of records. Two indexes beside it avoid scans: the AVAILABLE
 ranges and the acquisition locks. They are built when first used, and then updated with each change.
 """
 

@@ -75,7 +75,7 @@ class ClientBrokers:
 
 
 class ClientRights:
-    """The rights of one user. `share_groups` returns the share groups, which the brokers do not know."""
+    """The rights of one user. `share_groups` returns the share groups, which the brokers do not have."""
 
     def __init__(self, brokers: ClientBrokers, share_groups: Callable[[], Awaitable[Iterable[str]]]) -> None:
         self._brokers, self._share_groups = brokers, share_groups

@@ -49,7 +49,7 @@ class ForwardedLogins:
     """The logins and rights that all client connections share.
 
     `settings` are kafka-python's; their login is replaced by the client's. `share_groups` returns the share groups,
-    which the brokers do not know. Raises InvalidConfigError.
+    which the brokers do not have. Raises InvalidConfigError.
     """
 
     def __init__(

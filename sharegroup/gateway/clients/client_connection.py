@@ -112,7 +112,7 @@ class ClientConnection(FrameProtocol):
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def drain(self, may_close: Callable[[int], bool]) -> None:
-        """Close the connection when all requests are answered and `may_go(connection_id)` returns True."""
+        """Close the connection when all requests are answered and `may_close(connection_id)` returns True."""
         self._requests.drain(partial(may_close, self.connection_id))
 
     def close(self) -> None:

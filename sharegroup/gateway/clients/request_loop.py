@@ -73,7 +73,7 @@ class Service:
 class RequestLoop:
     """Handles the requests of one client and sends the responses.
 
-    `link` sends and receives the bytes. `failed` is called once, with the reason, if the connection cannot continue.
+    `link` sends and receives the bytes. `on_failure` is called once, with the reason, if the connection cannot go on.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RequestLoop:
         self._frames.put(frame)
 
     def drain(self, may_close: Callable[[], bool]) -> None:
-        """Close the connection when all requests are answered and `may_go` returns True: now or after a later one."""
+        """Close the connection as soon as all requests are answered and `may_close` returns True."""
         self._may_close = may_close
         self._tasks.append(asyncio.ensure_future(self._run(self._close_if_done())))
 

@@ -19,9 +19,11 @@ class Standby(NamedTuple):
 
 
 class ClientView(NamedTuple):
-    """The addresses of one gateway by upstream broker, and its standby; None without another gateway.
+    """The brokers that one client is sent.
 
-    `may_have_moved`: the client may come from another gateway, which had other addresses for the same broker ids.
+    `brokers` are the addresses of one gateway, by the id of the upstream broker. `standby` is a port of another
+    gateway, or None if there is no other gateway. `may_have_moved` is True if the client may have used another gateway
+    before, which sent other addresses for the same broker ids.
     """
 
     brokers: Mapping[int, tuple[str, int]]

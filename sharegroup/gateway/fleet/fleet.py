@@ -3,7 +3,7 @@
 A client of this gateway is sent its addresses, and the standby port of the next gateway as one more broker. If this
 gateway dies, the standby port is the only broker that the client still reaches. The client requests metadata there, and
 the next gateway responds with its own addresses. While this gateway lives, the next one responds with this gateway's
-addresses, because a client may send a request to any broker that it knows. Otherwise a client could have the
+addresses, because a client may send a request to any broker in its metadata. Otherwise a client could have the
 coordinator of its group at one gateway and its partitions at another.
 """
 

@@ -1,4 +1,7 @@
-"""Open requests that others wait for, although their clients may have a response; for example leaves, by group."""
+"""Requests whose outcome is not known yet and that other requests wait for, for example leaves, by group.
+
+Their clients may already have a response.
+"""
 
 import asyncio
 from collections.abc import Hashable, Iterable

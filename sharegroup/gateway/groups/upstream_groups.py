@@ -1,6 +1,6 @@
 """Group ids that belong to other types of groups upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
-In Kafka a name belongs to one group of any type. The upstream cluster does not know our share groups. So the gateway
+In Kafka a name belongs to one group of any type. The upstream cluster does not have our share groups. So the gateway
 queries it before a share group is created, and rejects requests that would create a group of another type under a share
 group's name. The check is best effort, not a lock: without a response in time, no other group is assumed.
 """
@@ -66,7 +66,7 @@ class UpstreamGroups:
         if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
             return
         logger.info(
-            "rejected group %(group)s as a share group: upstream it is a %(detail)s group",
+            "rejected group %(group)s as a share group: the brokers have a %(detail)s group of this name",
             LogFields(group=group_id, detail=kind),
         )
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
@@ -79,7 +79,7 @@ class UpstreamGroups:
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def is_share_group(self, node_id: int, group_id: str) -> bool:
-        """Return the same according to the current tables.
+        """Return whether the name belongs to a share group, according to the current tables.
 
         While they cannot be read, any group that the brokers do not have may be a share group.
         """

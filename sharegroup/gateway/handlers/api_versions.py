@@ -78,9 +78,9 @@ def forwarded_versions(offered: Features) -> dict[int, tuple[int, int]]:
 def offered_range(offered: Features, key: int) -> tuple[int, int]:
     """Return the versions of an API that clients may use, as (min, max); max is below min if there are none.
 
-    An API is offered only if it has a rule, up to the newest version that the rule supports. Requests between brokers
-    and the APIs of later releases are therefore rejected until they have a rule. The oldest version is the broker's:
-    Kafka 4 offers Produce from 0 on for old versions of librdkafka, but supports only 3 and later.
+    An API is offered only if `passthrough.rules` has a rule for it, up to the newest version that the rule supports, or
+    if the gateway rewrites it. APIs between brokers and APIs of later releases are not offered. The oldest version is
+    the broker's. Kafka 4 offers Produce from 0 on for old versions of librdkafka, but supports only 3 and later.
     """
     rule = RULES.get(key)
     if rule is None and key not in REWRITTEN:

@@ -1,6 +1,6 @@
 """Rejection of requests that would create another kind of group at the brokers under the name of a share group.
 
-In Kafka a name belongs to one group. The brokers do not know the gateway's share groups, so the gateway rejects these
+In Kafka a name belongs to one group. The brokers do not have the gateway's share groups, so the gateway rejects these
 requests with the errors of Kafka 4.3. Requests of members that have joined create no group and are forwarded: the
 brokers reject them because the group does not exist.
 """

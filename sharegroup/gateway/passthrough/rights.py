@@ -19,7 +19,7 @@ class Need(NamedTuple):
 
 
 class TopicNames(NamedTuple):
-    """The topics that the gateway knows. `name_by_id` returns None for an unknown id."""
+    """The topics in the gateway's metadata. `name_by_id` returns None for an unknown id."""
 
     name_by_id: Callable[[uuid.UUID], str | None]
     all_names: Callable[[], list[str]]

@@ -68,6 +68,6 @@ class FetchSession:
         self._session_id, self._epoch = session_id, self._epoch + 1 if self._epoch < 2**31 - 1 else 1
 
     def reset(self) -> None:
-        """Begin a new session with the next request, because the broker does not know this one any longer."""
+        """Begin a new session with the next request, because the broker no longer has this one."""
         self._session_id, self._epoch = NO_SESSION, 0
         self._sent.clear()

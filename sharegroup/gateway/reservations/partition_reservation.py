@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-While members wait and there are no records, the gateway asks the job for a *slice*: the next offsets of the log. It
-uses each offset at most once, when its record has arrived. When half of the slice is used, it asks again, so that a
-steady stream never waits for the job. If the job responds slowly, slices are longer.
+While members wait and there are no records, the gateway requests a *slice* from the job: the next offsets of the log.
+It uses each offset at most once, when its record has arrived. When half of the slice is used, it requests more, so that
+a steady stream never waits for the job. If the job responds slowly, slices are longer.
 
     reserved       RRRRRRRRRRRRRRRR      of the newest response
     used           uuuuuu                assigned to members; their rows may be unread at the job
@@ -40,7 +40,7 @@ LOST_AFTER_MS = 5_000
 
 
 class PartitionReservation:
-    """The reservation of one share-partition: what is reserved, and when to ask for how much. Times are in ms.
+    """The reservation of one share-partition: what is reserved, and when to request how much. Times are in ms.
 
     `epochs` numbers the epochs of all reservations of this gateway, so that none is used twice.
     """
@@ -66,7 +66,7 @@ class PartitionReservation:
     def records_to_reserve(self, waiting: int, records_per_s: float, now_ms: int) -> int | None:
         """Return how many offsets to reserve now, or None. Call `record_request` after sending the row.
 
-        `waiting` members wait, and this gateway has delivered `records_per_s` records of the share-partition of late.
+        `waiting` members wait, and this gateway has recently delivered `records_per_s` records of the share-partition.
         """
         if not waiting or not self.may_request(now_ms):
             return None
@@ -142,7 +142,7 @@ class PartitionReservation:
         self.unused_count = _count(self._reserved)
 
     def begin_epoch(self) -> None:
-        """Discard the reservation, whose state at the job is not known or which is given back."""
+        """Discard the reservation, because it is returned or its state at the job is not known."""
         self.epoch = next(self._epochs)
         self._reserved.clear()
         self._used.clear()

@@ -8,7 +8,7 @@
     row is durable  ->  the records are in the member's buffer, and its fetch is answered
 
 A record is in a buffer only if its row was appended within the lease of the reservation, and while the member was
-certainly in its group. Otherwise the row has no effect, and the record comes by the job.
+certainly in its group. Otherwise the row has no effect, and a micro-batch acquires the record for a member.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
-#: A reservation is given back when no member has waited for this long: while there are records, which members of other
+#: A reservation is returned when no member has waited for this long: while there are records, which members of other
 #: gateways could get, and while there are none. So a member that fetches late does not cost two rows each time.
 IDLE_MS, EMPTY_IDLE_MS = 500, 5_000
 #: How long before the group may be without members that is looked at.
@@ -106,12 +106,12 @@ class ReservedDelivery:
         self._reserve(partition)
 
     def _on_acquired(self, key: SharePartitionKey, records: int) -> None:
-        """Count records that came by the job, so that the next slice is as long as members need."""
+        """Count records that a micro-batch acquired, so that the next slice is as long as members need."""
         if (partition := self._partitions.get(key)) is not None:
             partition.rate.record(records, self._job.now_ms())
 
     def upkeep(self) -> None:
-        """Request more where that is due, give back what nobody waits for, and renew the lease of the rest."""
+        """Request more offsets where due, return reservations that no member needs, and renew the lease."""
         now_ms = self._job.now_ms()
         unsent, self._unsent = self._unsent, []
         for row in unsent:
@@ -133,7 +133,7 @@ class ReservedDelivery:
             self._own_lease(group_id).renew(group_id, now_ms)
 
     def close(self) -> None:
-        """Give everything back, because the gateway stops."""
+        """Return all reservations, because the gateway stops."""
         self._is_closed = True
         for partition in self._partitions.values():
             self._give_back(partition)
@@ -154,7 +154,7 @@ class ReservedDelivery:
             self._give_back(partition)
 
     def _on_wanted(self, key: SharePartitionKey) -> None:
-        """Give back what is reserved, because members wait that cannot reserve."""
+        """Return the reservation, because members wait that cannot use reservations."""
         partition = self._partitions.get(key)
         if partition is not None:
             self._give_back(partition)
@@ -218,7 +218,7 @@ class ReservedDelivery:
     def _on_response(self, partition: ReservedPartition, response: Response) -> None:
         if response.error_code:
             logger.info(
-                "%(share_partition)s: nothing is reserved: %(error)s",
+                "%(share_partition)s: failed to reserve offsets: %(error)s",
                 LogFields(share_partition=partition.key, error=response.error_message),
             )
         if not isinstance(response, ReserveResponse):
@@ -267,7 +267,7 @@ class ReservedDelivery:
         return UnreserveRequest(row_id, *partition.key, "", ranges=None, requester=gateway, reservation_epoch=epoch)
 
     def _append_unreserve(self, row: UnreserveRequest) -> None:
-        """Append a row until that succeeds, because what it gives back would not end before the gateway does."""
+        """Append a row, retrying until that succeeds: otherwise the reservation would last until the gateway stops."""
         self._job.append_soon(row, lambda: self._unsent.append(row))
 
     def _has_had_members(self, partition: ReservedPartition, now_ms: int) -> bool:

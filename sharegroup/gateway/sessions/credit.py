@@ -4,10 +4,10 @@ A response of the job takes a micro-batch, a fetch of a client takes a milliseco
 than a fetch needs and serves the next fetches from its buffer. These extra records are the credit. It is bounded by the
 observed behaviour of the member:
 
-- The first demand is for what the client's fetch wants (MaxRecords), or for `min_records` if that is more. So is every
-  demand of a member that is not known to come back soon. Read-ahead starts only if the member consumes more than that
-  in two fifths of the lock duration. Processing takes as long again, and the last fifth is left for the
-  acknowledgement. A demand of a member that never comes back would acquire records that other members could have.
+- The first demand is for MaxRecords of the client's fetch, or for `min_records` if that is more. So is every demand of
+  a member that may not fetch again soon. Read-ahead starts only if the member consumes more than that in two fifths of
+  the lock duration. Processing takes as long again, and the last fifth is left for the acknowledgement. A demand of a
+  member that never fetches again would acquire records that other members could have.
 - `target` is the number of records that the buffer and the standing demand should hold together. A demand is sent when
   less than half of it is left. The target grows when demands come back full and the buffer still runs empty, or must
   run empty according to the member's rate and the round trip to the job. It grows at least twofold and at most 32-fold,
@@ -16,7 +16,7 @@ observed behaviour of the member:
   once, so that the other half can be read ahead while it works. Otherwise the window may have no room for more records
   before the member has acknowledged. The first delivery of a member is small, because the member may be slow and others
   may follow.
-- Whatever its fetch wants, a member is sent at most the records that it consumes in two fifths of the lock duration. It
+- Whatever MaxRecords is, a member is sent at most the records that it consumes in two fifths of the lock duration. It
   acknowledges them after it has processed all of them, and a lock that expires before costs a delivery attempt.
 - With `linger_ms`, a read-ahead demand may wait at the job for other demands, so that one micro-batch serves more of
   them. It waits at most until the buffered records last only for a few round trips. The target allows for that.

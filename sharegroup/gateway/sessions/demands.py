@@ -1,4 +1,7 @@
-"""The demands of one member for one share-partition: the standing one, and those that may still get a response."""
+"""The demands of one member for one share-partition.
+
+At most one is *standing*: sent, without a response, and not lost. Lost and replaced ones may still get a response.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class FetchDemand(NamedTuple):
 
 
 class FetchDemands:
-    """Allows one standing demand at a time.
+    """The demands that were sent and have no response; at most one is standing.
 
     A demand without a response for `lost_after_ms`, or `round_lost_after_ms` if it is for one round, counts as lost.
     Its response is accepted if it still arrives.
@@ -39,7 +42,7 @@ class FetchDemands:
     def can_send(self, now_ms: int, is_round: bool = False) -> bool:
         """Return whether no demand stands and the pause after a rejected demand is over.
 
-        A demand for one round may replace one that stands until there are records.
+        A demand for one round may replace a standing one that waits until there are records.
         """
         standing = self._standing
         if standing is None or (is_round and not standing.is_round):

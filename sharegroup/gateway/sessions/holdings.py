@@ -22,7 +22,7 @@ _MIN_PRUNE_AT = 64
 class Delivery(NamedTuple):
     """The delivery of a range: the end of its lock (milliseconds since the epoch) and its delivery count.
 
-    `asked` is the id of the newest request about the range whose outcome is not known, "" if there is none.
+    `open_request_id` is the id of the newest request about the range whose outcome is not known, "" if there is none.
     """
 
     lock_deadline_ms: int

@@ -45,8 +45,8 @@ logger = logging.getLogger(__name__)
 
 #: Pause after a demand that was rejected or could not be sent.
 RETRY_MS = 1_000
-#: How long a demand of a fetch that waits for one round stands at the job: so that a share-partition that is being
-#: loaded, and records that were appended just before the fetch, are there when it is answered.
+#: How long the job keeps the demand of a fetch that waits for one round. By then, a share-partition that was being
+#: loaded is available, and so are records that were appended just before the fetch.
 ROUND_MS = 500
 #: A range is not sent if its lock ends within this time, or within this part (1/n) of a short lock.
 MIN_LOCK_LEFT_MS = 2_000
@@ -87,7 +87,7 @@ class MemberPartition:
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _LOCK_DIVISOR)
         self._is_closed = self._is_released = False
-        #: The last demand that was sent, and how many such were answered.
+        #: The id of the last demand that was sent, and the number of such demands that got a response.
         self._last_id, self.rounds = "", 0
         #: Called when a fetch of the client waits, if this gateway reserves records; None otherwise.
         self.on_wait: Callable[[MemberPartition], None] | None = None
@@ -96,15 +96,15 @@ class MemberPartition:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member's next incarnation is to get the records that this one was sent (KIP-345)."""
+        """Whether the member is static (KIP-345): its next incarnation receives the records that this one holds."""
         return self._incarnation_id is not None
 
     # -- records -----------------------------------------------------------------------------------------------------
 
     def request_records(self, now_ms: int, wanted: int, is_round: bool = False) -> None:
-        """Send a demand for `wanted` records and for read-ahead, unless one stands or nothing is missing.
+        """Send a demand for `wanted` records and for read-ahead, unless one is pending or no records are missing.
 
-        `is_round`: the job answers after one round, also without records; `rounds` is higher then.
+        If `is_round` is True, the job responds after one round even without records, and `rounds` is incremented.
         """
         if self._is_closed:
             return
@@ -114,7 +114,7 @@ class MemberPartition:
 
     @property
     def can_be_assigned(self) -> bool:
-        """Whether a fetch of the client waits and would be sent records that are assigned to the member now."""
+        """Whether a fetch of the client is waiting and would receive records that are assigned to the member now."""
         return self.read_ahead.is_waiting and not self.read_ahead.buffered and not self._is_closed
 
     @property
@@ -125,7 +125,7 @@ class MemberPartition:
     def assignment(
         self, ranges: Sequence[OffsetRange], epoch: int, lock_duration_ms: int, valid_until_ms: int
     ) -> AssignRequest:
-        """Return the row that assigns reserved records to the member; without effect if appended later than that."""
+        """Return the row that assigns reserved records to the member, if it is appended before `valid_until_ms`."""
         return AssignRequest(
             *self._row_header(),
             ranges=tuple(ranges),
@@ -188,7 +188,7 @@ class MemberPartition:
             self._demand_failed(response.id)
             self.on_change()
             return
-        self.rounds += response.id == self._last_id  # one that another took the place of is answered with nothing
+        self.rounds += response.id == self._last_id  # a demand that was replaced gets an empty response
         now_ms = self._job.now_ms()
         if not self.read_ahead.add_response(
             response.id,
@@ -220,7 +220,7 @@ class MemberPartition:
         return shortest_ms
 
     def must_wait_for_rest(self, taken: Slice, now_ms: int) -> bool:
-        """Return whether to wait for the rest of the record batch in which the slice ends; requests it if needed."""
+        """Return whether to wait for the rest of the record batch in which the slice ends. Request it if needed."""
         records = (
             self.read_ahead.records_to_complete_batch(taken.acquired, taken.rest_of_batch, now_ms)
             if taken.acquired
@@ -230,7 +230,7 @@ class MemberPartition:
         return records is not None
 
     def withdraw_if_expiring(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
-        """Return the records of a response to the job if their locks nearly expired while it was made.
+        """Return the records of a response to the job if their locks nearly expired while the response was built.
 
         Returns False and changes nothing if enough time is left.
         """
@@ -263,7 +263,8 @@ class MemberPartition:
         if expired:
             records = sum(last - first + 1 for first, last, _ in expired)
             logger.info(
-                "%(share_partition)s: %(records)d records for member %(member)s nearly expired; records released",
+                "%(share_partition)s: locks of %(records)d records buffered for member %(member)s nearly expired; "
+                "records released",
                 LogFields(share_partition=self.key, records=records, member=self.member_id),
             )
             self.unacquire(expired)
@@ -277,7 +278,7 @@ class MemberPartition:
         self.unacquire(self.read_ahead.remove_all())
 
     def drain(self) -> None:
-        """Unacquire all read-ahead, and whatever the standing demand still brings."""
+        """Unacquire all read-ahead, and the records of any later response to the pending demand."""
         self.unacquire(self.read_ahead.close())
 
     # -- the session -------------------------------------------------------------------------------------------------

@@ -256,14 +256,14 @@ class MemberSession:
                 return True
             except LogReadError as error:
                 logger.warning(
-                    "%(share_partition)s at offset %(offset)d: %(error)s",
+                    "%(share_partition)s: failed to read the log at offset %(offset)d: %(error)s",
                     LogFields(share_partition=partition.key, offset=offset, error=error),
                 )
                 if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition.discard_before(error.log_start_offset):
                     return True
             except UpstreamUnavailableError as error:
                 logger.warning(
-                    "%(share_partition)s at offset %(offset)d: %(error)s",
+                    "%(share_partition)s: failed to read the log at offset %(offset)d: %(error)s",
                     LogFields(share_partition=partition.key, offset=offset, error=error),
                 )
         again_s = self._reader.pause_s(position, offset)

@@ -1,16 +1,17 @@
-"""The usual time between a member's fetches, and whether it has been away for longer. No clock, no I/O."""
+"""Measures the usual time between a member's fetches, to detect members that stopped fetching. No clock, no I/O."""
 
 from __future__ import annotations
 
-#: A member that has been away for this number of its usual intervals is idle.
+#: A member that has not fetched for this number of its usual intervals is idle.
 IDLE_INTERVALS = 4
 
 
 class PollRhythm:
     """Measures the fetches of one session, between which the member processes records. All times are milliseconds.
 
-    Only pauses after records count, because a member that got none fetches again immediately. The usual pause rises
-    with one longer pause and falls slowly. A member that got more records than before may take longer in proportion.
+    Only pauses after a response with records count, because a member that got none fetches again immediately. One
+    longer pause raises the usual pause at once; shorter pauses lower it slowly. A member that got more records than
+    before may take longer in proportion.
     """
 
     def __init__(self) -> None:
@@ -36,10 +37,10 @@ class PollRhythm:
             self._left_ms, self._handed_out = now_ms, records
 
     def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
-        """Return whether the member has been away for several of its usual intervals.
+        """Return whether the member has not fetched for `IDLE_INTERVALS` of its usual intervals.
 
-        Never before `least_ms`, always after `most_ms`. A member that has not fetched again at all becomes idle after
-        `most_ms`.
+        The limit is at least `least_ms` and at most `most_ms`. It is `most_ms` for a member that has no usual interval
+        yet.
         """
         if self._left_ms is None:
             return False

@@ -1,6 +1,6 @@
 """The read-ahead for one member in one share-partition: the buffer, and the demands that fill it. No I/O, no clock.
 
-`credit` decides its size. Ranges that leave the buffer other than by `take` must be returned with `unacquire`.
+`credit` decides its size. Ranges that leave the buffer other than by `remove` must be unacquired by the caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUND_LOST_AFTER_MS = 10_000
 class ReadAhead:
     """Decides when to request how many records from the job, and buffers the records that arrive.
 
-    All times are milliseconds. See `Credit` and `Demands` for the arguments.
+    All times are milliseconds. See `Credit` and `FetchDemands` for the arguments.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ReadAhead:
         return self._buffer.ranges(most)
 
     def readable_ranges(self) -> ReadableRanges:
-        """Return the first ranges with the same isolation level, for `slice_response`; call `expire` before."""
+        """Return the first ranges with the same isolation level, for `slice_response`. Call `remove_expiring` first."""
         return self._buffer.readable_ranges(MAX_RANGES)
 
     def locked_ranges(self, ranges: Sequence[Sequence[int]]) -> list[LockedRange]:
@@ -97,10 +97,10 @@ class ReadAhead:
     # -- the job's side -----------------------------------------------------------------------------------------
 
     def records_to_request(self, now_ms: int, wanted: int | None = None, is_round: bool = False) -> int | None:
-        """Return how many records to request from the job now, or None; call `sent` afterwards.
+        """Return how many records to request from the job now, or None; call `record_demand` afterwards.
 
-        `wanted` is MaxRecords of a fetch. None: the call follows a response of the job instead. `is_round`: the fetch
-        waits for one answer of the job only.
+        `wanted` is MaxRecords of a fetch, or None if the call follows a response of the job. `is_round`: the fetch
+        waits for only one response of the job.
         """
         if wanted is not None:
             self.credit.set_fetch_size(wanted, now_ms)
@@ -132,7 +132,7 @@ class ReadAhead:
     def record_demand(
         self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0, is_round: bool = False
     ) -> None:
-        """Record a demand that was sent to the job; one stands at a time."""
+        """Record a demand that was sent to the job; at most one is standing at a time."""
         self._demands.add(FetchDemand(demand_id, now_ms, records, not self._is_starved, linger_ms, is_round))
         self.credit.record_demand()
 

@@ -52,11 +52,11 @@ class ReadAheadBuffer:
             self._count(lock_deadline_ms, last - first + 1)
 
     def ranges(self, most: int) -> list[AcquiredRange]:
-        """Return the first `most` ranges, ascending; they stay until `take`."""
+        """Return the first `most` ranges, ascending; they stay until `remove`."""
         return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
 
     def readable_ranges(self, most: int) -> ReadableRanges:
-        """Return the first ranges with the same isolation level, at max_ranges `most`; they stay until `take`."""
+        """Return the first ranges with the same isolation level, at most `most`; they stay until `remove`."""
         ranges: list[AcquiredRange] = []
         read_committed = False
         for first, last, delivery in islice(self._ranges, most):

@@ -1,4 +1,4 @@
-"""The upstream cluster as the gateway knows it, and the maximum age of its metadata."""
+"""The gateway's view of the upstream cluster, and the maximum age of its metadata."""
 
 import asyncio
 import logging

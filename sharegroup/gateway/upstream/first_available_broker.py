@@ -1,7 +1,7 @@
 """Requests that any upstream broker can answer.
 
-They go to the port's own broker, or to another one if it is unavailable. A client may know only the address of this
-port and learn all others through it.
+They are sent to the port's own broker, or to another one if it is unavailable. A client may have only the address of
+this port, and get all others through it.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ MAX_UNSENT_BYTES = 1_048_576
 class Passthrough:
     """Connects on the first forwarded request and closes with its client.
 
-    `backoff` is shared by all connections to the broker. The caller reports each response with `taken` once it is sent.
+    `backoff` is shared by all connections to the broker. The caller reports each response with `on_sent`.
     `topics_changed` is called with the API key when one of TOPIC_CHANGES is answered, before the client gets the
     response.
     """
@@ -100,7 +100,7 @@ class Passthrough:
             self._is_closed
         ):  # the client left while connecting (before Python 3.12, wait_for may swallow the cancellation)
             connection.close()
-            raise UpstreamUnavailableError("the client is gone")
+            raise UpstreamUnavailableError("the client has disconnected")
         self._connection = connection
         return connection
 

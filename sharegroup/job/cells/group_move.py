@@ -133,9 +133,13 @@ def check_movable(source: CellTables, target: CellTables, group_id: str, unread:
     leaving = [row for row in rows[SHARE_GROUPS.name] if row["group_state"] == "Dead"]
     leaving += [row for row in rows[SHARE_PARTITIONS.name] if row["status"] != "initialized"]
     if leaving:
-        raise GroupMoveError(f"group {group_id} is being initialized or deleted: start the job, and let it finish")
+        raise GroupMoveError(
+            f"group {group_id} is being initialized or deleted: start the job, and wait until this is done"
+        )
     if found := unread(source):
-        raise GroupMoveError(f"{found} requests for group {group_id} are unread: start the job, and let it read them")
+        raise GroupMoveError(
+            f"{found} requests for group {group_id} are unread: start the job, and wait until it has read them"
+        )
     return True
 
 

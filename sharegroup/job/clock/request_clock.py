@@ -195,9 +195,9 @@ class RequestClock:
             elif abs(now_ms - (stuck := waiting[partition]).since_ms) >= _HELD_UP_MS and not stuck.is_reported:
                 stuck.is_reported = True
                 logger.warning(
-                    "%(topic)s-%(partition)d: no row can be read from offset %(offset)d on, the log ends at "
-                    "%(end_offset)d: a transaction is open, or the leader does not respond. Until then these requests"
-                    " wait, and no lock or session expires",
+                    "%(topic)s-%(partition)d: no row can be read from offset %(offset)d on, but the log ends at "
+                    "%(end_offset)d; a transaction is open, or the leader does not respond. Until the rows can be "
+                    "read, their requests wait, and no lock or session expires",
                     LogFields(topic=self._topic, partition=partition, offset=offset, end_offset=ends[partition]),
                 )
         return frozenset(empty)

@@ -70,9 +70,9 @@ class JobMetrics:
 
 
 class QueryMetrics:
-    """A `BatchObserver` that also receives the fault points of `CommitSteps`.
+    """The metrics of one query: a `BatchObserver` whose `on_step` is also called at each step of `CommitSteps`.
 
-    `runs` returns whether the query runs; it is set by the code that starts the query.
+    `is_running` returns whether the query runs. The code that starts the query sets it.
     """
 
     def __init__(self, name: str, count: Callable[[Callable[[JobCounts], Any]], None], clock: Callable[[], float]):

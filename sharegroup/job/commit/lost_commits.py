@@ -34,7 +34,7 @@ _COMMITS_TO_SEARCH = 1_000
 class LostBatches(NamedTuple):
     """What one table lacks: the rows of batches of `query_id`, the newest query, after batch `known`.
 
-    `has_gone_back` is set if the table was ahead and was rolled back. It still has the ids of the later batches.
+    `was_rolled_back` is set if the table was ahead and was rolled back. It still has the ids of the later batches.
     """
 
     query_id: str

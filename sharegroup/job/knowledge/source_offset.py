@@ -81,7 +81,7 @@ class SourceOffset:
         if values.pop("format", None) != FORMAT:
             raise OlderFormatError(
                 "the checkpoint of the query share_partition was written by another version of this job: remove its "
-                "directory (share_partition below checkpoint.path), and the job comes back from the tables"
+                "directory (share_partition below checkpoint.path), and the job recovers from the tables"
             )
         waiting, gone = tuple(unpack(values.pop("waiting"))), tuple(unpack(values.pop("gone")))
         rows = tuple(SourceRow(kind, body, tuple(keys)) for kind, body, keys in unpack(values.pop("rows")))

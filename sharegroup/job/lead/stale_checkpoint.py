@@ -104,5 +104,5 @@ def reject_lost_commits(
             )
 
 
-_BACK = "the job comes back from the tables"  # `spark.job.supervisor` searches for this text
+_BACK = "the job recovers from the tables"  # `spark.job.supervisor` searches for this text
 ADVICE = f"remove that checkpoint, and {_BACK}"

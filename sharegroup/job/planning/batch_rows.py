@@ -35,7 +35,7 @@ def rows_between(start: SourceOffset, end: SourceOffset, read_states: ReadStates
         raise OffsetsApartError(
             f"the offsets {start.seq} and {end.seq} of the source of the query share_partition do not follow each "
             "other: the checkpoint is incomplete. Remove its directory (share_partition below checkpoint.path), and "
-            "the job comes back from the tables"
+            "the job recovers from the tables"
         )
     loaded = [key for row in end.rows if row.kind == rows.LOAD for key in _keys(row)]
     states = read_states(end.state_version, loaded) if loaded else {}

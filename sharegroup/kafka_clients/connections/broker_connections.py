@@ -161,7 +161,7 @@ class BrokerConnections:
 def check_has_brokers(response: MetadataResponse) -> None:
     """Raise UpstreamUnavailableError for a response without brokers, which a broker sends while it starts."""
     if not response.brokers:
-        raise UpstreamUnavailableError("the broker has just started and does not know the cluster yet")
+        raise UpstreamUnavailableError("the broker has just started and has no metadata of the cluster yet")
 
 
 def _address(server: str) -> Address:

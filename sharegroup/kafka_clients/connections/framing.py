@@ -42,7 +42,7 @@ _received = _Received()
 class FrameProtocol(asyncio.BufferedProtocol):
     """Base of both sides' connections. `frame_received` gets each complete frame, `frame_error` gets errors.
 
-    `max_frame_bytes` may be changed at any time and applies to the next length. Await `drained` before writing.
+    `max_frame_bytes` may be changed at any time and applies to the next length. Await `wait_drained` before writing.
     `transport` is None before and after the connection. See `hold_frames` for `is_held`, `hold_body` for
     `is_body_held`.
     """

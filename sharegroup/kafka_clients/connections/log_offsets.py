@@ -5,7 +5,8 @@ leaders are queried concurrently. A leader that does not respond affects only it
 partition affects no others. Leaders are looked up again after errors such as NOT_LEADER_OR_FOLLOWER, after a lost
 connection and after a timeout.
 
-A broker that was paused or cut off may not know yet that others lead its partitions, and would return old end offsets.
+A broker that was paused or cut off may still act as the leader of partitions that others lead by now. It would return
+old end offsets.
 So each request has the leader epoch (KIP-320), and metadata with an older epoch than the newest known one is rejected:
 another broker is queried.
 """

@@ -58,7 +58,9 @@ def request_job(
     except KafkaError as error:
         raise KafkaUnavailableError(f"could not send a request to {job.bootstrap_servers}: {error}") from error
     if response is None:
-        raise JobNotRespondingError(f"the job of group {group_id} did not respond within {timeout_s:g} s; is it up?")
+        raise JobNotRespondingError(
+            f"the job of group {group_id} did not respond within {timeout_s:g} s; is it running?"
+        )
     if response.error_code:
         raise RequestError(error_code(response.error_code), response.error_message or f"error {response.error_code}")
     return response

@@ -1,4 +1,4 @@
-"""Counts of the records that a gateway's members were given, by the way they came."""
+"""Counts of the records that a gateway's members got: acquired by a micro-batch, or assigned from a reservation."""
 
 from collections.abc import Iterator
 

@@ -44,8 +44,8 @@ IN_FLIGHT = _gauge(
 MANAGED = _gauge("led_share_partitions", "Share-partitions that the job leads.", _GROUP)
 OLDEST = _gauge(
     "oldest_unfinished_age_seconds",
-    "Minimum age of the oldest record that is not finished, counted from when the job first saw the log reach it. 0: "
-    "none.",
+    "Minimum age of the oldest record that is not finished, counted from when the job first observed that the log "
+    "contains it. 0: none.",
     _GROUP,
 )
 PARTITION_LAG = _gauge("partition_lag_records", "Lag of a share-partition (see metrics.max.partitions).", _PARTITION)

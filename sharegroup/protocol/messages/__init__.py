@@ -133,7 +133,7 @@ class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):
 
 
 class StreamsGroupHeartbeatRequest(ApiMessage, load_json=__name__):
-    """StreamsGroupHeartbeat (88, KIP-1071): a member of a streams group joins (with its topology), leaves or lives."""
+    """StreamsGroupHeartbeat (88, KIP-1071): a streams group member joins with its topology, stays or leaves."""
 
 
 class StreamsGroupHeartbeatResponse(ApiMessage, load_json=__name__):
@@ -145,7 +145,7 @@ class StreamsGroupDescribeResponse(ApiMessage, load_json=__name__):
 
 
 class GetTelemetrySubscriptionsRequest(ApiMessage, load_json=__name__):
-    """GetTelemetrySubscriptions (71, KIP-714): a client asks for its instance id."""
+    """GetTelemetrySubscriptions (71, KIP-714): a client requests its instance id."""
 
 
 class GetTelemetrySubscriptionsResponse(ApiMessage, load_json=__name__):

@@ -154,11 +154,11 @@ class JobQuery:
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _discard_void_checkpoint(self) -> None:
-        """Discard a checkpoint that may be unusable. Nobody else uses it, as this query leads; the tables have all."""
+        """Discard a checkpoint that may be unusable. No other job uses it, and the tables have its whole content."""
         cause = "the tables have lost commits" if self._have_lost_commits else "the machine was restarted"
         logger.warning(
-            "query %(query)s: the checkpoint may be torn or not match the tables, because %(error)s; it is discarded,"
-            " and the query is rebuilt from the tables",
+            "query %(query)s: the checkpoint may be torn, or may not match the tables, because %(error)s; the "
+            "checkpoint is discarded, and the query is rebuilt from the tables",
             LogFields(query=self.name, error=cause),
         )
         discard_checkpoint(self._spark, self._checkpoint_path)
@@ -166,7 +166,7 @@ class JobQuery:
     def _discard_if_other_partitions(self, checkpoint: Checkpoint) -> None:
         """Discard a checkpoint with another number of shuffle partitions, which only a new checkpoint can change.
 
-        Nobody else uses it, because this query leads by now, and the tables have its whole content.
+        No other job uses it, because this query is the leader by now. The tables have its whole content.
         """
         configured = self._config.job.shuffle_partitions
         if checkpoint.has_other_partitions(configured):

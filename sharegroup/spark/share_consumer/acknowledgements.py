@@ -48,7 +48,10 @@ def acknowledge_with_exceptions(
     exceptions: dict[AssignedPartition, list[Run]],
     otherwise: AcknowledgeType = AcknowledgeType.ACCEPT,
 ) -> Acknowledgements:
-    """Return batches for all offsets of the ranges. Raises InvalidResultError if an exception is outside of them."""
+    """Return batches for all offsets of the ranges: the type of `exceptions`, and `otherwise` for all other offsets.
+
+    Raises InvalidResultError if an exception is outside the ranges.
+    """
     found: Acknowledgements = {}
     left = {share_partition: list(reversed(runs)) for share_partition, runs in exceptions.items()}
     for held in sorted(ranges):
@@ -73,9 +76,10 @@ def mark_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Ac
 
 
 def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[AssignedPartition, list[Run]]:
-    """Return the ascending runs of a result with the columns COLUMNS, by share-partition.
+    """Return the exceptions that a handler's result names: ascending runs of offsets, by share-partition.
 
-    `acknowledge_type` is text (accept, release, reject in any case) or a number (1, 2, 3). Raises InvalidResultError.
+    `result` has the columns COLUMNS. `acknowledge_type` is text (accept, release, reject in any case) or a number
+    (1, 2, 3). Raises InvalidResultError.
     """
     _check_complete(result)
     numbers = _numbers(result.column("acknowledge_type"))

@@ -21,11 +21,12 @@ def delivery_log_predicate(log: DeltaTable, retention_ms: int, now: datetime) ->
 
 
 def state_predicate(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
-    """Return the same for `share_group_state`; `base` is of this version of it, or of an earlier one.
+    """Return the predicate over `day` for rows of `share_group_state` that recovery does not need; None if none.
 
-    Three kinds of days are kept: the last two, every day since the oldest of the newest snapshots, and all days with
-    rows after the base. A share-partition that is not managed (for example because its topic is missing) is not written
-    again, and recovery needs its snapshot. Without a base, nothing is deleted.
+    `base` is `share_group_state_base` as of this version of the state, or of an earlier one. Without a base, nothing
+    is deleted. Three kinds of days are kept: the last two, every day since the oldest of the newest snapshots, and all
+    days with rows after the base. The second is needed because a share-partition that is not managed (for example
+    because its topic is missing) is not written again, and recovery reads its snapshot.
     """
     cut = cut_of(base)
     if cut is None:

@@ -44,7 +44,7 @@ class WrongClockError(ShareGroupError):
 
 
 class UpkeepWorker:
-    """Maintains the requested tables. `settings` comes from `upkeep_process.settings`."""
+    """Maintains the requested tables. `settings` comes from `upkeep_process.upkeep_settings`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._tables_path, self._options = settings["tables_path"], settings["storage_options"] or None

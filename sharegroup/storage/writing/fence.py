@@ -40,7 +40,7 @@ class WriterFence:
         """Prepare to commit this epoch. Raises FencedLeaderError if the table has this or a higher one already."""
         self._own_epoch = leader_epoch
         if leader_epoch_of(self._table) >= leader_epoch:
-            raise self._fence("it came first")
+            raise self._fence("it has this epoch or a higher one")
 
     def raise_if_fenced(self) -> None:
         """Raise FencedLeaderError again if it was raised before."""

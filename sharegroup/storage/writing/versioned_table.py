@@ -1,6 +1,6 @@
 """The interface of a table for the fence: versions, and commits that are a compare-and-set on them.
 
-`delta_table` implements it in Delta, `testing.tables.memory_tables` in memory. `fence` decides for both who may write.
+`delta_table` implements it in Delta, and the harness of the tests in memory. `fence` decides for both who may write.
 """
 
 from __future__ import annotations

@@ -43,5 +43,5 @@ def test_line_has_what_the_properties_choose(properties: list[str], line: str) -
 
 @pytest.mark.parametrize("text", ["print.key", "print.size=true"])
 def test_unknown_formatter_property_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="is no formatter property"):
+    with pytest.raises(CommandError, match="is not a formatter property"):
         parse_properties([text])

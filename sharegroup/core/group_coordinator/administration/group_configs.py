@@ -3,7 +3,7 @@
 A new value is in force for everything that happens after the response. Apart from the rows of the configs, this needs
 two steps:
 
-- Each share-partition is sent the effective config (`Configure`) in its request order, before the response.
+- Each share-partition is sent the effective config (`ConfigureGroup`) in its request order, before the response.
 - A share-partition that share.auto.offset.reset is still to initialize is initialized again under the next epoch, with
   the new value in its row, because the initialization with the previous value may already be under way.
 """

@@ -46,7 +46,7 @@ def serve_demands(state: ShardState, partition: int) -> list[FetchResponse | Wan
 def _wanted(
     state: ShardState, partition: int, managed: ManagedPartition, waiting: Sequence[Demand]
 ) -> Iterator[WantedNotice]:
-    """Yield a notice to each gateway whose members hold records, because it cannot know that others wait.
+    """Yield a notice to each gateway whose members hold records, because it cannot detect that others wait.
 
     A gateway that has reserved records gets it as well if a member waits that cannot reserve.
     """

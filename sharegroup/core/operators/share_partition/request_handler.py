@@ -167,8 +167,8 @@ class RequestHandler:
     def _assign(self, row: RequestRow, request: AssignRequest, managed: ManagedPartition) -> None:
         """Apply an assignment. Raises RequestError.
 
-        The gateway has sent the records, also to a member of which it did not know that it had left. Then the delivery
-        counts, and the records are released at once.
+        The gateway has already sent the records. If the member had left by then, the delivery counts, and the records
+        are released at once.
         """
         if row.append_ms > request.valid_until_ms:  # the gateway has not sent the records
             return

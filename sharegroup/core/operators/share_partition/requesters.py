@@ -4,7 +4,7 @@ A requester is a gateway, identified by its `reply_to`. A member may have had se
 
 - An earlier gateway may report late that its session with the member has ended, because it detects a dead connection
   or is stopped. Records that the member holds through another gateway by then must stay acquired.
-- A gateway knows which of its own members wait for records. The job notifies it that members of other gateways wait.
+- A gateway can detect only that its own members wait for records. The job notifies it that members of others wait.
 
 Requests wait for a load because the two queries are not synchronised. A member may receive its assignment before the
 state of the share-partition has been read.

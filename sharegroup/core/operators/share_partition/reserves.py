@@ -1,7 +1,7 @@
 """Serving of requests to reserve offsets, after the waiting fetches.
 
-A reservation must not hold records back from members that cannot reserve, such as Spark jobs. So none is granted while
-one of them waits. Gateways that reserve do so in turns: each holds a slice.
+A reservation must not hold records back from members that cannot use reservations, such as Spark jobs. So none is
+granted while one of them waits. If several gateways reserve offsets, each gets a part of the next offsets in turn.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _reserve(state: ShardState, managed: ManagedPartition, request: ReserveReque
 
 
 def _retry_ms(state: ShardState, managed: ManagedPartition, request: ReserveRequest) -> int:
-    """Return how soon it makes sense to ask again: soon if only a backlog or a full window stands in the way."""
+    """Return when to request again: soon if only a backlog or a full window prevents the reservation."""
     is_able = _has_topic_id(managed) and all(demand.reserves for demand in state.demands.get(request.partition))
     return RETRY_MS if is_able else RETRY_DENIED_MS
 

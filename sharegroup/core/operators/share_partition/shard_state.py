@@ -43,7 +43,7 @@ class ShardState:
             # the supervisor recognises this message
             raise ValueError(
                 f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
-                "of the query share_partition (below checkpoint.path), and the job comes back from the tables"
+                "of the query share_partition (below checkpoint.path), and the job recovers from the tables"
             )
         self.group_id, self.topic_id = group_id, topic_id
         self.topic: str = dumped.get("topic", "")
@@ -164,11 +164,11 @@ class ShardState:
         return sorted(requests.items())
 
     def cancel_reserve_requests(self, partition: int, reserver: str) -> None:
-        """Grant nothing to the requests of this batch so far: the gateway has given everything back since then."""
+        """Grant nothing to the requests of this batch so far: the gateway has returned its reservations since then."""
         self._given_back.add((partition, reserver))
 
     def end_cancellations(self) -> None:
-        """Forget what was cancelled, at the end of the batch."""
+        """Clear the list of cancelled requests, at the end of the batch."""
         self._given_back.clear()
 
     def is_cancelled(self, partition: int, reserver: str) -> bool:

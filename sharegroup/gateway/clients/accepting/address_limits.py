@@ -44,7 +44,7 @@ class AddressLimits:
         return problem
 
     def remove(self, address: str) -> None:
-        """Uncount a connection that has ended."""
+        """Subtract a connection that has ended."""
         self._total -= 1
         self._connections[address] -= 1
         if not self._connections[address]:

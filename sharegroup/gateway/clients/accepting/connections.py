@@ -25,14 +25,14 @@ class Connection(Protocol):
         """Return whether the client has been silent for too long; `now` is the loop's time in seconds."""
 
     def drain(self, may_close: Callable[[int], bool]) -> None:
-        """Close the connection when all requests are answered and `may_go(connection_id)` returns True."""
+        """Close the connection when all requests are answered and `may_close(connection_id)` returns True."""
 
     def close(self) -> None:
         """Close the connection without sending queued responses."""
 
 
 class Connections:
-    """All connections within `limits`, including those in a TLS handshake. `ended` is called with the id of each."""
+    """All connections within `limits`, including those in a TLS handshake. `on_end` is called with the id of each."""
 
     def __init__(
         self, limits: AddressLimits, on_end: Callable[[int], None], counts: ClientCounts | None = None
@@ -70,7 +70,7 @@ class Connections:
         return False
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that has ended, and call `ended`."""
+        """Remove a connection that has ended, and call `on_end`."""
         address = self._connections.pop(connection, None)
         if address is not None:
             self._limits.remove(address)
@@ -79,7 +79,7 @@ class Connections:
         self._on_end(connection.connection_id)
 
     def log_interrupted(self, client: str, error: UpstreamUnavailableError) -> None:
-        """Log that a client is disconnected because of the brokers. All clients may be, again and again."""
+        """Log that a client is disconnected because of the brokers. This may happen to all clients repeatedly."""
         if (suffix := self._interrupted.next_suffix(asyncio.get_running_loop().time())) is not None:
             logger.warning(
                 "client %(client)s disconnected: %(error)s%(detail)s",
@@ -94,7 +94,10 @@ class Connections:
             connection.close()
 
     async def drain(self, may_close: Callable[[int], bool], timeout_s: float) -> bool:
-        """Disconnect each client when it is answered and `may_go`; return whether all ended within `timeout_s`."""
+        """Disconnect each client when it has all responses and `may_close` allows it.
+
+        Returns whether all connections ended within `timeout_s`.
+        """
         self._is_empty.clear()
         for connection in self._connections:
             connection.drain(may_close)

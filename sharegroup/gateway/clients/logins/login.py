@@ -138,7 +138,7 @@ class Login:
         raise MalformedRequestError(f"request {api_name(api_key)} received {when}")
 
     def handles_api(self, api_key: int) -> bool:
-        """Return whether `answer` handles this API."""
+        """Return whether `handle_request` handles this API."""
         return self._sasl is not None and self._sasl.handles_api(api_key)
 
     async def handle_request(self, request: Request[ApiMessage]) -> ApiMessage:

@@ -15,7 +15,7 @@ SaslHandshake of the same mechanism and as the same user. After the end of the s
 Kafka's SaslServerAuthenticator and KafkaChannel).
 
 After a SaslHandshake of version 0 (clients before Kafka 1.0) SASL messages are bare: a size of four bytes and the
-message, without a request around it (`takes_bare_messages`). A bare login that fails has no response.
+message, without a request around it (`expects_bare_message`). A bare login that fails has no response.
 """
 
 from enum import Enum
@@ -102,7 +102,7 @@ class SaslServer:
 
     @property
     def expects_bare_message(self) -> bool:
-        """Whether the next frame is a message for `bare_message`."""
+        """Whether the next frame is a message for `handle_bare_message`."""
         return self._is_bare and self.state in (SaslState.CHOSEN, SaslState.CHALLENGED)
 
     @property
@@ -122,7 +122,7 @@ class SaslServer:
 
     @staticmethod
     def handles_api(api_key: int) -> bool:
-        """Return whether `handle` handles this API."""
+        """Return whether `handle_request` handles this API."""
         return api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
     def handle_request(self, request: Request[ApiMessage], now_ms: int) -> ApiMessage:
