@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -15,7 +13,7 @@ from sharegroup.gateway.records import tail_reader
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey
 from sharegroup.gateway.records.log_reader import LogPosition
 from sharegroup.gateway.records.tail_reader import LOST_AFTER_S, TailReader
-from tests.harness.event_loop import advance, until
+from tests.harness.event_loop import EventLoop, advance, until
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.tail_broker import TailBroker
 
@@ -23,10 +21,13 @@ A, B = UUID(int=1), UUID(int=2)
 KEY_A, KEY_B = CacheKey(A, 0, False), CacheKey(B, 0, False)
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail_reader, "PACE_S", 0.0)
-    monkeypatch.setattr(tail_reader, "RETRY_S", 0.0)
+class Sent(NamedTuple):
+    """What a Fetch request names."""
+
+    session_id: int
+    epoch: int
+    offsets: dict[UUID, int]
+    forgotten: list[UUID]
 
 
 class Tails:
@@ -40,161 +41,127 @@ class Tails:
         self.reader = TailReader(
             self.cluster, self.broker, self.cache, lambda key, offset: self.read.append((key, offset)), self.lost.append
         )
+        self._requests = 0
 
-    def follow(self, topic_id: UUID, offset: int = 0) -> None:
+    def follow(self, topic_id: UUID, offset: int) -> None:
         topic = self.cluster.topic_by_id(topic_id)
         assert topic is not None
         self.reader.follow(LogPosition(topic, 0, False), offset)
 
+    async def request(self) -> Sent:
+        """Wait for the next request."""
+        await until(lambda: len(self.broker.requests) > self._requests)
+        request = self.broker.requests[self._requests]
+        self._requests += 1
+        offsets = {topic.topic_id: each.fetch_offset for topic in request.topics for each in topic.partitions}
+        forgotten = [topic.topic_id for topic in request.forgotten_topics_data]
+        return Sent(request.session_id, request.session_epoch, offsets, forgotten)
 
-@contextmanager
-def _closing(tails: Tails) -> Iterator[Tails]:
-    try:
-        yield tails
-    finally:
-        tails.reader.close()
-
-
-def run(scenario: Callable[[Tails], Awaitable[None]]) -> None:
-    async def main() -> None:
-        with _closing(Tails()) as tails:
-            await scenario(tails)
-
-    asyncio.run(main())
-
-
-def named(request: Any) -> list[tuple[UUID, int]]:
-    return [(topic.topic_id, each.fetch_offset) for topic in request.topics for each in topic.partitions]
+    async def fail(self) -> None:
+        """Take the broker away, and wait until a read has failed."""
+        self.broker.is_away, self.broker.failures = True, 0
+        self.broker.change()
+        await until(lambda: self.broker.failures)
 
 
-def test_new_batches_are_cached_and_reported() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.follow(A, 5)
-        tails.broker.append(A, 5, 3)
-        await until(lambda: bool(tails.read))
-        assert tails.read == [(KEY_A, 8)]
-        assert [chunk[:2] for chunk in tails.cache.lookup(KEY_A, 6)] == [(5, 7)]
-        tails.broker.append(A, 8, 2)
-        await until(lambda: len(tails.read) == 2)
-        assert (tails.read[1], tails.reader.offset(KEY_A)) == ((KEY_A, 10), 10)
-
-    run(scenario)
+@pytest.fixture
+def tails(loop: EventLoop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tails]:
+    monkeypatch.setattr(tail_reader, "PACE_S", 0.0)
+    monkeypatch.setattr(tail_reader, "RETRY_S", 0.0)
+    tails = Tails()
+    yield tails
+    loop.call(tails.reader.close)
 
 
-def test_partitions_of_a_broker_share_a_session_that_names_changes_only() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.follow(A, 5)
-        tails.follow(B, 9)
-        tails.broker.append(A, 5, 1)
-        await until(lambda: len(tails.broker.requests) == 2)
-        first, second = tails.broker.requests
-        assert (first.session_id, first.session_epoch, named(first)) == (0, 0, [(A, 5), (B, 9)])
-        assert (second.session_id, second.session_epoch, named(second)) == (7, 1, [(A, 6)])
-
-    run(scenario)
+async def test_new_batches_are_cached_and_reported(tails: Tails) -> None:
+    tails.follow(A, 5)
+    tails.broker.append(A, 5, 3)
+    await until(lambda: tails.read)
+    assert tails.read == [(KEY_A, 8)]
+    assert [chunk[:2] for chunk in tails.cache.lookup(KEY_A, 6)] == [(5, 7)]
+    tails.broker.append(A, 8, 2)
+    await until(lambda: len(tails.read) == 2)
+    assert (tails.read[1], tails.reader.offset(KEY_A)) == ((KEY_A, 10), 10)
 
 
-def test_removed_partition_is_forgotten_and_its_records_are_ignored() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.follow(A, 5)
-        tails.follow(B, 9)
-        await until(lambda: bool(tails.broker.requests))
-        tails.reader.remove(KEY_A)
-        tails.broker.append(A, 5, 1)
-        await until(lambda: len(tails.broker.requests) == 2)
-        assert [each.topic_id for each in tails.broker.requests[1].forgotten_topics_data] == [A]
-        assert (tails.read, tails.cache.last_offset(KEY_A)) == ([], -1)
-
-    run(scenario)
+async def test_partitions_of_a_broker_share_a_session_that_names_changes_only(tails: Tails) -> None:
+    tails.follow(A, 5)
+    tails.follow(B, 9)
+    assert await tails.request() == Sent(0, 0, {A: 5, B: 9}, [])
+    tails.broker.append(A, 5, 1)
+    assert await tails.request() == Sent(7, 1, {A: 6}, [])
 
 
-def test_lost_session_and_lost_connection_begin_again_with_all_partitions() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.follow(A, 5)
-        await until(lambda: bool(tails.broker.requests))
-        tails.broker.error_code = 70  # FETCH_SESSION_ID_NOT_FOUND
-        tails.broker.change()
-        await until(lambda: len(tails.broker.requests) == 2)
-        assert (tails.broker.requests[1].session_epoch, named(tails.broker.requests[1])) == (0, [(A, 5)])
-        tails.broker.is_away = True
-        tails.broker.change()
-        await until(lambda: tails.broker.failures > 0)
-        tails.broker.is_away = False
-        await until(lambda: len(tails.broker.requests) == 3)
-        assert (tails.broker.requests[2].session_epoch, named(tails.broker.requests[2])) == (0, [(A, 5)])
-
-    run(scenario)
+async def test_removed_partition_is_forgotten_and_its_records_are_ignored(tails: Tails) -> None:
+    tails.follow(A, 5)
+    tails.follow(B, 9)
+    await tails.request()
+    tails.reader.remove(KEY_A)
+    tails.broker.append(A, 5, 1)
+    assert (await tails.request()).forgotten == [A]
+    assert (tails.read, tails.cache.last_offset(KEY_A)) == ([], -1)
 
 
-def test_offset_that_does_not_exist_is_reported_and_other_partitions_go_on() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.broker.log_start_offset = 8
-        tails.follow(A, 5)
-        tails.follow(B, 9)
-        tails.broker.append(B, 9, 1)
-        await until(lambda: bool(tails.read and tails.lost))
-        assert (tails.read, tails.lost) == ([(KEY_B, 10)], [KEY_A])
+async def test_lost_session_and_lost_connection_begin_again_with_all_partitions(tails: Tails) -> None:
+    beginning = Sent(0, 0, {A: 5}, [])
+    tails.follow(A, 5)
+    assert await tails.request() == beginning
+    tails.broker.error_code = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    tails.broker.change()
+    assert await tails.request() == beginning
+    await tails.fail()
+    tails.broker.is_away = False
+    assert await tails.request() == beginning
 
-    run(scenario)
+
+async def test_offset_that_does_not_exist_is_reported_and_other_partitions_go_on(tails: Tails) -> None:
+    tails.broker.log_start_offset = 8
+    tails.follow(A, 5)
+    tails.follow(B, 9)
+    tails.broker.append(B, 9, 1)
+    await until(lambda: tails.read and tails.lost)
+    assert (tails.read, tails.lost) == ([(KEY_B, 10)], [KEY_A])
 
 
-def test_partition_is_read_again_after_its_broker_did_not_lead_it() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        tails.follow(A, 5)
-        await until(lambda: bool(tails.cluster.asked))
-        tails.broker.errors.clear()
-        tails.broker.append(A, 5, 1)
-        await until(lambda: bool(tails.read))
-        assert (tails.read, tails.lost) == ([(KEY_A, 6)], [])
-
-    run(scenario)
+async def test_partition_is_read_again_after_its_broker_did_not_lead_it(tails: Tails) -> None:
+    tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    tails.follow(A, 5)
+    await until(lambda: tails.cluster.asked)
+    tails.broker.errors.clear()
+    tails.broker.append(A, 5, 1)
+    await until(lambda: tails.read)
+    assert (tails.read, tails.lost) == ([(KEY_A, 6)], [])
 
 
 @pytest.mark.parametrize("failure", ["away", "not the leader"])
-def test_partition_whose_reads_fail_for_long_is_lost(failure: str) -> None:
-    async def scenario(tails: Tails) -> None:
-        if failure == "away":
-            tails.broker.is_away = True
-        else:
-            tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        tails.follow(A, 5)
-        await until(lambda: bool(tails.broker.failures or tails.cluster.asked))
-        assert tails.lost == []
-        advance(1000 * LOST_AFTER_S)
-        await until(lambda: bool(tails.lost))
-        assert (tails.lost, tails.reader.offset(KEY_A)) == ([KEY_A], None)
-
-    run(scenario)
+async def test_partition_whose_reads_fail_for_long_is_lost(tails: Tails, failure: str) -> None:
+    tails.broker.is_away = failure == "away"
+    tails.broker.errors[A, 0] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    tails.follow(A, 5)
+    await until(lambda: tails.broker.failures or tails.cluster.asked)
+    assert tails.lost == []
+    advance(LOST_AFTER_S)
+    await until(lambda: tails.lost)
+    assert (tails.lost, tails.reader.offset(KEY_A)) == ([KEY_A], None)
 
 
-def test_partition_with_a_successful_read_between_failures_is_not_lost() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.broker.is_away = True
-        tails.follow(A, 5)
-        await until(lambda: tails.broker.failures > 0)
-        tails.broker.is_away = False
-        tails.broker.append(A, 5, 1)
-        await until(lambda: bool(tails.read))
-        advance(1000 * LOST_AFTER_S)
-        tails.broker.is_away, tails.broker.failures = True, 0
-        tails.broker.change()
-        await until(lambda: tails.broker.failures > 0)
-        tails.broker.is_away = False
-        tails.broker.append(A, 6, 1)
-        await until(lambda: len(tails.read) == 2 or bool(tails.lost))
-        assert tails.lost == []
-
-    run(scenario)
+async def test_partition_with_a_successful_read_between_failures_is_not_lost(tails: Tails) -> None:
+    tails.follow(A, 5)
+    await tails.fail()
+    tails.broker.is_away = False
+    tails.broker.append(A, 5, 1)
+    await until(lambda: tails.read)
+    advance(LOST_AFTER_S)
+    await tails.fail()
+    tails.broker.is_away = False
+    tails.broker.append(A, 6, 1)
+    await until(lambda: len(tails.read) == 2 or tails.lost)
+    assert tails.lost == []
 
 
-def test_partition_moves_to_the_session_of_its_new_leader() -> None:
-    async def scenario(tails: Tails) -> None:
-        tails.follow(A, 5)
-        await until(lambda: bool(tails.broker.requests))
-        tails.cluster.there["orders"] = A, 2
-        await tails.cluster.refresh()
-        await until(lambda: len(tails.broker.requests) == 2)
-        assert (tails.broker.requests[1].session_epoch, named(tails.broker.requests[1])) == (0, [(A, 5)])
-
-    run(scenario)
+async def test_partition_moves_to_the_session_of_its_new_leader(tails: Tails) -> None:
+    tails.follow(A, 5)
+    await tails.request()
+    tails.cluster.there["orders"] = A, 2
+    await tails.cluster.refresh()
+    assert await tails.request() == Sent(0, 0, {A: 5}, [])
