@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from sharegroup.config import NO_CELL
-from sharegroup.gateway.job_client.job_channel import Request
+from sharegroup.gateway.job_client.job_channel import NotDurableError, Request
 from sharegroup.gateway.job_client.response_reader import (
     GatewayAnnouncement,
     ResponseReader,
@@ -160,7 +160,7 @@ class CellChannel:
     def now_ms(self) -> int:
         return self._appender.now_ms()
 
-    def ask(self, request: Request) -> Awaitable[Response]:
+    def ask(self, request: Request, durable_s: float | None = None) -> Awaitable[Response]:
         sent: asyncio.Future[int] | None = None
         if self._ready.is_set():
             try:
@@ -171,16 +171,23 @@ class CellChannel:
                 sent.exception()  # marks it as retrieved; the caller may be gone
         future: asyncio.Future[Response] = self._loop.create_future()
         self._pending[request.id] = future
-        return self._response(request, future, sent)
+        return self._response(request, future, sent, durable_s)
 
     async def _response(
-        self, request: Request, future: asyncio.Future[Response], sent: asyncio.Future[int] | None
+        self,
+        request: Request,
+        future: asyncio.Future[Response],
+        sent: asyncio.Future[int] | None,
+        durable_s: float | None = None,
     ) -> Response:
         try:
             if sent is None:
                 await self._wait_ready()
                 sent = self.append(request)
-            await sent
+            await asyncio.wait({sent}, timeout=durable_s)
+            if not sent.done():
+                raise NotDurableError(f"the request was not durable within {durable_s:g} s", sent)
+            sent.result()
             return await asyncio.wait_for(future, self._timeout_s)
         except TimeoutError:
             self.timeouts += 1

@@ -55,8 +55,8 @@ class CellChannels:
     def now_ms(self) -> int:
         return self._first.now_ms()
 
-    def ask(self, request: Request) -> Awaitable[Response]:
-        return self._channel(request).ask(request)
+    def ask(self, request: Request, durable_s: float | None = None) -> Awaitable[Response]:
+        return self._channel(request).ask(request, durable_s)
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
         def once(response: Response) -> None:

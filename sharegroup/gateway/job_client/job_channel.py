@@ -12,9 +12,17 @@ from sharegroup.protocol.rows.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.rows.share_partition_requests import SharePartitionRequest
 from sharegroup.types import SharePartitionKey
 
-__all__ = ["JobChannel", "JobLoadingError", "JobUnavailableError", "Request"]
+__all__ = ["JobChannel", "JobLoadingError", "JobUnavailableError", "NotDurableError", "Request"]
 
 Request = ShareGroupRequest | SharePartitionRequest | RenewLeasesRequest
+
+
+class NotDurableError(JobUnavailableError):
+    """The row of a request is not durable yet; `sent` is its future, as `append` returns it."""
+
+    def __init__(self, message: str, sent: asyncio.Future[int]) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class JobChannel(Protocol):
@@ -51,10 +59,11 @@ class JobChannel(Protocol):
     def now_ms(self) -> int:
         """Return the brokers' time, in milliseconds since the epoch; acknowledgements are dated by it."""
 
-    def ask(self, request: Request) -> Awaitable[Response]:
+    def ask(self, request: Request, durable_s: float | None = None) -> Awaitable[Response]:
         """Append a row, immediately if possible, and wait for its response. Raises JobUnavailableError when awaited.
 
-        The error is a JobLoadingError if a job has started and has not yet responded to any request to a group.
+        The error is a JobLoadingError if a job has started and has not yet responded to any request to a group. It is a
+        NotDurableError if the row is not durable after `durable_s` seconds. The row may still be appended then.
         """
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:

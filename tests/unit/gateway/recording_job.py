@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from sharegroup.gateway.job_client.job_channel import JobUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError, NotDurableError
 from sharegroup.protocol.rows.broadcasts import Broadcast
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
@@ -37,6 +37,8 @@ class RecordingJob:
         self.fail_next = False
         #: Whether rows become durable. No broker responds otherwise.
         self.is_durable = True
+        #: The row of the last request that failed because it was not durable in time.
+        self.not_durable: asyncio.Future[int] | None = None
         self.broadcast: list[Callable[[Broadcast], None]] = []
         self.wanted: list[Callable[[SharePartitionKey], None]] = []
         self._asked: dict[str, asyncio.Future[Response]] = {}
@@ -71,9 +73,13 @@ class RecordingJob:
             appended.set_result(self.append_ms)
         return appended
 
-    def ask(self, row: SharePartitionRequest) -> Awaitable[Response]:
+    def ask(self, row: SharePartitionRequest, durable_s: float | None = None) -> Awaitable[Response]:
         self.rows.append(row)
-        return self._asked.setdefault(row.id, asyncio.get_running_loop().create_future())
+        answered = self._asked.setdefault(row.id, asyncio.get_running_loop().create_future())
+        if durable_s is not None and not self.is_durable:
+            self.not_durable = asyncio.get_running_loop().create_future()
+            self.fail(row, NotDurableError("not durable", self.not_durable))
+        return answered
 
     def append_soon(self, row: SharePartitionRequest, failed: Any = None) -> None:
         self.rows.append(row)

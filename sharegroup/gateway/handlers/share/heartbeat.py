@@ -9,7 +9,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import topics_metadata
-from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError, NotDurableError
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
@@ -18,6 +18,7 @@ from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.log_fields import LogFields
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.rows.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_session import SessionKey
@@ -30,8 +31,9 @@ logger = logging.getLogger(__name__)
 MAX_REMEMBERED = 100_000
 #: The member epoch in the heartbeat of a dynamic member that leaves.
 LEAVE_GROUP_EPOCH = -1
-#: How long a leave waits for its row to be durable, in seconds. Kafka's own clients expect to close within 5 s.
-LEAVE_DURABLE_S = 4.0
+#: How long a heartbeat waits for its row to be durable, in seconds. Kafka's own clients expect to close within 5 s, and
+#: a leave is behind the previous heartbeat on its connection.
+DURABLE_S = 4.0
 #: How long group descriptions wait for a leave that the job has not processed, in seconds.
 LEAVE_PATIENCE_S = 5.0
 
@@ -54,6 +56,8 @@ class ShareGroupHeartbeat:
         self._upstream_groups, self._identities = upstream_groups, identities
         self._acknowledgements, self._open_leaves = acknowledgements, leaves
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
+        #: The rows that were not durable in time, which may still be appended.
+        self._not_durable: dict[SessionKey, asyncio.Future[int]] = {}
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
         """Send the request to the job and return its response.
@@ -75,7 +79,7 @@ class ShareGroupHeartbeat:
                 self._job.now_ms()
             )
             lease = self._lease(process, row)
-            response = await (self._leave(row) if is_certain else self._job.ask(row))
+            response = await (self._leave(row) if is_certain else self._ask(process, row))
         except RequestError as error:
             return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
@@ -117,22 +121,40 @@ class ShareGroupHeartbeat:
         """The named topics; those of a new subscription as they are now: deleted ones would be assigned for a while."""
         return await (self._cluster.newest_topics(names) if is_new else self._cluster.topics(names))
 
+    async def _ask(self, process: SessionKey, row: HeartbeatRequest) -> Response:
+        """Return the job's response. Raises JobUnavailableError, also if the row is not durable within `DURABLE_S`.
+
+        The client repeats the heartbeat then. While the earlier row may still be appended, no other row is sent, so
+        that an outage does not fill the queue of rows. A leave does not wait, because no heartbeat follows it.
+        """
+        earlier = self._not_durable.get(process) if row.member_epoch >= 0 else None
+        if earlier is not None:
+            await asyncio.wait({earlier}, timeout=DURABLE_S)
+            if not earlier.done():
+                raise JobUnavailableError("the previous heartbeat is not durable yet")
+        try:
+            return await self._job.ask(row, DURABLE_S)
+        except NotDurableError as error:
+            self._not_durable[process] = error.sent
+            error.sent.add_done_callback(lambda _: self._not_durable.pop(process, None))
+            raise
+
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
         """Return the response to a leave of a member that is certainly in its group, once the row is durable.
 
         The member is not in the group after the job has processed the row, whatever happens to it before. Later
         requests for the group are processed later, and group descriptions wait for the job. Raises JobUnavailableError,
-        also if the row is not durable within `LEAVE_DURABLE_S`. The row may still be appended then. Otherwise the
-        member's session times out.
+        also if the row is not durable within `DURABLE_S`. The row may still be appended then. Otherwise the member's
+        session times out.
         """
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._job.subscribe(row.id, lambda _: None if processed.done() else processed.set_result(None))
         try:
-            await asyncio.wait_for(self._job.append(row), LEAVE_DURABLE_S)
+            await asyncio.wait_for(self._job.append(row), DURABLE_S)
         except BaseException as error:
             self._job.unsubscribe(row.id)
             if isinstance(error, TimeoutError):
-                raise JobUnavailableError(f"the leave was not durable within {LEAVE_DURABLE_S:g} s") from None
+                raise JobUnavailableError(f"the leave was not durable within {DURABLE_S:g} s") from None
             raise
         self._open_leaves.add(row.group_id, asyncio.ensure_future(self._wait_until_processed(row.id, processed)))
         return HeartbeatResponse(

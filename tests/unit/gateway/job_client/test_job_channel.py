@@ -13,7 +13,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.job_client.cell_channel import CellChannel
-from sharegroup.gateway.job_client.job_channel import JobUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError, NotDurableError
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
 from sharegroup.protocol.rows.broadcasts import (
     BROADCAST_KEY,
@@ -107,6 +107,21 @@ async def test_timeout_reports_whether_the_job_is_loading() -> None:
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ]
+
+
+async def test_request_may_limit_the_time_until_its_row_is_durable() -> None:
+    """The row stays on its way, and the job does not count as unavailable."""
+    channel = CellChannel({}, RowTopics("g", "p", "r"), 0.0, KnownCluster())
+    request = DeleteGroupRequest("1", "g", channel.reply_to)
+    sent, answered = (asyncio.get_running_loop().create_future() for _ in range(2))
+    with pytest.raises(NotDurableError, match="within 0 s") as caught:
+        await channel._response(request, answered, sent, durable_s=0.0)
+    assert caught.value.sent is sent
+    assert not sent.done()
+    assert channel.timeouts == 0
+    sent.set_exception(JobUnavailableError("rejected"))
+    with pytest.raises(JobUnavailableError, match="rejected"):
+        await channel._response(request, answered, sent, durable_s=0.0)
 
 
 def test_announcement_is_delivered_with_its_append_time() -> None:

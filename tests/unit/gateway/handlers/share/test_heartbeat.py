@@ -71,7 +71,7 @@ def test_heartbeat_gets_a_retriable_error_while_the_job_loads(client: Client, jo
 def test_a_leave_fails_if_it_is_not_durable_in_time(
     client: Client, job: Job, monkeypatch: pytest.MonkeyPatch, is_durable: bool, code: ErrorCode
 ) -> None:
-    monkeypatch.setattr("sharegroup.gateway.handlers.share.heartbeat.LEAVE_DURABLE_S", 0)
+    monkeypatch.setattr("sharegroup.gateway.handlers.share.heartbeat.DURABLE_S", 0)
     client.send(heartbeat(0))
     job.answer(job.receive(HEARTBEAT), member_epoch=1, session_deadline_ms=100)
     client.receive()
@@ -79,6 +79,39 @@ def test_a_leave_fails_if_it_is_not_durable_in_time(
     client.send(heartbeat(-1))
     assert client.receive().error_code == code
     assert job.receive(HEARTBEAT).member_epoch == -1
+
+
+def test_at_most_one_heartbeat_of_a_member_waits_for_a_broker(
+    gateway: ShareGateway, client: Client, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client gets an error in time, and its next heartbeats append no rows as long as no broker responds."""
+    monkeypatch.setattr("sharegroup.gateway.handlers.share.heartbeat.DURABLE_S", 0)
+    job.is_durable = False
+    client.send(heartbeat(1))
+    assert client.receive().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    job.receive(HEARTBEAT)
+    client.send(heartbeat(1))
+    assert client.receive().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert job.unread() == []
+
+    job.is_durable = True
+    earlier = job.not_durable
+    assert earlier is not None
+    gateway.loop.call(lambda: earlier.set_result(0))
+    client.send(heartbeat(1))
+    job.answer(job.receive(HEARTBEAT), member_epoch=1)
+    assert outcome(client.receive()) == (0, None, 1)
+
+
+@pytest.mark.parametrize("epoch", [-1, -2])
+def test_a_leave_does_not_wait_for_an_earlier_heartbeat(client: Client, job: Job, epoch: int) -> None:
+    job.is_durable = False
+    client.send(heartbeat(1))
+    client.receive()
+    job.receive(HEARTBEAT)
+    client.send(heartbeat(epoch))
+    assert job.receive(HEARTBEAT).member_epoch == epoch
+    assert client.receive().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 # -- static members ----------------------------------------------------------------------------------------------------
