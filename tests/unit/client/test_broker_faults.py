@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,10 +13,19 @@ from sharegroup.client import (
     AsyncShareConsumer,
     Record,
     RequestError,
+    ShareGroupsUnsupportedError,
+    WakeupError,
 )
+from sharegroup.client.requests import MODES_VERSION
+from sharegroup.client.testing.messages import API_RANGES
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
-from sharegroup.protocol.messages import ShareFetchRequest, ShareGroupHeartbeatRequest
+from sharegroup.protocol.messages import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    ShareFetchRequest,
+    ShareGroupHeartbeatRequest,
+)
 from tests.harness.event_loop import advance, settle, until
 from tests.unit.client.members import PATIENCE_S
 from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
@@ -111,6 +121,82 @@ def test_acknowledgement_at_a_broker_that_stopped_is_reported() -> None:
         (error,) = (await consumer.commit_sync()).values()
         assert error is not None
         assert error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+def test_commit_ends_after_its_timeout_and_the_callback_gets_the_result() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        results: list[RequestError | None] = []
+        consumer.set_acknowledgement_commit_callback(lambda _, error: results.append(error))
+        await one_record(consumer)
+        cluster.answers.clear()
+        (error,) = (await consumer.commit_sync(0.01)).values()
+        assert error is not None
+        assert error.code == ErrorCode.REQUEST_TIMED_OUT
+        assert results == []
+        cluster.answers.set()
+        while not results:
+            await consumer.poll(0)
+        assert results == [None]
+
+    play(story)
+
+
+def test_wakeup_ends_a_commit_that_waits() -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        await one_record(consumer)
+        cluster.answers.clear()
+        waiting = asyncio.create_task(consumer.commit_sync(PATIENCE_S))
+        await settle()
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            await waiting
+        cluster.answers.set()
+        assert list((await consumer.commit_sync()).values()) == [None]  # the request was not lost
+
+    play(story)
+
+
+def test_closing_does_not_wait_for_brokers_beyond_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        await one_record(consumer)
+        cluster.answers.clear()
+        await consumer.close(0.01)
+
+    play(story)
+    assert "the brokers did not answer in time; locks end by timeout" in caplog.text
+
+
+def test_record_limit_at_a_broker_without_acquire_modes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check, such a broker would ignore the mode."""
+    fetch = ShareFetchRequest.API_KEY
+    monkeypatch.setitem(API_RANGES, fetch, (1, MODES_VERSION - 1))
+
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        with pytest.raises(ShareGroupsUnsupportedError, match="record_limit needs Kafka"):
+            await consumer.poll(PATIENCE_S)
+        assert cluster.requests(ShareFetchRequest) == []
+
+    play(story, share_acquire_mode="record_limit")
+
+
+def test_client_instance_id_is_the_brokers_and_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(API_RANGES, GetTelemetrySubscriptionsRequest.API_KEY, (0, 0))
+    given, asked = UUID(int=9), list[UUID]()
+
+    async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
+        answer = cluster.answer
+
+        def answer_telemetry(node_id: int, request: Any) -> Any:
+            if not isinstance(request, GetTelemetrySubscriptionsRequest):
+                return answer(node_id, request)
+            asked.append(request.client_instance_id)
+            return GetTelemetrySubscriptionsResponse(error_code=0, client_instance_id=given)
+
+        cluster.answer = answer_telemetry  # type: ignore[method-assign]
+        assert [await consumer.client_instance_id() for _ in range(2)] == [given, given]
+        assert asked == [UUID(int=0)]
 
     play(story)
 

@@ -1,6 +1,7 @@
 """ShareGroupHeartbeat: a request row with topic metadata to the group coordinator query, and its response."""
 
 import asyncio
+import functools
 import logging
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -136,8 +137,14 @@ class ShareGroupHeartbeat:
             return await self._job.ask(row, DURABLE_S)
         except NotDurableError as error:
             self._not_durable[process] = error.sent
-            error.sent.add_done_callback(lambda _: self._not_durable.pop(process, None))
+            error.sent.add_done_callback(functools.partial(self._on_sent, process))
             raise
+
+    def _on_sent(self, process: SessionKey, sent: asyncio.Future[int]) -> None:
+        """Forget a row whose outcome is known; nobody else waits for its exception."""
+        self._not_durable.pop(process, None)
+        if not sent.cancelled():
+            sent.exception()
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
         """Return the response to a leave of a member that is certainly in its group, once the row is durable.
