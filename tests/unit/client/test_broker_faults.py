@@ -165,7 +165,7 @@ def test_closing_does_not_wait_for_brokers_beyond_its_timeout(caplog: pytest.Log
         await consumer.close(0.01)
 
     play(story)
-    assert "the brokers did not answer in time; locks end by timeout" in caplog.text
+    assert "the brokers did not respond in time; locks end by timeout" in caplog.text
 
 
 def test_record_limit_at_a_broker_without_acquire_modes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
