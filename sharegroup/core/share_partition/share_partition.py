@@ -420,10 +420,11 @@ class SharePartition:
     def assign(
         self, reserver: str, member_id: str, ranges: Iterable[OffsetRange], append_ms: int, lock_duration_ms: int
     ) -> Outcome:
-        """Deliver reserved records to a member, as appended to the request topic at `append_ms`: all or nothing.
+        """Deliver reserved records to a member: all of them or nothing.
 
-        Their locks run until `append_ms` + `lock_duration_ms`. Offsets below the start offset are skipped. Raises
-        RequestError (INVALID_RECORD_STATE) for a record that is not reserved for `reserver`.
+        The request was appended at `append_ms`. The locks run until `append_ms` + `lock_duration_ms`. Offsets below the
+        start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) for a record that is not reserved for
+        `reserver`.
         """
         transitions = assign_ranges(
             self._window, self.start_offset, reserver, member_id, ranges, append_ms, lock_duration_ms

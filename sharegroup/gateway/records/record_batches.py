@@ -74,7 +74,7 @@ def read_batches(
         else:
             batch = _read_legacy(data, max(fetch_offset, previous_last + 1))
         if batch.base_offset <= previous_last and batch.last_offset >= fetch_offset:
-            raise CorruptRecordBatch(f"Batch at offset {batch.base_offset} follows offset {previous_last}")
+            raise CorruptRecordBatch(f"Batch at offset {batch.base_offset} overlaps one that ends at {previous_last}")
         if batch.last_offset >= fetch_offset:
             batches.append(batch)
         previous_last = batch.last_offset
@@ -90,9 +90,9 @@ def _complete_batch(view: memoryview, position: int) -> memoryview | None:
     base_offset, length, magic = _PREFIX.unpack_from(view, position)
     least = _MIN_LENGTH.get(magic)
     if least is None:
-        raise CorruptRecordBatch(f"Unknown magic {magic} of the batch at offset {base_offset}")
+        raise CorruptRecordBatch(f"Batch at offset {base_offset} has the unknown magic {magic}")
     if length < least or base_offset < 0:
-        raise CorruptRecordBatch(f"Batch at offset {base_offset} of {length} bytes")
+        raise CorruptRecordBatch(f"Batch has the invalid offset {base_offset} or length {length}")
     size = _LOG_OVERHEAD + length
     return view[position : position + size] if size <= rest else None
 
@@ -102,7 +102,8 @@ def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> Rec
     base_offset = _PREFIX.unpack_from(data)[0]
     attributes, last_offset_delta, producer_id, count = _HEADER.unpack_from(data)
     if last_offset_delta < 0 or count < 0:
-        raise CorruptRecordBatch(f"Batch at offset {base_offset} of {count} records, delta {last_offset_delta}")
+        found = f"record count {count}, last offset delta {last_offset_delta}"
+        raise CorruptRecordBatch(f"Batch at offset {base_offset} has a negative field: {found}")
     last_offset = base_offset + last_offset_delta
     is_control = bool(attributes & _CONTROL_MASK)
     is_aborted = False

@@ -47,8 +47,8 @@ def read_states(
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
     """Return the state of each share-partition (of some groups, or all) at the table's version.
 
-    `base` is `share_group_state_base` at a version for this version of the table or an earlier one (`StateBases`). With
-    a base, its rows and the rows appended since are read; without one, the whole table.
+    `base` is `share_group_state_base` as of this version of the table or an earlier one (`StateBases`). With a base,
+    its rows and the rows that were appended after it are read; without one, the whole table is read.
     """
     of_groups = None if group_ids is None else pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     cut = None if base is None else cut_of(base)

@@ -17,7 +17,10 @@ def check_alterable(group: GroupMetadata) -> None:
 
 
 def check_deletable(group: GroupMetadata) -> None:
-    """Check a group that must exist and have no members. Raises RequestError, also GROUP_ID_NOT_FOUND."""
+    """Check a group that must exist and have no members.
+
+    Raises RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
     check_existing(group)
     _check_empty(group)
 
