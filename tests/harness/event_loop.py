@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
@@ -62,6 +64,21 @@ class EventLoop:
             return function()
 
         return self.finish(call())
+
+    @contextlib.contextmanager
+    def entering(
+        self, open_context: Callable[Arguments, contextlib.AbstractAsyncContextManager[Result]]
+    ) -> Iterator[Callable[Arguments, Awaitable[Result]]]:
+        """Yield a function that enters a new context and returns its value; all of them end with this context."""
+        entered = contextlib.AsyncExitStack()
+
+        async def enter(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            return await entered.enter_async_context(open_context(*args, **kwargs))
+
+        try:
+            yield enter
+        finally:
+            self.finish(entered.aclose())
 
     def collect_problems(self) -> list[object]:
         """Return a list of what is reported to the loop from now on, such as exceptions that nobody awaited."""

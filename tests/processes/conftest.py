@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sharegroup.gateway.server import Gateway
 from sharegroup.security.authentication.credentials import hash_password
 from tests.harness.event_loop import EventLoop
-from tests.processes.served_clients import Client, Serve, serving
+from tests.processes.served_clients import Serve, serving
 from tests.unit.conftest import pems
 
 __all__ = ["pems"]
@@ -20,13 +18,8 @@ __all__ = ["pems"]
 @pytest.fixture
 def serve(loop: EventLoop) -> Iterator[Serve]:
     """Return a function that serves a gateway with these keys until the end of the test."""
-    served = contextlib.AsyncExitStack()
-
-    async def serve(config: dict[str, object] | None = None) -> tuple[Gateway, Client]:
-        return await served.enter_async_context(serving(config))
-
-    yield serve
-    loop.finish(served.aclose())
+    with loop.entering(serving) as serve:
+        yield serve
 
 
 @pytest.fixture

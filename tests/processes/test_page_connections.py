@@ -34,13 +34,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 def serve(loop: EventLoop) -> Iterator[Serve]:
     """Return a function that starts a server with a patience, and returns how to connect from an address."""
-    served = contextlib.AsyncExitStack()
-
-    async def serve(patience_s: float) -> tuple[uvicorn.Server, Connect]:
-        return await served.enter_async_context(_serving(patience_s))
-
-    yield serve
-    loop.finish(served.aclose())
+    with loop.entering(_serving) as serve:
+        yield serve
 
 
 @contextlib.asynccontextmanager
