@@ -244,8 +244,7 @@ class AsyncShareConsumer(HandlesRecords):
     def wakeup(self) -> None:
         """Interrupt the poll or commit that waits, or else the next one: it raises WakeupError. Thread-safe."""
         self._is_woken = True
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
+        if (loop := self._loop) is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._changed.set)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
@@ -286,6 +285,12 @@ class AsyncShareConsumer(HandlesRecords):
         """Collect results. This counts as a poll for `max_poll_interval_ms`, because handlers process records."""
         self._core.membership.note_poll(self.clock.now_ms())
         self._collect()
+
+    def send_without_poll(self, is_last: bool) -> None:
+        """Send what waits for a fetch, because no poll follows soon; `is_last`: never, so release fetched records."""
+        if is_last:
+            self._core.release_unpolled(self.clock.now_ms())
+        self._requests.commit_after_turns()
 
     def possession(self, record: Record[Any]) -> Possession:
         """Return whether the record of this delivery can be acknowledged."""

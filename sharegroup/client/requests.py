@@ -103,10 +103,16 @@ class Requests:
     def commit(self) -> None:
         """Send the acknowledgements that wait: at once, or after the turn of their leader.
 
-        A handler loop polls all the time, so after a turn its next fetch has them, without a request of their own.
+        While a handler loop polls, its next fetch after the turn has them, without a request of their own.
         """
-        if not self._core.is_handling:
-            self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
+        if self._core.is_handling:
+            self._start_acknowledging(self._core.nodes.values())
+        else:
+            self.commit_after_turns()
+
+    def commit_after_turns(self) -> None:
+        """Send the acknowledgements that wait: at once, or after the turn of their leader without another fetch."""
+        self._committing |= {node.node_id for node in self._core.nodes.values() if node.has_pending}
         self._start_acknowledging(self._core.nodes.values())
 
     def _start_fetches(self, leaders: Mapping[TopicIdPartition, int], limits: FetchLimits, is_ahead: bool) -> None:

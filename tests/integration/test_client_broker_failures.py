@@ -1,4 +1,4 @@
-"""The share consumer for Python while one of three Kafka brokers with share groups is killed, or stands still."""
+"""The share consumer for Python while one of three Kafka brokers with share groups is killed, stopped or paused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def produce(cluster: EmbeddedKafkaCluster, topic: str, first: int) -> None:
         producer.flush()
 
 
-@pytest.mark.parametrize("failure", ["kill", "pause"])
+@pytest.mark.parametrize("failure", ["kill", "shut_down", "pause"])
 def test_no_record_is_lost(cluster: EmbeddedKafkaCluster, failure: str, unique_name: Callable[[str], str]) -> None:
     topic, group_id = unique_name("topic"), unique_name("group")
     cluster.create_topic(topic, PARTITIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def finished_group(gateway: GatewayProcess, group: Group) -> Group:
 def test_the_page_lists_each_example() -> None:
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     programs = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - {"README.md"}
-    assert len(programs) == 6
+    assert len(programs) == 7
     assert {name for name in programs if f"[{name}]({name})" in page} == programs
     assert all(f"examples/{name}" in (EXAMPLES / name).read_text(encoding="utf-8") for name in programs)
 
@@ -75,6 +76,24 @@ def test_share_consumer(gateway: GatewayProcess, group: Group, producer: KafkaPr
     printed = run_python("share_consumer.py", gateway.bootstrap_servers, group.id, group.topic, "80")
     assert len(printed.splitlines()) == 30
     assert group.await_finished().outcomes == {"accepted": 30, "rejected": 50}
+
+
+def test_handler_loop(gateway: GatewayProcess, group: Group, producer: KafkaProducer, tmp_path: Path) -> None:
+    for number in range(30):
+        producer.send(group.topic, b"%d" % number, partition=number % 2)
+    producer.flush()
+    command = [sys.executable, str(EXAMPLES / "handler_loop.py"), gateway.bootstrap_servers, group.id, group.topic]
+    log_path = tmp_path / "handler_loop.log"
+    with LoggedProcess("the handler loop", command, log_path, environment=ENVIRONMENT) as program:
+        wait_until(lambda: len(numbers_in(log_path)) == 30, "the numbers are handled", TIMEOUT_S)
+        wait_until(lambda: log_path.read_text().count("rejected ") == 50, "the others are rejected", TIMEOUT_S)
+        assert program.terminate() == 0, program.log_tail()
+    assert group.await_finished().outcomes == {"accepted": 30, "rejected": 50}
+
+
+def numbers_in(log_path: Path) -> set[str]:
+    """Return the numbers that the example has printed."""
+    return set(re.findall(r"^partition \d, offset \d+: (\d+)$", log_path.read_text(), re.MULTILINE))
 
 
 def test_handler_tests() -> None:

@@ -167,10 +167,19 @@ class ConsumerCore:
         self.fetched.remove(lambda delivery: self._has_ended(delivery, now_ms))
         if self._kept_for != (self.membership.generation, self.membership.topics):
             self._kept_for = (self.membership.generation, self.membership.topics)
-            for delivery, run in groupby(self.fetched.remove(self._is_of_others), delivery_of):
-                types = {record.offset: AcknowledgeType.RELEASE for record in run}
-                deadline_ms = now_ms + self._settings.default_api_timeout_ms
-                self.node(delivery.node_id).add(delivery.source, types, deadline_ms)
+            self._release(self.fetched.remove(self._is_of_others), now_ms)
+
+    def _release(self, records: Iterable[Record[Any]], now_ms: int) -> None:
+        """Release records that were fetched and are not delivered."""
+        for delivery, run in groupby(records, delivery_of):
+            types = {record.offset: AcknowledgeType.RELEASE for record in run}
+            deadline_ms = now_ms + self._settings.default_api_timeout_ms
+            self.node(delivery.node_id).add(delivery.source, types, deadline_ms)
+
+    def release_unpolled(self, now_ms: int) -> None:
+        """Release the fetched records. To be called when no poll will return them, and again when others arrive."""
+        self.decode(self.take_arrived(), now_ms)
+        self._release(self.fetched.pop(len(self.fetched)), now_ms)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:
         """Return fetched records, which are in hand from now on."""

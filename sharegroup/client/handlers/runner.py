@@ -53,7 +53,9 @@ class HandlerRunner:
         try:
             while not self._is_stopped:
                 self._turn()
-                if poll is None and not self._queue.room.is_empty:
+                if poll is None and self._queue.room.is_empty:
+                    self._consumer.send_without_poll(is_last=False)
+                elif poll is None:
                     self._consumer.limit_fetches(*self._queue.room)
                     poll = asyncio.create_task(self._consumer.poll(_TURN_MS / 1000))
                     poll.add_done_callback(lambda _: self._wake.set())
@@ -100,17 +102,22 @@ class HandlerRunner:
         self._queue.drain()
         end_ms = self._clock.now_ms() + int(drain_s * 1000)
         while self._queue.running and self._clock.now_ms() < end_ms:
-            self._turn()
+            self._drain_turn()
             await self._wait(min(end_ms, self._clock.now_ms() + _TURN_MS))
         self._queue.abandon()
         for task in self._calls:
             task.cancel()
-        self._turn()
+        self._drain_turn()
         end_ms = self._clock.now_ms() + 1_000
         while self._queue.is_renewing and self._clock.now_ms() < end_ms:  # their acknowledgements wait for the renewals
             await self._wait(end_ms)
-            self._turn()
+            self._drain_turn()
         await self._consumer.commit_sync(10 * _TURN_MS / 1000)
+
+    def _drain_turn(self) -> None:
+        """Do all that is due now, without a poll that would send the acknowledgements or return more records."""
+        self._turn()
+        self._consumer.send_without_poll(is_last=True)
 
     async def _wait(self, until_ms: int) -> None:
         """Wait until a call or a poll has ended, `stop` was called, or something is due by time."""

@@ -19,9 +19,13 @@ from sharegroup.client import (
 from sharegroup.client.testing import RecordState
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
+from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
+from sharegroup.types import AcknowledgeType
+from tests.harness.event_loop import settle, until
 from tests.unit.client.members import MEMBER, PATIENCE_S, group_of, member, outcomes
 from tests.unit.client.scripted_cluster import ScriptedCluster
 
+ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
 ACCEPTED, REJECTED, RELEASED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED, RecordState.AVAILABLE
 
 
@@ -121,6 +125,80 @@ def test_call_that_outlasts_the_drain_is_cancelled_and_released() -> None:
     consumer.run(drain_s=0.01)
     assert cancelled == [0]
     assert outcomes(group) == [(RELEASED, 1)] * 2
+
+
+def test_drain_sends_acknowledgements_after_the_last_fetch() -> None:
+    """Call 0 ends and the run is stopped while a fetch is in progress. Call 1 lasts until the acknowledgements arrive.
+
+    The record of that fetch is released.
+    """
+    cluster = ScriptedCluster()
+
+    async def run() -> None:
+        consumer = AsyncShareConsumer(connector=cluster, **MEMBER)
+        is_second_called = asyncio.Event()
+
+        @consumer.handler(concurrency=2, max_in_hand=(3, "1MB"))
+        async def handle(record: Record[bytes]) -> None:
+            if record.offset == 0:
+                await is_second_called.wait()
+            else:
+                cluster.has_records.clear()
+                is_second_called.set()
+                await until(lambda: fetches() == 3)
+                consumer.stop()
+                await settle()
+                cluster.has_records.set()
+                await until(lambda: len(acknowledged(cluster)) == 2, looks=2_000)
+
+        await consumer.run(drain_s=PATIENCE_S)
+
+    def fetches() -> int:
+        return sum(isinstance(request, ShareFetchRequest) for _, request in cluster.sent)
+
+    asyncio.run(run())
+    assert acknowledged(cluster) == [{0: [ACCEPT]}, {2: [RELEASE]}, {1: [ACCEPT]}]
+
+
+def test_acknowledgements_do_not_wait_for_a_fetch_while_there_is_no_room() -> None:
+    """Another leader's fetch may be in progress then, and no poll follows it."""
+    group = group_of(b"0", b"1")
+
+    async def run() -> None:
+        consumer = AsyncShareConsumer(connector=group, **MEMBER, share_acquire_mode="record_limit")
+        send, is_sent = consumer.send_without_poll, asyncio.Event()
+
+        def note(is_last: bool) -> None:
+            assert not is_last
+            is_sent.set()
+            send(is_last)
+
+        @consumer.handler(max_in_hand=(1, "1MB"))
+        async def handle(record: Record[bytes]) -> None:
+            consumer.send_without_poll = note  # type: ignore[method-assign]
+            await is_sent.wait()
+            consumer.send_without_poll = send  # type: ignore[method-assign]
+            is_sent.clear()
+
+        group.stop_when_finished(consumer)
+        await consumer.run()
+
+    asyncio.run(run())
+    assert outcomes(group) == [(ACCEPTED, 1)] * 2
+
+
+def acknowledged(cluster: ScriptedCluster) -> list[dict[int, list[int]]]:
+    """Return the batches of each ShareAcknowledge request that has some, by their first offsets."""
+    requests = [
+        {
+            batch.first_offset: batch.acknowledge_types
+            for topic in request.topics
+            for partition in topic.partitions
+            for batch in partition.acknowledgement_batches
+        }
+        for _, request in cluster.requests(ShareAcknowledgeRequest)
+    ]
+    return [batches for batches in requests if batches]
 
 
 def test_stop_before_the_run_ends_it() -> None:

@@ -164,16 +164,26 @@ def test_delays_of_a_handler_take_no_time() -> None:
     assert Cause.RENEW in retried.causes
 
 
-def test_lock_is_renewed_while_a_handler_runs() -> None:
+@pytest.mark.parametrize("is_coroutine", [False, True], ids=["function", "coroutine"])
+@pytest.mark.parametrize("is_draining", [False, True], ids=["running", "draining"])
+def test_lock_is_renewed_while_a_handler_blocks(is_coroutine: bool, is_draining: bool) -> None:
     group = group_of(b"0")
+    consumer = member(group)
 
-    def handle(record: Record[bytes]) -> None:
+    def block(record: Record[bytes]) -> None:
+        if is_draining:
+            consumer.stop()
         group.advance(LOCK_MS - 10_000)
         while Cause.RENEW not in group.records("orders")[0].causes:
             assert not record.cancelled.is_set()
         group.advance(LOCK_MS - 10_000)
 
-    run(group, handle)
+    async def block_loop(record: Record[bytes]) -> None:
+        block(record)
+
+    consumer.handler()(block_loop if is_coroutine else block)
+    group.stop_when_finished(consumer)
+    consumer.run(drain_s=PATIENCE_S)
     assert outcomes(group) == [(RecordState.ACKNOWLEDGED, 1)]
 
 
