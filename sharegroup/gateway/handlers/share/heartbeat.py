@@ -84,7 +84,10 @@ class ShareGroupHeartbeat:
         except RequestError as error:
             return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            logger.warning(
+            # The appender logs the outage, once for all members.
+            level = logging.DEBUG if isinstance(error, NotDurableError) else logging.WARNING
+            logger.log(
+                level,
                 "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
                 LogFields(member=body.member_id, group=body.group_id, error=error),
             )
@@ -132,7 +135,7 @@ class ShareGroupHeartbeat:
         if earlier is not None:
             await asyncio.wait({earlier}, timeout=DURABLE_S)
             if not earlier.done():
-                raise JobUnavailableError("the previous heartbeat is not durable yet")
+                raise NotDurableError("the previous heartbeat is not durable yet", earlier)
         try:
             return await self._job.ask(row, DURABLE_S)
         except NotDurableError as error:
