@@ -71,6 +71,10 @@ class Member:
     # -- state -----------------------------------------------------------------------------------------------------
 
     @property
+    def group_id(self) -> str:
+        return self._settings.group_id
+
+    @property
     def member_id(self) -> str:
         return self._settings.member_id
 

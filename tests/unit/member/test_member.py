@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
+from sharegroup.client.prometheus import ConsumerCollector
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients import outage_log
 from sharegroup.member import member_logic, member_loop
@@ -95,6 +97,17 @@ def test_a_member_joins_fetches_offers_acknowledges_and_leaves(start: Start) -> 
     assert isinstance(last, HeartbeatRequest)
     assert last.member_epoch == -1
     assert member.redelivered == 0
+
+
+def test_prometheus_gets_the_metrics_of_a_member(start: Start) -> None:
+    member, offers = start(InMemoryJob(records=100))
+    offers.claim()
+    registry = CollectorRegistry()
+    registry.register(ConsumerCollector(member))
+    text = generate_latest(registry).decode()
+    assert f'kafka_consumer_share_coordinator_metrics_rebalance_total{{group="{GROUP}",member_id="m"}} 1.0' in text
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert len(names) == sum(map(len, member.metrics().values())) == 24
 
 
 def test_the_next_batch_is_on_offer_while_one_runs(start: Start) -> None:
