@@ -21,7 +21,8 @@ def main(bootstrap_servers: str, group_id: str, topic: str) -> None:
     def bill(record: Record[bytes | None]) -> None:
         if record.value is None or not record.value.isdigit():
             raise Reject("not a number")
-        print(f"partition {record.partition}, offset {record.offset}: {int(record.value)}", flush=True)
+        # One write with its line end, because four threads print.
+        print(f"partition {record.partition}, offset {record.offset}: {int(record.value)}\n", end="", flush=True)
 
     consumer.run(drain_s=10)
     print("stopped")

@@ -84,13 +84,11 @@ class ShareGroupHeartbeat:
         except RequestError as error:
             return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            # The appender logs the outage, once for all members.
-            level = logging.DEBUG if isinstance(error, NotDurableError) else logging.WARNING
-            logger.log(
-                level,
-                "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
-                LogFields(member=body.member_id, group=body.group_id, error=error),
-            )
+            if not isinstance(error, NotDurableError):  # the appender logs this outage, once for all members
+                logger.warning(
+                    "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
+                    LogFields(member=body.member_id, group=body.group_id, error=error),
+                )
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             code = error.code if isinstance(error, JobUnavailableError) else unavailable
             return _error(body.member_id, int(code), str(error))
