@@ -20,7 +20,7 @@ _LABELS = ("group", "member_id")
 
 
 class MeasuredConsumer(Protocol):
-    """ShareConsumer or AsyncShareConsumer."""
+    """ShareConsumer, AsyncShareConsumer, or a Spark member's ShareConsumerQuery."""
 
     @property
     def group_id(self) -> str:

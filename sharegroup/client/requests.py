@@ -26,6 +26,7 @@ from sharegroup.client.records import TopicIdPartition
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.log_fields import LogFields
 from sharegroup.protocol.messages import (
     ShareAcknowledgeResponse,
@@ -56,7 +57,13 @@ class Requests:
         self._heartbeats: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._heartbeat_due = asyncio.Event()
-        self._is_leaving = self._is_outage_logged = False
+        self._is_leaving = False
+        self._outage = OutageLog(
+            logger,
+            "group %(group)s: no heartbeat possible",
+            "group %(group)s: heartbeats are answered again",
+            fields=LogFields(group=settings.group_id),
+        )
         self._instance_id: UUID | None = None
         self._unexpected: BaseException | None = None
 
@@ -289,7 +296,7 @@ class Requests:
         except UpstreamLoginRejectedError as error:
             membership.fail(RequestError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)))
         except UpstreamUnavailableError as error:
-            self._note_outage(error)
+            self._outage.report_failure(error)
             membership.on_lost(self._clock.now_ms())
         except RequestError as error:
             if error.code.retriable:
@@ -297,7 +304,7 @@ class Requests:
             else:
                 membership.fail(error)
         else:
-            self._is_outage_logged = False
+            self._outage.report_success()
             now_ms = self._clock.now_ms()
             self._core.metrics.heartbeat_answered(now_ms - sent_ms, now_ms)
             membership.on_response(response, now_ms)
@@ -305,15 +312,6 @@ class Requests:
             self._core.metrics.rebalances.record(1, self._clock.now_ms())
         if membership.generation != generation or not membership.due_ms:
             self._on_change()
-
-    def _note_outage(self, error: UpstreamUnavailableError) -> None:
-        """Log an outage once."""
-        if not self._is_outage_logged:
-            self._is_outage_logged = True
-            logger.warning(
-                "group %(group)s: no heartbeat possible, retrying: %(error)s",
-                LogFields(group=self._settings.group_id, error=error),
-            )
 
     def _start(self, work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
         def done(task: asyncio.Task[None]) -> None:

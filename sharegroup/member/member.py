@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafka.errors import KafkaError
 
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.steady_time import steady_ms
 from sharegroup.log_fields import LogFields
 from sharegroup.member.batch_calls import PendingAcknowledge
@@ -57,11 +58,21 @@ class Member:
     ) -> None:
         self.incarnation = uuid.uuid4().hex[:12]
         self._settings, self._channel = settings, channel
+        self._outage = OutageLog(
+            logger,
+            "member %(member)s: failed to append acknowledgements",
+            "member %(member)s: acknowledgements are appended again",
+            fields=LogFields(member=settings.member_id),
+        )
         self._shared = SharedLogic(MemberLogic(settings, offers, self.incarnation), now_ms)
         loop = MemberLoop(self._shared, channel, on_failure)
         self._thread = threading.Thread(target=loop.run, name="share-consumer-member", daemon=True)
 
     # -- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def group_id(self) -> str:
+        return self._settings.group_id
 
     @property
     def member_id(self) -> str:
@@ -165,9 +176,7 @@ class Member:
         try:
             self._channel.send(requests, wait=True)
         except KafkaError as error:
-            logger.warning(
-                "member %(member)s: failed to append acknowledgements; retrying: %(error)s",
-                LogFields(member=self.member_id, error=error),
-            )
+            self._outage.report_failure(repr(error))
             return False
+        self._outage.report_success()
         return True

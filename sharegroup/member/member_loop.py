@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kafka.errors import KafkaError
 
-from sharegroup.log_fields import LogFields
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.member.channel import Channel
 from sharegroup.member.member_logic import has_renewal
 from sharegroup.member.shared_logic import SharedLogic
@@ -29,6 +29,7 @@ class MemberLoop:
     def __init__(self, shared: SharedLogic, channel: Channel, on_failure: Callable[[], None]) -> None:
         self._shared, self._channel, self._on_failure = shared, channel, on_failure
         self._is_open = self._is_failure_reported = False
+        self._outage = OutageLog(logger, "the member cannot reach Kafka", "the member reaches Kafka again")
 
     def run(self) -> None:
         """Run until the member has left the group or cannot leave it; then close the channel."""
@@ -37,7 +38,7 @@ class MemberLoop:
                 try:
                     self._step()
                 except KafkaError as error:
-                    logger.warning("the member cannot reach Kafka; retrying: %(error)s", LogFields(error=error))
+                    self._outage.report_failure(repr(error))
                     time.sleep(PAUSE_S)
         except Exception as error:  # noqa: BLE001 - `failure` has it, which ends the query
             self._fail(error)
@@ -56,6 +57,8 @@ class MemberLoop:
             return
         self._refresh_metadata()
         responses = self._channel.poll(_POLL_MS)
+        if responses:  # a poll without responses raises no error during an outage either
+            self._outage.report_success()
         with self._shared.turn() as (logic, now_ms):
             logic.set_brokers_clock(self._channel.brokers_ahead_ms())
             requests = logic.step(responses, now_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
     from sharegroup.testing.embedded_kafka import EmbeddedKafka
     from sharegroup.testing.gateway_process import GatewayProcess
+    from tests.harness.event_loop import EventLoop
     from tests.harness.share_group_job import ShareGroupJobRun
     from tests.integration.client_groups import NewGroup
     from tests.integration.served import Served
+    from tests.processes.served_clients import Serve
 
 NewTopic = Callable[..., str]
 
@@ -42,6 +45,15 @@ def gateway(
     with GatewayProcess(share_group_job.config_path, log_path, options=shown) as process:
         yield process
         check_end(process)
+
+
+@pytest.fixture
+def serve(loop: EventLoop, kafka: EmbeddedKafka) -> Iterator[Serve]:
+    """Return a function that serves a gateway with these keys in the test's process until the end of the test."""
+    from tests.integration.lone_gateway import serving
+
+    with loop.entering(partial(serving, kafka.bootstrap_servers)) as serve:
+        yield serve
 
 
 @pytest.fixture(scope="session")

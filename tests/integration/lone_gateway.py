@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
+from sharegroup.config import Config, GatewayConfig, JobConfig
+from sharegroup.gateway.server import Gateway, running_gateway
 from sharegroup.testing.gateway_process import GatewayProcess
 from tests.harness.share_group_job import ShareGroupJobRun
+from tests.processes.served_clients import Client
 
 
 def lone_gateway(
@@ -24,6 +28,29 @@ def lone_gateway(
     path = directory / "gateway.yaml"
     path.write_text(yaml.safe_dump(config))
     return GatewayProcess(path, directory / "gateway.log")
+
+
+def port_of(gateway: GatewayProcess) -> int:
+    return int(gateway.bootstrap_servers.rpartition(":")[2])
+
+
+@asynccontextmanager
+async def serving(
+    bootstrap_servers: str, gateway: Mapping[str, object] | None = None
+) -> AsyncIterator[tuple[Gateway, Client]]:
+    """A gateway without a job in this process, and a client that has not connected yet."""
+    config = replace(
+        Config(),
+        job=JobConfig.model_validate({"bootstrap.servers": bootstrap_servers}),
+        gateway=GatewayConfig.model_validate({"gateway.listener.port": 0, **(gateway or {})}),
+    )
+    async with running_gateway(config) as running:
+        ((_, port),) = running.addresses.values()
+        client = Client(port, [])
+        try:
+            yield running, client
+        finally:
+            await client.close_all()
 
 
 @contextmanager

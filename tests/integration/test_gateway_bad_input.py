@@ -5,32 +5,31 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kafka import KafkaProducer
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.clients.client_connection import ClientConnection
-from sharegroup.gateway.server import Gateway, running_gateway
 from sharegroup.gateway.upstream.passthrough import MAX_UNSENT_BYTES
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.testing.embedded_kafka import EmbeddedKafka
 from sharegroup.testing.gateway_process import GatewayProcess
+from tests.harness.event_loop import EventLoop, until
 from tests.integration.conftest import NewTopic
 from tests.integration.fuzzed_frames import mutated, requests, send_all
-from tests.integration.lone_gateway import lone_gateway
-from tests.processes.served_clients import Client
+from tests.integration.lone_gateway import lone_gateway, port_of
+from tests.processes.served_clients import Client, Serve
 from tests.unit.gateway.wire_bytes import framed
 
 pytestmark = pytest.mark.thorough
@@ -54,18 +53,20 @@ def gateway(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> I
         assert len(log) < MAX_LOG_CHARS
 
 
-def port_of(gateway: GatewayProcess) -> int:
-    (address,) = gateway.addresses.values()
-    return int(address.rpartition(":")[2])
+@pytest.fixture
+def client(loop: EventLoop, gateway: GatewayProcess) -> Iterator[Client]:
+    client = Client(port_of(gateway), [])
+    yield client
+    loop.finish(client.close_all())
 
 
 # -- fuzz --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(900)
-def test_fuzz(gateway: GatewayProcess) -> None:
+def test_fuzz(gateway: GatewayProcess, client: Client, loop: EventLoop) -> None:
     """100,000 frames: valid ones of every API of the gateway's own, mutated, and random ones."""
-    port, process = port_of(gateway), psutil.Process(gateway.pid)
+    process = psutil.Process(gateway.pid)
     sizes: list[int] = []
     sent = 0
 
@@ -84,14 +85,13 @@ def test_fuzz(gateway: GatewayProcess) -> None:
         of_clients = [[mutated(choice.choice(valid), choice) for _ in range(each)] for _ in range(CLIENTS)]
 
         async def send() -> bool:
-            await asyncio.gather(*(send_all(port, of_client) for of_client in of_clients))
-            client = await Client(port, []).connect()
-            try:
-                return await client.is_served()
-            finally:
-                await client.close_all()
+            await asyncio.gather(*(send_all(client.port, of_client) for of_client in of_clients))
+            good = await client.another().connect()
+            is_served = await good.is_served()
+            good.close()
+            return is_served
 
-        assert asyncio.run(send())
+        assert loop.finish(send())
         sizes.append(process.memory_info().rss)
         sent += CLIENTS * each
 
@@ -104,50 +104,33 @@ def test_fuzz(gateway: GatewayProcess) -> None:
 # -- many, large and slow ----------------------------------------------------------------------------------------------
 
 
-def test_a_thousand_clients_at_once(gateway: GatewayProcess, new_topic: NewTopic) -> None:
-    topic = new_topic(partitions=3)
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-
-    async def partitions(client: Client) -> int:
-        answer = await client.ask(request, MetadataResponse, 8)
-        return len(answer.topics[0].partitions)
-
-    async def ask_all() -> list[int]:
-        first = Client(port_of(gateway), [])
-        clients = [first.another() for _ in range(1_000)]
-        try:
-            for client in clients:  # one by one, because a connection without a request is closed after a while
-                await client.connect()
-                await partitions(client)
-            return await asyncio.gather(*map(partitions, clients))
-        finally:
-            await first.close_all()
-
-    assert asyncio.run(ask_all()) == [3] * 1_000
+async def test_a_thousand_clients_at_once(client: Client, new_topic: NewTopic) -> None:
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=new_topic(partitions=3))])
+    clients = [client.another() for _ in range(1_000)]
+    for each in clients:  # one by one, because a connection without a request is closed after a while
+        await each.connect()
+        await each.ask(request, MetadataResponse, 8)
+    answers = await asyncio.gather(*(each.ask(request, MetadataResponse, 8) for each in clients))
+    assert [len(answer.topics[0].partitions) for answer in answers] == [3] * 1_000
 
 
-def test_others_are_served_while_one_sends_garbage(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+async def test_others_are_served_while_one_sends_garbage(
+    gateway: GatewayProcess, client: Client, new_topic: NewTopic
+) -> None:
     topic = new_topic()
     garbage = [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 2**31 - 1), framed(b"\0\x03\0\x09" + b"\xff" * 50_000)]
     producer = Producer({"bootstrap.servers": gateway.bootstrap_servers})
-
-    async def send() -> None:
-        for number in range(300):
-            client = await Client(port_of(gateway), []).connect()
-            client.send(garbage[number % 3])
-            assert await client.is_closed()
-            producer.produce(topic, b"%d" % number)
-            producer.poll(0)
-
-    asyncio.run(send())
+    for number in range(300):
+        rude = await client.another().connect()
+        rude.send(garbage[number % 3])
+        assert await rude.is_closed()
+        producer.produce(topic, b"%d" % number)
+        producer.poll(0)
     assert producer.flush(30) == 0
-    _, end = watermarks(gateway, topic)
-    assert end == 300
+    assert watermarks(gateway, topic) == (0, 300)
 
 
 def watermarks(gateway: GatewayProcess, topic: str) -> tuple[int, int]:
-    from confluent_kafka import Consumer, TopicPartition
-
     consumer = Consumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": "watermarks"})
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
@@ -156,26 +139,7 @@ def watermarks(gateway: GatewayProcess, topic: str) -> tuple[int, int]:
         consumer.close()
 
 
-def in_loop(kafka: EmbeddedKafka, test: Callable[[Gateway, Client], Awaitable[None]], **gateway: object) -> None:
-    """A test that looks into the gateway."""
-    config = replace(
-        Config(),
-        job=JobConfig.model_validate({"bootstrap.servers": kafka.bootstrap_servers}),
-        gateway=GatewayConfig.model_validate({"gateway.listener.port": 0, **gateway}),
-    )
-
-    async def main() -> None:
-        async with running_gateway(config) as running:
-            client = Client(next(iter(running.addresses.values()))[1], [])
-            await test(running, client)
-            await client.close_all()
-
-    asyncio.run(asyncio.wait_for(main(), 100))
-
-
 def large_topic(kafka: EmbeddedKafka, name: str, records: int, size: int) -> None:
-    from kafka import KafkaProducer
-
     kafka.create_topic(name, config={"max.message.bytes": str(2 * size)})
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, max_request_size=2 * size, batch_size=0)
     for _ in range(records):
@@ -192,88 +156,67 @@ def fetch(topic: str, offset: int) -> FetchRequest:
     return FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1, isolation_level=0, topics=[wanted])
 
 
-def test_a_client_that_does_not_read_large_responses_costs_one_of_them(
-    kafka: EmbeddedKafka, unique_name: Callable[[str], str]
+async def test_a_client_that_does_not_read_large_responses_costs_one_of_them(
+    kafka: EmbeddedKafka, serve: Serve, unique_name: Callable[[str], str]
 ) -> None:
     """It may have sent all its requests; the broker's responses wait with the broker."""
     topic, size, count = unique_name("large"), 4 * 1_048_576, 12
     large_topic(kafka, topic, count, size)
-
-    async def test(gateway: Gateway, client: Client) -> None:
-        await client.connect()
-        for offset in range(count):
-            client.send(wire.encode_request(fetch(topic, offset), 4, offset, "slow"))
-        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        while not gateway.parts.connections:
-            await asyncio.sleep(0.01)
-        (connection,) = gateway.parts.connections
-        assert isinstance(connection, ClientConnection)
-        requests = connection._requests
-        while requests._passthrough is None or requests._passthrough._connection is None:
-            await asyncio.sleep(0.01)
-        link = requests._passthrough._connection
-        while not link.is_held:
-            await asyncio.sleep(0.01)
-        held = [link.unsent_bytes]
-        for _ in range(50):  # whatever else comes
-            await asyncio.sleep(0.01)
-            held.append(link.unsent_bytes)
-        assert size < max(held) <= MAX_UNSENT_BYTES + 1.1 * size
-        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        for offset in range(count):
-            frame = await client.frame()
-            assert int.from_bytes(frame[:4], "big") == offset
-            answer = wire.decode_response(FetchResponse, 4, memoryview(frame))
-            assert len(answer.responses[0].partitions[0].records) > size
-
-    in_loop(kafka, test)
+    gateway, client = await serve()
+    await client.connect()
+    await client.ask(fetch(topic, 0), FetchResponse, 4)
+    (connection,) = gateway.parts.connections
+    assert isinstance(connection, ClientConnection)
+    link: Any = connection._requests._passthrough._connection  # type: ignore[union-attr]
+    for offset in range(count):
+        client.send(wire.encode_request(fetch(topic, offset), 4, offset, "slow"))
+    await until(lambda: link.is_held)
+    assert not link.transport.is_reading()
+    for offset in range(count):
+        assert link.unsent_bytes <= MAX_UNSENT_BYTES + 1.1 * size
+        frame = await client.frame()
+        assert int.from_bytes(frame[:4], "big") == offset
+        answer = wire.decode_response(FetchResponse, 4, memoryview(frame))
+        assert len(answer.responses[0].partitions[0].records) > size
 
 
-def test_produce_without_acknowledgement_is_followed_by_the_next_request(
-    kafka: EmbeddedKafka, new_topic: NewTopic
+async def test_produce_without_acknowledgement_is_followed_by_the_next_request(
+    serve: Serve, new_topic: NewTopic
 ) -> None:
     """It has no response: the next one's must not be taken for it."""
-    topic = new_topic()
-
-    async def test(gateway: Gateway, client: Client) -> None:
-        await client.connect()
-        nothing = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1_000, topic_data=[])
-        for version in (3, 8, 9):
-            client.send(wire.encode_request(nothing, version, 99, "test"))
-            answer = await client.ask(fetch(topic, 0), FetchResponse, 4)
-            assert answer.responses[0].partitions[0].error_code == 0
-
-    in_loop(kafka, test)
+    topic, nothing = new_topic(), ProduceRequest(transactional_id=None, acks=0, timeout_ms=1_000, topic_data=[])
+    _, client = await serve()
+    await client.connect()
+    for version in (3, 8, 9):
+        client.send(wire.encode_request(nothing, version, 99, "test"))
+        answer = await client.ask(fetch(topic, 0), FetchResponse, 4)
+        assert answer.responses[0].partitions[0].error_code == 0
 
 
 @pytest.mark.parametrize("version", [10, 99, -1])
-def test_a_version_that_was_not_offered_does_not_pass_through(kafka: EmbeddedKafka, version: int) -> None:
-    """Produce 10 has addresses of brokers in its response."""
+async def test_a_version_that_was_not_offered_does_not_pass_through(
+    serve: Serve, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """Produce 10 has addresses of brokers in its response. A broker would close the connection, too."""
+    caplog.set_level("INFO", "sharegroup.gateway")
+    _, client = await serve()
+    await client.connect()
+    client.send(framed(struct.pack(">hhih", 0, version, 7, -1) + b"\0" * 20))
+    assert await client.is_closed()
+    assert f"disconnected: request 0 of version {version} is not offered" in caplog.text
 
-    async def test(gateway: Gateway, client: Client) -> None:
-        await client.connect()
-        client.send(framed(struct.pack(">hhih", 0, version, 7, -1) + b"\0" * 20))
-        assert await client.is_closed()
 
-    in_loop(kafka, test)
-
-
-def test_an_own_request_beyond_its_limit_and_one_that_passes_through(
-    kafka: EmbeddedKafka, unique_name: Callable[[str], str]
+async def test_an_own_request_beyond_its_limit_and_one_that_passes_through(
+    kafka: EmbeddedKafka, serve: Serve, unique_name: Callable[[str], str]
 ) -> None:
     topic = unique_name("large")
     kafka.create_topic(topic, config={"max.message.bytes": str(20 * 1_048_576)})
-    messages = [bytes(5 * 1_048_576)] * 3
-
-    async def test(gateway: Gateway, client: Client) -> None:
-        own = await client.another().connect()
-        topics = [MetadataRequest.MetadataRequestTopic(name="x" * 200)] * 6_000
-        own.send(wire.encode_request(MetadataRequest(topics=topics), 8, 7, "test"))
-        assert await own.is_closed()
-        port = client.port
-        await asyncio.get_running_loop().run_in_executor(None, produce, f"127.0.0.1:{port}", topic, messages)
-
-    in_loop(kafka, test)
+    _, client = await serve()
+    await client.connect()
+    topics = [MetadataRequest.MetadataRequestTopic(name="x" * 200)] * 6_000
+    client.send(wire.encode_request(MetadataRequest(topics=topics), 8, 7, "test"))
+    assert await client.is_closed()
+    await asyncio.to_thread(produce, f"127.0.0.1:{client.port}", topic, [bytes(5 * 1_048_576)] * 3)
 
 
 def produce(bootstrap_servers: str, topic: str, messages: list[bytes]) -> None:

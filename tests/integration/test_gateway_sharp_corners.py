@@ -24,8 +24,9 @@ from sharegroup.protocol.messages import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from tests.integration.fuzzed_frames import mutated, send_all
+from tests.integration.lone_gateway import port_of
 from tests.integration.share_members import Group, Member, Record, keys, once, poll_in_turns
-from tests.integration.test_gateway_bad_input import mutated, port_of, send_all
 from tests.integration.waiting import wait_until
 from tests.processes.served_clients import Client
 

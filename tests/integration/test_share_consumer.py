@@ -153,7 +153,7 @@ def test_everything_is_accepted(
         "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "delivery_count"
     }  # fmt: skip
     assert logged(job, group_id)[Cause.ACCEPT.value] == len(sent)
-    assert query.member_id == member.member_id
+    assert (query.group_id, query.member_id) == (group_id, member.member_id)
     assert (query.handler_errors, query.redelivered, query.is_active) == (0, 0, False)
     said, taken = query.metrics(), query._query.recentProgress
     assert said["consumer-share-fetch-manager-metrics"]["records-consumed-total"] == len(sent)

@@ -19,6 +19,7 @@ from kafka.record import MemoryRecords
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections import headers as wire
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
+from tests.harness.event_loop import until
 
 TOPIC = "requests"
 NEWEST = {0: 13, 18: 4, 22: 5}
@@ -77,8 +78,7 @@ class ScriptedBroker:
         self._server.close()
         for connection in self.connections:
             connection.abort()
-        while any(connection.transport is not None for connection in self.connections):
-            await asyncio.sleep(0)
+        await until(lambda: all(connection.transport is None for connection in self.connections))
 
     def append(self, produced: Produced) -> int:
         """As ProducerStateManager does; the error code."""

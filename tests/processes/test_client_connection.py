@@ -21,6 +21,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslHandshakeRequest
 from scramp import ScramClient
 
+from sharegroup.config import GatewayConfig
 from sharegroup.gateway.clients import client_connection
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
@@ -203,15 +204,16 @@ async def test_too_many_connections(serve: Serve) -> None:
 
 
 async def test_a_client_that_says_nothing(serve: Serve) -> None:
-    gateway, client = await serve({"gateway.first.request.timeout.ms": 100})
+    gateway, client = await serve()
     silent = await client.another().connect()
     talking = await client.another().connect()
     assert await talking.is_served()
-    closing = asyncio.ensure_future(silent.is_closed())
-    while not closing.done():
-        gateway.parts.connections.close_idle()
-        await asyncio.sleep(0.01)
-    assert closing.result()
+    gateway.parts.connections.close_idle()
+    assert await talking.is_served()
+    assert len(gateway.parts.connections) == 2
+    advance(GatewayConfig().first_request_timeout_ms / 1000)
+    gateway.parts.connections.close_idle()
+    assert await silent.is_closed()
     assert await talking.is_served()
 
 

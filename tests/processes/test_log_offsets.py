@@ -19,7 +19,7 @@ from sharegroup.kafka_clients.connections import log_offsets, silent_brokers
 from sharegroup.kafka_clients.connections.framing import FrameProtocol
 from sharegroup.kafka_clients.connections.log_offsets import EARLIEST, LATEST, LogOffsetsClient
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
-from tests.harness.event_loop import EventLoop
+from tests.harness.event_loop import EventLoop, until
 
 NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH = 6, 3, 75
 VERSIONS = {2: 5, 3: 12, 18: 3}
@@ -98,12 +98,10 @@ class Broker:
     async def stop(self) -> None:
         """Stop; must be called in the last task of the loop."""
         self.server.close()
-        while len(asyncio.all_tasks()) > 1:  # some may still be accepted
-            await asyncio.sleep(0)
+        await until(lambda: len(asyncio.all_tasks()) == 1)  # some may still be accepted
         for connection in self.connections:
             connection.abort()
-        while any(connection.transport is not None for connection in self.connections):
-            await asyncio.sleep(0)
+        await until(lambda: all(connection.transport is None for connection in self.connections))
 
     def answer(self, header: wire.RequestHeader, frame: memoryview) -> ApiMessage:
         if header.api_key == 18:

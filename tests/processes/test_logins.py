@@ -25,6 +25,7 @@ from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.wire.request import Request
 from sharegroup.monitoring.exporter.metrics_server import MetricsServer
 from sharegroup.security.authentication.credentials import hash_password
+from tests.harness.event_loop import until
 from tests.processes.served_clients import NODE_ID, Client, Serve
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
@@ -216,11 +217,11 @@ async def test_librdkafka_renews_its_session(
     scripted(gateway, client.port)
     is_done = threading.Event()
     asking = asyncio.ensure_future(asyncio.to_thread(ask_until, is_done, client.port))
-    while not (logins := [each for each in sasl_of(gateway) if each._reauthenticated_ms and each.is_authenticated]):
-        await asyncio.sleep(0.05)
+    await until(lambda: any(each._reauthenticated_ms and each.is_authenticated for each in sasl_of(gateway)))
+    renewed = {each.principal for each in sasl_of(gateway) if each._reauthenticated_ms}
     is_done.set()
     await asking
-    assert all(login.principal == "User:alice" for login in logins)
+    assert renewed == {"User:alice"}
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------

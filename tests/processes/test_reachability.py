@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from sharegroup.gateway.fleet.reachability import CONNECT_TIMEOUT_S, Reachability
 from sharegroup.protocol.rows.gateway_rows import GatewayAddress
+from tests.harness.event_loop import advance
 
 
 def test_a_port_that_listens_is_reached_and_one_look_is_for_all_who_ask() -> None:
@@ -39,7 +39,7 @@ def test_who_is_late_itself_does_not_take_another_gateway_for_gone() -> None:
         look = asyncio.ensure_future(reachability(address))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        time.sleep(2 * CONNECT_TIMEOUT_S)  # nothing else runs on this event loop meanwhile
+        advance(2 * CONNECT_TIMEOUT_S)  # as if something else blocked the event loop
         assert await look
         reachability.close()
         server.close()

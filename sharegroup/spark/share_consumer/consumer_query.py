@@ -57,6 +57,11 @@ class ShareConsumerQuery:
         return str(self._query.id)
 
     @property
+    def group_id(self) -> str:
+        """The share group."""
+        return self._member.group_id
+
+    @property
     def member_id(self) -> str:
         """The member id in the group."""
         return self._member.member_id

@@ -220,7 +220,7 @@ def test_rejected_login_is_raised() -> None:
     play(story, connect_error=UpstreamLoginRejectedError("wrong password"))
 
 
-def test_brokers_that_do_not_answer_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_is_logged_at_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     async def story(consumer: AsyncShareConsumer, cluster: ScriptedCluster) -> None:
         cluster.down = {1, 2}
         while cluster.attempts < 10:
@@ -229,7 +229,8 @@ def test_brokers_that_do_not_answer_are_logged_once(caplog: pytest.LogCaptureFix
         await one_record(consumer)
 
     play(story)
-    assert caplog.text.count("no heartbeat possible, retrying: could not connect to broker") == 1
+    assert caplog.text.count(": no heartbeat possible; retrying: could not connect to broker") == 1
+    assert caplog.text.count(": heartbeats are answered again after ") == 1
 
 
 def test_broker_with_too_many_sessions_is_asked_again() -> None:

@@ -5,9 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
+from sharegroup.client.prometheus import ConsumerCollector
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.member import member_logic
+from sharegroup.kafka_clients import outage_log
+from sharegroup.member import member_logic, member_loop
+from sharegroup.member.acknowledgement_round import RESPONSE_TIMEOUT_MS
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import COMMIT_MS, MemberLogic, MemberSettings
 from sharegroup.member.ranges import HeldRange, OfferedBatch
@@ -93,6 +97,17 @@ def test_a_member_joins_fetches_offers_acknowledges_and_leaves(start: Start) -> 
     assert isinstance(last, HeartbeatRequest)
     assert last.member_epoch == -1
     assert member.redelivered == 0
+
+
+def test_prometheus_gets_the_metrics_of_a_member(start: Start) -> None:
+    member, offers = start(InMemoryJob(records=100))
+    offers.claim()
+    registry = CollectorRegistry()
+    registry.register(ConsumerCollector(member))
+    text = generate_latest(registry).decode()
+    assert f'kafka_consumer_share_coordinator_metrics_rebalance_total{{group="{GROUP}",member_id="m"}} 1.0' in text
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert len(names) == sum(map(len, member.metrics().values())) == 24
 
 
 def test_the_next_batch_is_on_offer_while_one_runs(start: Start) -> None:
@@ -218,6 +233,45 @@ def test_a_renewal_that_cannot_be_appended_keeps_no_lock(start: Start) -> None:
     job.advance(LOCK_MS // 2 - COMMIT_MS)  # a sink that checks now and commits after that would be too late
     assert not member.holds_batch()
     job.is_reachable = True
+
+
+def lines_of_an_outage(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines about outages, without the error and the duration."""
+    lines = [record.getMessage() for record in caplog.records if record.pathname == outage_log.__file__]
+    return [line.partition(": Kafka")[0].partition(" after ")[0] for line in lines]
+
+
+def test_an_outage_is_one_log_line_at_its_start_and_one_at_its_end(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(member_loop, "PAUSE_S", 0.01)
+    job = InMemoryJob(records=100)
+    member, offers = start(job)
+    member.begin(offers.claim())
+    job.is_reachable = False
+    for after_ms in (LOCK_MS // 2, RESPONSE_TIMEOUT_MS):
+        given_up = job.given_up
+        job.advance(after_ms)
+        job.wait_for(lambda: job.given_up > given_up)  # noqa: B023 - called immediately
+    job.is_reachable = True
+    job.advance(LOCK_MS)
+    member.close()
+    assert lines_of_an_outage(caplog) == ["the member cannot reach Kafka; retrying", "the member reaches Kafka again"]
+
+
+def test_an_outage_of_acknowledgements_is_two_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    job = InMemoryJob()
+    settings = MemberSettings(GROUP, "m", (TOPIC,), max_records=100)
+    member = Member(settings, MemberChannel(job, "m"), Offers(), lambda: None, job.now_ms)
+    row = HeartbeatRequest("1", GROUP, "m", member_id="m", member_epoch=-1)  # any row
+    job.is_reachable = False
+    assert [member._send([row]) for _ in range(3)] == [False] * 3
+    job.is_reachable = True
+    assert [member._send([row]) for _ in range(2)] == [True] * 2
+    assert lines_of_an_outage(caplog) == [
+        "member m: failed to append acknowledgements; retrying",
+        "member m: acknowledgements are appended again",
+    ]
 
 
 def test_records_before_the_log_start_are_no_lost_locks(start: Start) -> None:

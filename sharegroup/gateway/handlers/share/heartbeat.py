@@ -84,10 +84,11 @@ class ShareGroupHeartbeat:
         except RequestError as error:
             return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            logger.warning(
-                "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
-                LogFields(member=body.member_id, group=body.group_id, error=error),
-            )
+            if not isinstance(error, NotDurableError):  # the appender logs this outage, once for all members
+                logger.warning(
+                    "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
+                    LogFields(member=body.member_id, group=body.group_id, error=error),
+                )
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             code = error.code if isinstance(error, JobUnavailableError) else unavailable
             return _error(body.member_id, int(code), str(error))
@@ -132,7 +133,7 @@ class ShareGroupHeartbeat:
         if earlier is not None:
             await asyncio.wait({earlier}, timeout=DURABLE_S)
             if not earlier.done():
-                raise JobUnavailableError("the previous heartbeat is not durable yet")
+                raise NotDurableError("the previous heartbeat is not durable yet", earlier)
         try:
             return await self._job.ask(row, DURABLE_S)
         except NotDurableError as error:

@@ -9,6 +9,7 @@ import pytest
 from sharegroup.gateway.sessions import open_acknowledgements
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.protocol.share_session import SessionKey
+from tests.harness.event_loop import advance, settle
 
 M, OTHER = SessionKey("g", "m"), SessionKey("g", "other")
 
@@ -20,7 +21,7 @@ async def test_wait_ends_when_every_outcome_of_the_member_is_known() -> None:
     acknowledgements.add(OTHER, [others])
     waiting = asyncio.ensure_future(acknowledgements.wait(M))
     first.set_exception(RuntimeError("refused"))
-    await asyncio.sleep(0)
+    await settle()
     assert not waiting.done()
     second.cancel()
     await waiting
@@ -33,12 +34,11 @@ async def test_leave_waits_for_acknowledgements_that_have_not_arrived() -> None:
     acknowledgements = OpenAcknowledgements(holding.__contains__)
     await acknowledgements.wait(OTHER)
     waiting = asyncio.ensure_future(acknowledgements.wait(M))
-    await asyncio.sleep(0)
+    await settle()
     outcome = asyncio.get_running_loop().create_future()
     acknowledgements.add(M, [outcome])
     holding.clear()
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await settle()
     assert not waiting.done()
     outcome.set_result(0)
     await waiting
@@ -56,14 +56,15 @@ async def test_leave_continues_when_the_member_has_closed_its_session(monkeypatc
 
     acknowledgements = OpenAcknowledgements(holds)
     waiting = asyncio.ensure_future(acknowledgements.wait(M))
-    await asyncio.sleep(0.02)
+    await settle()
+    advance(open_acknowledgements.GRACE_S / 2)
     acknowledgements.notify_change(OTHER)
-    await asyncio.sleep(0)
+    await settle()
     assert (waiting.done(), looks) == (False, [M])
     holding.clear()
     acknowledgements.notify_change(M)
     await waiting
-    await asyncio.sleep(0)
+    await settle()
     assert M not in acknowledgements._changes
 
 
@@ -73,9 +74,9 @@ async def test_both_of_two_leaves_of_a_member_continue(monkeypatch: pytest.Monke
     holding = {M}
     acknowledgements = OpenAcknowledgements(holding.__contains__)
     waiting = [asyncio.ensure_future(acknowledgements.wait(M)) for _ in range(2)]
-    await asyncio.sleep(0)
+    await settle()
     acknowledgements.notify_change(M)  # it still holds records of another session
-    await asyncio.sleep(0)
+    await settle()
     holding.clear()
     acknowledgements.notify_change(M)
     await asyncio.gather(*waiting)

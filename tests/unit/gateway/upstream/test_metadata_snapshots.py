@@ -14,7 +14,7 @@ from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import decode_response, encode_response
-from tests.harness.event_loop import until
+from tests.harness.event_loop import advance, settle, until
 from tests.unit.gateway.wire.test_metadata_bytes import response, topic
 
 VERSION = 12
@@ -95,22 +95,22 @@ async def test_snapshot_requested_before_a_change_is_not_used_after_it(
     upstream.may_answer.clear()
     on_its_way = asyncio.ensure_future(snapshots.get_fresh(VERSION))
     await until(lambda: upstream.asked)
-    await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
+    advance(0.001)
     snapshots.invalidate()
     upstream.may_answer.set()
     await on_its_way
     is_fresh = snapshots.is_fresh(VERSION)
     upstream.now = metadata(topic("b"))
-    await asyncio.sleep(0.001)
+    advance(0.001)
     assert (is_fresh, list((await snapshots.get_fresh(VERSION)).topics)) == (False, ["b"])
 
 
 async def test_cancelled_caller_does_not_cancel_the_request(upstream: Upstream, snapshots: MetadataSnapshots) -> None:
     upstream.may_answer.clear()
     impatient, patient = (asyncio.ensure_future(snapshots.get_fresh(VERSION)) for _ in range(2))
-    await asyncio.sleep(0)
+    await settle()
     impatient.cancel()
-    await asyncio.sleep(0)
+    await settle()
     upstream.may_answer.set()
     assert list((await patient).topics) == ["a"]
 

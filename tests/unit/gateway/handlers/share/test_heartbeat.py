@@ -82,9 +82,9 @@ def test_a_leave_fails_if_it_is_not_durable_in_time(
 
 
 def test_at_most_one_heartbeat_of_a_member_waits_for_a_broker(
-    gateway: ShareGateway, client: Client, job: Job, monkeypatch: pytest.MonkeyPatch
+    gateway: ShareGateway, client: Client, job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client gets an error in time, and its next heartbeats append no rows as long as no broker responds."""
+    """The client gets an error in time, and its next heartbeats append and log nothing while no broker responds."""
     monkeypatch.setattr("sharegroup.gateway.handlers.share.heartbeat.DURABLE_S", 0)
     job.is_durable = False
     client.send(heartbeat(1))
@@ -101,6 +101,7 @@ def test_at_most_one_heartbeat_of_a_member_waits_for_a_broker(
     client.send(heartbeat(1))
     job.answer(job.receive(HEARTBEAT), member_epoch=1)
     assert outcome(client.receive()) == (0, None, 1)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("epoch", [-1, -2])
