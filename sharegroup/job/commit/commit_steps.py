@@ -148,7 +148,7 @@ class CommitSteps:
         #: The configured values that the batches' effects depend on: see `repeated_batch.effect_rules`.
         self.rules: Mapping[str, int] = {}
         self.leader_epoch = 0
-        self.positions: dict[int, int] = _positions(self._first.last_info)
+        self.positions: dict[int, int] = positions_in(self._first.last_info)
 
     @property
     def writers(self) -> tuple[TableWriter, ...]:
@@ -177,7 +177,7 @@ class CommitSteps:
             for writer in self.writers
             if writer.spec.key
         }
-        self.positions = _positions(self._first.last_info)
+        self.positions = positions_in(self._first.last_info)
         return self.leader_epoch
 
     def newest_batch(self, query_id: str, table: str | None = None) -> int:
@@ -360,5 +360,6 @@ def _stamped(batches: Iterable[LeaderBatch]) -> Write:
     return Write([row for epoch, batch in batches for row in stamp_batches([batch], epoch).rows])
 
 
-def _positions(info: Info | None) -> dict[int, int]:
+def positions_in(info: Info | None) -> dict[int, int]:
+    """Return the next offsets of the request topic after a commit, by partition."""
     return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}

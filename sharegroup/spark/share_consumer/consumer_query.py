@@ -58,7 +58,7 @@ class ShareConsumerQuery:
 
     @property
     def group_id(self) -> str:
-        """The share group."""
+        """The id of the share group."""
         return self._member.group_id
 
     @property

@@ -18,7 +18,7 @@ from sharegroup.core.operators.share_partition.partition_configs import Snapshot
 from sharegroup.core.operators.share_partition.share_partition_operator import SharePartitionOperator
 from sharegroup.errors import FencedLeaderError
 from sharegroup.job.cells.static_configs import write_static_configs
-from sharegroup.job.commit.commit_steps import CommitSteps
+from sharegroup.job.commit.commit_steps import CommitSteps, positions_in
 from sharegroup.job.commit.query_run import QueryRun
 from sharegroup.job.commit.repeated_batch import effect_rules
 from sharegroup.job.knowledge.shard_keys import UNKEYED, ShardKey
@@ -336,8 +336,7 @@ def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) 
 
 def durable_positions(tables: SimulatedTables, name: str) -> Mapping[int, int]:
     """Return the offset below which all requests have durable effects, by partition of a query's request topic."""
-    info = tables.slow_writer(_TABLES[name][0], StoreFaults()).last_info
-    return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}
+    return positions_in(tables.slow_writer(_TABLES[name][0], StoreFaults()).last_info)
 
 
 def lose_commits(tables: SimulatedTables, name: str, query_id: str, batch_id: int, lost: Sequence[int]) -> bool:

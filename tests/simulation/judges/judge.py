@@ -214,8 +214,7 @@ class Judge:
 
     def was_delivered(self, key: Key, offset: int) -> bool:
         """Return whether a member received the record in the share-partition's present life."""
-        life = self._lives.get(key)
-        return life is not None and offset in life.stories and bool(life.stories[offset].deliveries)
+        return self.first_receiver(key, offset) is not None
 
     def first_receiver(self, key: Key, offset: int) -> str | None:
         """Return the member that first received the record in the share-partition's present life."""
