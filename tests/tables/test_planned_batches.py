@@ -258,10 +258,10 @@ def test_ticks_come_when_their_deadline_is_over_by_the_safe_clock() -> None:
 def test_ended_leases_of_gateways_are_sent_to_the_keys_with_their_reservations() -> None:
     world, other = World(row(P0)), "g2\tbills\t0"
     world.read(safe_ms=10)
-    change = HandoverChange(reservers={SHARD: ["g1", "g2"], other: ["g1"]}, leases={"g1": 90, "g2": 95})
+    change = HandoverChange(reservers={SHARD: ["g1", "g2"], other: ["g1"]}, leases={"g1": 90_000, "g2": 95_000})
     assert world.read(safe_ms=90, change=change) == []
-    assert world.read(safe_ms=91, change=change) == [(SHARD, "leases_over", ["g1"]), (other, "leases_over", ["g1"])]
-    assert world.read(safe_ms=96, change=change)[1:] == [(SHARD, "leases_over", ["g1", "g2"])]
+    assert world.read(safe_ms=90_001, change=change) == [(SHARD, "leases_over", ["g1"]), (other, "leases_over", ["g1"])]
+    assert world.read(safe_ms=95_001, change=change)[1:] == [(SHARD, "leases_over", ["g1", "g2"])]
 
 
 def test_every_key_is_ticked_once_after_a_start() -> None:

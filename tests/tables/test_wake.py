@@ -11,7 +11,8 @@ from sharegroup.types import WaitsFor
 
 def with_lease(end_ms: int, handover: Handover) -> Handover:
     """Add a gateway with reservations whose lease ends at that time."""
-    handover.apply(HandoverChange(reservers={"k": ["g"]}, leases={"g": end_ms}))
+    handover.apply(HandoverChange(leases={"g": end_ms}))
+    handover.apply(HandoverChange(reservers={"k": ["g"]}))
     return handover
 
 

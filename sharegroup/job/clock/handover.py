@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sharegroup.job.clock.deadlines import Deadlines
 from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
 from sharegroup.kafka_clients.job_clock import ClockReading
+from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 from sharegroup.types import WaitsFor
 
 
@@ -94,5 +95,5 @@ class Handover:
         waiting = dict(sorted(self.waiting.items()))
         return HandoverChange(
             self.deadlines.as_dict(), waiting, dict(self.positions), self.clock,
-            self.leases.gateways(), self.leases.ends_ms(),
+            self.leases.gateways(), self.leases.ends_ms(), -MAX_LEASE_MS,  # no lease is unknown
         )  # fmt: skip

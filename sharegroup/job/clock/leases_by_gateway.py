@@ -8,8 +8,9 @@ from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 class LeasesByGateway:
     """The leases of the gateways that hold reservations.
 
-    A gateway whose lease is not known, because the job has restarted, may just have renewed it. The lease of a gateway
-    without reservations is not kept, because the next reservation extends it.
+    A gateway with reservations whose lease is not known, because the job has restarted, may just have renewed it. The
+    lease of a gateway without reservations is kept until a later lease shows that it is over, because the row of the next
+    reservation may have been sent before the gateway knew of its last renewal.
     """
 
     def __init__(self) -> None:
@@ -21,10 +22,14 @@ class LeasesByGateway:
         """Apply the changes of a batch at `now_ms`: the gateways at keys, and ends of leases, which never move back."""
         for key, found in gateways.items():
             self._set(key, tuple(found))
-        for gateway in self._keys.keys() & ends_ms.keys():
-            self._ends_ms[gateway] = max(ends_ms[gateway], self._ends_ms.get(gateway, 0))
         for gateway in self._keys.keys() - self._ends_ms.keys():
             self._ends_ms[gateway] = now_ms + MAX_LEASE_MS
+        for gateway, end_ms in ends_ms.items():
+            self._ends_ms[gateway] = max(end_ms, self._ends_ms.get(gateway, 0))
+        begun_ms = max(self._ends_ms.values(), default=0) - MAX_LEASE_MS  # the latest lease began at or after this time
+        for gateway in self._ends_ms.keys() - self._keys.keys():
+            if self._ends_ms[gateway] < begun_ms:
+                del self._ends_ms[gateway]
 
     def gateways_at(self, key: str) -> tuple[str, ...]:
         """Return the gateways that hold reservations at a key, sorted."""
@@ -66,4 +71,3 @@ class LeasesByGateway:
             self._keys[gateway].discard(key)
             if not self._keys[gateway]:
                 del self._keys[gateway]
-                self._ends_ms.pop(gateway, None)
