@@ -5,7 +5,7 @@ received, or deliver records that can no longer be acknowledged. A job would end
 
 An append happens between sending a row and receiving its response. So its time gives the offset between the clocks,
 with the duration of the request as its uncertainty. The uncertainty grows over time because clocks drift. An append
-time outside the uncertainty shows that one of the clocks has jumped.
+time outside the uncertainty shows that one of the clocks has jumped, or that it is from a broker with another clock.
 """
 
 from math import ceil
@@ -19,6 +19,7 @@ class BrokerClock:
 
     def __init__(self) -> None:
         self._offset_ms = 0
+        self._offsets_ms = 0, 0
         self._took_ms: int | None = None
         self._sampled_ms = 0
 
@@ -31,9 +32,15 @@ class BrokerClock:
         if append_ms < 0:
             return  # the topic does not store append times
         took_ms = max(0, received_ms - sent_ms)
-        if took_ms <= self._uncertainty_ms(received_ms) or not self._agrees(sent_ms, append_ms, received_ms):
-            self._took_ms, self._sampled_ms = took_ms, received_ms
-            self._offset_ms = append_ms - (sent_ms + received_ms) // 2
+        agrees = self._agrees(sent_ms, append_ms, received_ms)
+        if agrees and took_ms > self._uncertainty_ms(received_ms):
+            return
+        least_ms, most_ms = append_ms - sent_ms - took_ms, append_ms - sent_ms
+        if agrees:
+            self._offset_ms = (least_ms + most_ms) // 2
+        else:  # brokers' clocks differ by little, so after a slow append the nearest offset is more likely
+            self._offset_ms = min(max(self._offset_ms, least_ms), most_ms)
+        self._offsets_ms, self._took_ms, self._sampled_ms = (least_ms, most_ms), took_ms, received_ms
 
     def now_ms(self, local_ms: int) -> int:
         """Return the brokers' time now; the local time before the first append."""
@@ -42,8 +49,9 @@ class BrokerClock:
     def bounds_ms(self, local_ms: int) -> tuple[int, int]:
         """Return the earliest and the latest time that the brokers may have now."""
         assert self._took_ms is not None, "nothing was appended yet"
-        slack_ms = ceil(self._uncertainty_ms(local_ms) / 2)
-        return self.now_ms(local_ms) - slack_ms, self.now_ms(local_ms) + slack_ms
+        drift_ms = ceil((self._uncertainty_ms(local_ms) - self._took_ms) / 2)
+        least_ms, most_ms = self._offsets_ms
+        return local_ms + least_ms - drift_ms, local_ms + most_ms + drift_ms
 
     def _uncertainty_ms(self, local_ms: int) -> float:
         """Return the duration of the append that gave the offset, plus the drift since then."""
@@ -52,6 +60,6 @@ class BrokerClock:
         return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)
 
     def _agrees(self, sent_ms: int, append_ms: int, received_ms: int) -> bool:
-        """Return whether the append time agrees with the current estimate."""
+        """Return whether the append time agrees with the current estimate, or is the first one."""
         slack_ms = self._uncertainty_ms(received_ms) / 2
         return sent_ms - slack_ms <= append_ms - self._offset_ms <= received_ms + slack_ms
