@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: Maximum age of the number of partitions that clients of the job's topics use, in ms.
 METADATA_AGE_MS = 5_000
+#: Where a reader continues whose position retention has deleted: at the end, because nobody waits for older responses.
+OFFSET_RESET = "latest"
 #: How far before the last row that was read from the unchanged topic a new partition is read, in ms. It covers old
 #: metadata of the clients and different clocks of brokers.
 _MARGIN_MS = 60_000
@@ -29,7 +31,7 @@ def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
     """Return a consumer of response rows without partitions. Raises KafkaError."""
     settings = {"metadata_max_age_ms": METADATA_AGE_MS, **settings}
     return KafkaConsumer(
-        **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
+        **settings, group_id=None, enable_auto_commit=False, auto_offset_reset=OFFSET_RESET, fetch_max_wait_ms=500
     )
 
 

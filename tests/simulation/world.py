@@ -58,6 +58,7 @@ FAULTS = (
     "job_clock",  # the job's wall clock jumps, and its steady clock drifts
     "broker_clocks",  # brokers' clocks differ
     "paused_job",  # it is suspended, another one acquires the lead, and it continues
+    "responses_trimmed",  # retention deletes responses before they are read
 )
 
 #: The time limit for the delivery of everything after the last fault. A job that is down restarts within five minutes,
@@ -145,12 +146,13 @@ class World:
 def faults_of(seed: int) -> frozenset[str]:
     """Return the faults of a seed. Some have all, most have a third, because many faults hide the effects of few.
 
-    One in five has brokers without topic ids.
+    One in five has brokers without topic ids, and half of them have reservations.
     """
     random = Random(f"{seed}/faults")
     share = random.choice((0.15, 0.3, 0.3, 0.5, 1.0))
     brokers = {NO_TOPIC_IDS} if Random(f"{seed}/brokers").random() < 0.2 else set()
-    return frozenset(fault for fault in FAULTS if random.random() < share) | brokers
+    gateways = {RESERVATIONS} if Random(f"{seed}/gateways").random() < 0.5 else set()
+    return frozenset(fault for fault in FAULTS if random.random() < share) | brokers | gateways
 
 
 def make_world(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, OffsetOutOfRangeError
 
+from sharegroup.kafka_clients import response_partitions
 from sharegroup.kafka_clients.response_partitions import METADATA_AGE_MS, ResponsePartitions
-from tests.simulation.brokers.kafka_log import LogBatch, LogRecord, SimulatedKafka
+from tests.simulation.brokers.kafka_log import LogBatch, LogRecord, PartitionLog, SimulatedKafka
 from tests.simulation.job.simulated_responses import SimulatedResponses, choose_partition
 from tests.simulation.virtual_clock import Event, Scheduler
 
@@ -166,7 +167,9 @@ class RowTail:
         if self.closed:
             return
         try:
-            found = list(self._kafka.log(self._topic, partition).records(self._positions.get(partition, 0)))
+            log = self._kafka.log(self._topic, partition)
+            self._reset_position(partition, log)
+            found = list(log.records(self._positions.get(partition, 0)))
         except KafkaError:  # a reader retries
             self._due.add(partition)
             self._clock.after(200, lambda: self._read(partition))
@@ -179,3 +182,11 @@ class RowTail:
                 )
             if not self.closed:
                 self._on_row(append_ms, record)
+
+    def _reset_position(self, partition: int, log: PartitionLog) -> None:
+        """Continue as configured if retention has deleted the position. Raises OffsetOutOfRangeError."""
+        if self._positions.get(partition, 0) >= log.log_start_offset:
+            return
+        if response_partitions.OFFSET_RESET != "latest":
+            raise OffsetOutOfRangeError(f"{self._topic}-{partition}")
+        self._positions[partition] = log.log_end_offset

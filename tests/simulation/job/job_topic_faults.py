@@ -1,4 +1,4 @@
-"""Changes of the job's own topics by administrators and other writers: more partitions, and transactions."""
+"""Faults of the job's own topics: more partitions, transactions of other producers, and early retention."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from kafka.errors import KafkaError
 
 from sharegroup.protocol.rows.probe import PROBE
-from tests.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
+from tests.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, RESPONSES, World
 
 #: The mean time between two faults of a kind.
-_GROW_EVERY_MS, _TRANSACTION_EVERY_MS = 600_000, 120_000
+_GROW_EVERY_MS, _TRANSACTION_EVERY_MS, _TRIM_EVERY_MS = 600_000, 120_000, 400_000
 #: The duration of a transaction.
 _OPEN_MS = (100, 5_000, 40_000)
 _MOST_PARTITIONS = 5
@@ -29,6 +29,7 @@ class JobTopicFaults:
         """Begin."""
         self._repeat("job_topics_grow", _GROW_EVERY_MS, self._grow)
         self._repeat("job_transactions", _TRANSACTION_EVERY_MS, self._transaction)
+        self._repeat("responses_trimmed", _TRIM_EVERY_MS, self._trim_at_next_response)
 
     def _repeat(self, fault: str, every_ms: int, action: Callable[[], None]) -> None:
         def again() -> None:
@@ -57,6 +58,19 @@ class JobTopicFaults:
             return
         end = functools.partial(self._end, topic, partition, producer, self._random.random() < 0.5)
         self._clock.after(self._random.choice(_OPEN_MS), end)
+
+    def _trim_at_next_response(self) -> None:
+        """Delete all responses of a partition as soon as the next one is appended, before anybody has read it."""
+        if self._appended not in self._kafka.listeners:
+            self._kafka.listeners.append(self._appended)
+
+    def _appended(self, topic: str, partition: int) -> None:
+        if topic != RESPONSES:
+            return
+        self._kafka.listeners.remove(self._appended)
+        end = self._kafka.topic(topic).partitions[partition].log_end_offset
+        self._kafka.delete_records(topic, partition, end)
+        self._world.trace.add("retention", f"{topic}-{partition} starts at {end}")
 
     def _end(self, topic: str, partition: int, producer: str, commit: bool) -> None:
         try:

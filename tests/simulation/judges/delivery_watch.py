@@ -70,8 +70,8 @@ class DeliveryWatch:
         self._world, self._clock, self._kafka, self._judge = world, world.clock, world.kafka, world.judge
         self._fleet = fleet
         self._due: list[_Due] = []
-        #: The share-partitions with a first delivery.
-        self._begun: set[Key] = set()
+        #: The first offset that was delivered; before it the group may have had no reader.
+        self._begun: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._was_silent = False
         #: The leader of each partition at the last check, and the last time at which it was silent or changed.
@@ -144,9 +144,11 @@ class DeliveryWatch:
     def _is_over(self, due: _Due) -> bool:
         """Return whether a record is done: delivered, or from before the first delivery, when it had no reader."""
         if self._judge.was_delivered(due.key, due.offset):
-            self._begun.add(due.key)
+            self._begun.setdefault(due.key, due.offset)
             return True
-        return due.key not in self._begun and due.waited_ms > 60_000
+        if due.key in self._begun:
+            return due.offset < self._begun[due.key]
+        return due.waited_ms > 60_000
 
     def _wait(self, due: _Due) -> None:
         due.waited_ms += _CHECK_MS

@@ -5,6 +5,7 @@ A record counts as delivered when a batch begins with it, because nobody has see
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -54,6 +55,8 @@ class SparkWitness:
         self._grants: dict[Key, dict[int, tuple[int, Grant]]] = {}
         #: (offset, delivery count) of successful acknowledgements.
         self._settled: dict[Key, set[tuple[int, int]]] = {}
+        #: The number of rows that acknowledge them.
+        self._rows: dict[Key, Counter[tuple[int, int]]] = {}
 
     def tells(self, text: str, batch: AcquiredBatch | None = None) -> None:
         """Add a line to the trace."""
@@ -111,6 +114,7 @@ class SparkWitness:
         sent = waiting.setdefault(request.id, _Sent(request, _key(request)))
         self._trace.add(self.member_id, f"acknowledges {sent.key} {_acks(request.batches)}", str(sent.key))
         if not request.is_renew_ack:
+            self._rows.setdefault(sent.key, Counter()).update(_counts(request).items())
             self._judge.acknowledges(self.member_id, sent.key, request.batches)
 
         def appended(answer: object) -> None:
@@ -154,17 +158,21 @@ class SparkWitness:
 
     def _acknowledged(self, sent: _Sent, response: AcknowledgeResponse) -> None:
         request, key, told = sent.request, sent.key, _acks(sent.request.batches)
-        counts = {offset: count for first, last, count in request.acquired for offset in range(first, last + 1)}
+        counts = _counts(request)
         grants = [self._grant(key, offset, counts) for offset in _offsets(request.batches)]
         known = [grant for grant in grants if grant is not None]
         if response.error_code:
             name = ErrorCode(response.error_code).name
             self._trace.add(self.member_id, f"acknowledgement of {key} {told} refused: {name}", str(key))
             # A fenced process ends, and the next one continues. Acknowledgements of a process whose responses the next
-            # one has not read may be discarded by it.
+            # one has not read may be discarded by it. A row that follows another one finds the records acknowledged if
+            # retention deleted the response to the first.
             is_settled = not self._settled.get(key, set()).isdisjoint(counts.items())
             is_fenced = response.error_code == ErrorCode.FENCED_INSTANCE_ID
-            if len(known) == len(grants) and not is_fenced and not is_settled:
+            is_unread = "responses_trimmed" in self._world.faults and any(
+                self._rows[key][pair] > 1 for pair in counts.items()
+            )
+            if len(known) == len(grants) and not is_fenced and not is_settled and not is_unread:
                 first = min(known, key=lambda grant: (grant.generation, grant.deadline_ms))
                 self._judge.acknowledgement_refused(key, told, first, sent.appended_ms, name)
             return
@@ -194,6 +202,11 @@ class SparkWitness:
             if grant is not None:
                 grant = grant._replace(deadline_ms=held.lock_deadline_ms)
             self._judge.delivered(self.member_id, key, [held.acquired_range], held.lock_deadline_ms, name, grant)
+
+
+def _counts(request: AcknowledgeRequest) -> dict[int, int]:
+    """Return the delivery counts of an acknowledgement by offset."""
+    return {offset: count for first, last, count in request.acquired for offset in range(first, last + 1)}
 
 
 def _key(named: SharePartitionRequest | SharePartitionResponse) -> Key:

@@ -14,6 +14,10 @@ from tests.simulation.virtual_clock import Scheduler
 from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
 
 
+#: How far the job's latest estimate of the brokers' time may be ahead, in ms: the duration of a slow probe.
+AHEAD_MS = 1_500
+
+
 class _Seen(NamedTuple):
     """A record as a member received it: its delivery count, and the time when its lock has certainly expired, by the
     brokers' clock; None while the result of a renewal is unknown."""
@@ -31,7 +35,7 @@ class Witness:
 
     A response contains the remaining time of its shortest lock. The job's deadline of other records may be later,
     because they were acquired later, but all were acquired before the response was created. So a lock has certainly
-    expired when the longest one that begins with the response has.
+    expired when the longest one that begins with the response has, and `AHEAD_MS` more.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Witness:
         there = list(_there(delivery))
         self._judge.delivered(member_id, key, there, delivery.lock_end_ms, f"wire-{next(self._numbers)}")
         seen = self._seen.setdefault((member_id, delivery.place), {})
-        over_ms = delivery.made_ms + self._longest_lock_ms(delivery.place.group_id)
+        over_ms = delivery.made_ms + self._longest_lock_ms(delivery.place.group_id) + AHEAD_MS
         for first, last, count in delivery.acquired:  # holes in the log are acknowledged too, as gaps
             seen.update(dict.fromkeys(range(first, last + 1), _Seen(count, over_ms)))
         if delivery.made_ms <= self._let_go_ms.get((member_id, delivery.place), -1):

@@ -11,9 +11,11 @@ from sharegroup.gateway.sessions.read_ahead_buffer import LockedRange
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.simulation.judges.judge import Judge
 from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
-from tests.simulation.wire.wire_witness import Witness
+from tests.simulation.wire.wire_witness import AHEAD_MS, Witness
 from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
 
+#: The latest time at which a lock may end.
+OVER_MS = LOCK_MS + AHEAD_MS
 RULE = "an acknowledgement after its lock"
 
 
@@ -66,7 +68,7 @@ class Member(Watched):
         self.witness.acknowledge_answered(acknowledgement, code, LOCK_MS)
 
 
-@pytest.mark.parametrize(("after_ms", "rules"), [(5_001, []), (LOCK_MS, []), (LOCK_MS + 1, [RULE])])
+@pytest.mark.parametrize(("after_ms", "rules"), [(5_001, []), (OVER_MS, []), (OVER_MS + 1, [RULE])])
 def test_an_acknowledgement_is_in_time_while_the_longest_lock_lasts(after_ms: int, rules: list[str]) -> None:
     member = Member()
     member.asks(AcknowledgeType.ACCEPT, 0, after_ms)
@@ -75,7 +77,7 @@ def test_an_acknowledgement_is_in_time_while_the_longest_lock_lasts(after_ms: in
 
 def test_what_is_refused_is_not_judged() -> None:
     member = Member()
-    member.asks(AcknowledgeType.ACCEPT, 121, LOCK_MS + 1)
+    member.asks(AcknowledgeType.ACCEPT, 121, OVER_MS + 1)
     assert member.rules() == []
 
 
@@ -93,7 +95,7 @@ def test_a_renewal_moves_the_locks_end_and_one_without_an_answer_leaves_it_open(
 
 def test_a_renewal_comes_within_its_lock_as_well() -> None:
     member = Member()
-    member.asks(AcknowledgeType.RENEW, 0, LOCK_MS + 1)
+    member.asks(AcknowledgeType.RENEW, 0, OVER_MS + 1)
     assert member.rules() == [RULE]
 
 
