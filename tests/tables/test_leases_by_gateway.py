@@ -5,7 +5,6 @@ from __future__ import annotations
 from sharegroup.job.clock.leases_by_gateway import LeasesByGateway
 from sharegroup.protocol.rows.reservation_requests import MAX_LEASE_MS
 
-
 _NOW_MS = 1_000_000
 #: The end of a lease that is not known.
 _LONGEST_MS = _NOW_MS + MAX_LEASE_MS

@@ -9,8 +9,8 @@ class LeasesByGateway:
     """The leases of the gateways that hold reservations.
 
     A gateway with reservations whose lease is not known, because the job has restarted, may just have renewed it. The
-    lease of a gateway without reservations is kept until a later lease shows that it is over, because the row of the next
-    reservation may have been sent before the gateway knew of its last renewal.
+    lease of a gateway without reservations is kept until a later lease shows that it is over, because the row of the
+    next reservation may have been sent before the gateway knew of its last renewal.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,6 @@ from tests.simulation.trace import Trace
 from tests.simulation.virtual_clock import Scheduler
 from tests.simulation.wire.wire_observer import Acknowledgement, Delivery, Place
 
-
 #: How far the job's latest estimate of the brokers' time may be ahead, in ms: the duration of a slow probe.
 AHEAD_MS = 1_500
 

@@ -1,5 +1,5 @@
-"""The job's own topics grow, carry transactions and lose responses, and elections are unclean: no promise is broken, and
-defects that are planted for these faults are found."""
+"""The job's own topics grow, carry transactions and lose responses, and elections are unclean: no promise is broken.
+Defects that are planted for these faults are found."""
 
 from __future__ import annotations
 
