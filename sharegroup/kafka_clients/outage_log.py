@@ -2,9 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from sharegroup.log_fields import LogFields
+
+#: Maximum number of things that `OutageLogs` knows to fail, because those that are deleted never succeed again.
+MAX_KEYS = 10_000
 
 
 class OutageLog:
@@ -37,3 +40,30 @@ class OutageLog:
             fields: LogFields = {**self._fields, "duration_s": self._now() - self._began_s}
             self._logger.warning(f"{self._recovery} after %(duration_s).1f s", fields)
             self._began_s = None
+
+
+class OutageLogs:
+    """An `OutageLog` for each of many things that fail independently, such as partitions.
+
+    Only failing keys are kept, at most `MAX_KEYS`. `fields` of a failure are those of both lines.
+    """
+
+    def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:
+        self._logger, self._failure, self._recovery = logger, failure, recovery
+        self._failing: dict[Hashable, OutageLog] = {}
+
+    def report_failure(self, key: Hashable, problem: object, fields: LogFields | None = None) -> None:
+        if key not in self._failing:
+            self._failing[key] = OutageLog(self._logger, self._failure, self._recovery, fields=fields)
+            if len(self._failing) > MAX_KEYS:
+                del self._failing[next(iter(self._failing))]
+        self._failing[key].report_failure(problem)
+
+    def report_success(self, key: Hashable) -> None:
+        outage = self._failing.pop(key, None)
+        if outage is not None:
+            outage.report_success()
+
+    def discard(self, key: Hashable) -> None:
+        """Remove a key that no longer exists, without a line."""
+        self._failing.pop(key, None)

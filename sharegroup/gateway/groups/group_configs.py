@@ -1,6 +1,7 @@
 """The configs in force for each group, including those set by requests, for the data path."""
 
 import asyncio
+import contextlib
 import logging
 
 from sharegroup.config import Config, GroupConfig
@@ -46,10 +47,5 @@ class GroupConfigs:
 
     async def upkeep(self) -> None:
         """Read the table if possible; to be called every `REFRESH_INTERVAL_S`."""
-        try:
+        with contextlib.suppress(RequestError):  # `StoredGroups` logs it; the previous values stay in force
             await self.refresh()
-        except RequestError as error:
-            logger.warning(
-                "failed to read group configs; the previous values stay in force: %(error)s",
-                LogFields(error=error.message),
-            )

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
+from sharegroup.kafka_clients.outage_log import OutageLogs
 from sharegroup.log_fields import LogFields
 from sharegroup.storage import (
     CachedTables,
@@ -46,6 +47,7 @@ class StoredGroups:
         self._paths, self._cell_of = paths, cell_of
         self._tables = {cell: CachedTables(path, storage_options) for cell, path in paths.items()}
         self._missing: set[str] = set()
+        self._outages = OutageLogs(logger, "failed to read groups of %(file)s", "groups of %(file)s are read again")
 
     async def listings(self) -> tuple[GroupListing, ...]:
         """Return all groups with their states, by id."""
@@ -92,15 +94,15 @@ class StoredGroups:
 
     async def _read(self, cell: str, read: Callable[[], T], empty: T) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, read)
+            found = await asyncio.get_running_loop().run_in_executor(None, read)
         except TableMissingError:
             self._log_missing(cell)
             return empty
         except TableUnavailableError as error:
-            logger.warning(
-                "failed to read groups of %(file)s: %(error)s", LogFields(file=self._paths[cell], error=error)
-            )
+            self._outages.report_failure(cell, error, LogFields(file=self._paths[cell]))
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        self._outages.report_success(cell)
+        return found
 
     def _log_missing(self, cell: str) -> None:
         """Log once per cell that no job has run yet, or that the path is wrong."""

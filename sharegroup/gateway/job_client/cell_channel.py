@@ -26,7 +26,6 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.kafka_clients.row_topics.row_channel import RowTopics
-from sharegroup.log_fields import LogFields
 from sharegroup.protocol.response_records import LIST_SUFFIX
 from sharegroup.protocol.rows.broadcasts import Broadcast, NewLeaderBroadcast
 from sharegroup.protocol.rows.gateway_rows import GATEWAY_KEY, GatewayRow, encode_gateway
@@ -74,6 +73,7 @@ class CellChannel:
         self._is_closing = False
         self._listening = asyncio.Event()
         self._outage = OutageLog(logger, "failed to look up the job's topics", "the job's topics are looked up again")
+        self._append_outage = OutageLog(logger, "failed to append request rows", "request rows are appended again")
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._appender = appender or RowAppender(cluster, settings, timeout_s)
@@ -145,15 +145,17 @@ class CellChannel:
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         def done(sent: asyncio.Future[int]) -> None:
             problem = sent.exception() if not sent.cancelled() else None
-            if problem is not None:
-                logger.warning("failed to append a request row: %(error)s", LogFields(error=problem))
-                if failed is not None:
-                    failed()
+            if problem is None:
+                self._append_outage.report_success()
+                return
+            self._append_outage.report_failure(problem)
+            if failed is not None:
+                failed()
 
         try:
             self.append(request).add_done_callback(done)
         except JobUnavailableError as error:
-            logger.warning("failed to append a request row: %(error)s", LogFields(error=error))
+            self._append_outage.report_failure(error)
             if failed is not None:
                 failed()
 

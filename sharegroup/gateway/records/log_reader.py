@@ -11,6 +11,7 @@ pause. It is a hole as soon as a later batch is seen.
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -27,6 +28,10 @@ from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.list_offsets import EARLIEST, list_offsets_request, read_offsets
+from sharegroup.kafka_clients.outage_log import OutageLogs
+from sharegroup.log_fields import LogFields
+
+logger = logging.getLogger(__name__)
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -51,6 +56,11 @@ class LogReadError(ShareGroupError):
         self.code, self.log_start_offset = code, log_start_offset
         problem = f"responded to a fetch with error {code}" if code else "returned no records for this part of the log"
         super().__init__(f"the upstream broker {problem}")
+
+
+def is_out_of_range(error: BaseException) -> bool:
+    """Return whether a read failed because the log has been deleted up to a later offset, or ends earlier."""
+    return isinstance(error, LogReadError) and error.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class LogPosition(NamedTuple):
@@ -83,6 +93,11 @@ class LogReader:
         self._cluster, self._cache = cluster, cache
         self._reading: dict[tuple[CacheKey, int], asyncio.Task[Chunk]] = {}
         self._paused: OrderedDict[tuple[CacheKey, int], _Pause] = OrderedDict()
+        self._outages = OutageLogs(
+            logger,
+            "%(topic)s-%(partition)d: failed to read the log",
+            "%(topic)s-%(partition)d: the log is read again",
+        )
         cluster.on_log_change(self._discard)
 
     def get_cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
@@ -113,15 +128,22 @@ class LogReader:
         task = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.ensure_future(self._read(position, offset))
-            task.add_done_callback(lambda done: self._on_ended(key, done))
+            task.add_done_callback(lambda done: self._on_ended(key, done, position.topic.name))
         return task
 
-    def _on_ended(self, key: tuple[CacheKey, int], task: asyncio.Task[Chunk]) -> None:
+    def _on_ended(self, key: tuple[CacheKey, int], task: asyncio.Task[Chunk], topic: str) -> None:
         """End a read; the next read of the same part is delayed if this one returned nothing."""
         del self._reading[key]
         last = self._paused.pop(key, None)
-        if task.cancelled() or not isinstance(task.exception(), (LogReadError, UpstreamUnavailableError)):
+        if task.cancelled():
             return
+        error = task.exception()
+        if not isinstance(error, (LogReadError, UpstreamUnavailableError)):
+            self._outages.report_success(key[0])
+            return
+        if not is_out_of_range(error):
+            fields = LogFields(topic=topic, partition=key[0].partition)
+            self._outages.report_failure(key[0], error, fields)
         length_s = FIRST_PAUSE_S if last is None else min(2 * last.length_s, MAX_PAUSE_S)
         self._paused[key] = _Pause(task.get_loop().time() + length_s, length_s)
         if len(self._paused) > MAX_PAUSED:
@@ -129,7 +151,9 @@ class LogReader:
 
     def _discard(self, topic_id: UUID, partition: int) -> None:
         for read_committed in (False, True):
-            self._cache.discard(CacheKey(topic_id, partition, read_committed))
+            log = CacheKey(topic_id, partition, read_committed)
+            self._cache.discard(log)
+            self._outages.discard(log)
         for key in [key for key in self._paused if key[0][:2] == (topic_id, partition)]:
             del self._paused[key]
 

@@ -13,9 +13,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from sharegroup.config import GroupConfig, IsolationLevel
-from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import batches_from
-from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
+from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError, is_out_of_range
 from sharegroup.gateway.records.slicing import Limits, Slice, leading_equal_attempts, slice_response
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
@@ -255,17 +254,15 @@ class MemberSession:
                 await self._reader.read(position, offset)
                 return True
             except LogReadError as error:
-                logger.warning(
-                    "%(share_partition)s: failed to read the log at offset %(offset)d: %(error)s",
-                    LogFields(share_partition=partition.key, offset=offset, error=error),
-                )
-                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and partition.discard_before(error.log_start_offset):
-                    return True
-            except UpstreamUnavailableError as error:
-                logger.warning(
-                    "%(share_partition)s: failed to read the log at offset %(offset)d: %(error)s",
-                    LogFields(share_partition=partition.key, offset=offset, error=error),
-                )
+                if is_out_of_range(error):
+                    logger.warning(
+                        "%(share_partition)s: failed to read the log at offset %(offset)d: %(error)s",
+                        LogFields(share_partition=partition.key, offset=offset, error=error),
+                    )
+                    if partition.discard_before(error.log_start_offset):
+                        return True
+            except UpstreamUnavailableError:
+                pass  # the reader has logged it
         again_s = self._reader.pause_s(position, offset)
         self._look_again_s = again_s if self._look_again_s is None else min(again_s, self._look_again_s)
         return False

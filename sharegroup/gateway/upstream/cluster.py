@@ -17,7 +17,7 @@ from sharegroup.kafka_clients.connections.broker_connections import Address, Bro
 from sharegroup.kafka_clients.connections.connection import Features, UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.quiet_task import quiet_task
-from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.kafka_clients.outage_log import OutageLog, OutageLogs
 
 __all__ = ["Leader", "Topic", "UpstreamCluster"]
 
@@ -53,6 +53,12 @@ class UpstreamCluster:
         self._next_check: asyncio.Task[None] | None = None
         self._next_names: set[str] = set()
         self._outage = OutageLog(logger, "failed to read the brokers' metadata", "the metadata is read again")
+        #: Of requests for log end offsets, by broker.
+        self.log_end_outages = OutageLogs(
+            logger,
+            "failed to list log end offsets of broker %(broker)d",
+            "log end offsets of broker %(broker)d are listed again",
+        )
         self._check_outage = OutageLog(logger, "failed to look up topics", "topics are looked up again")
 
     # -- known state -----------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Log end offsets from the partition leaders (ListOffsets), from which lags are computed."""
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable
 
 from kafka import TopicPartition
@@ -11,8 +10,6 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.list_offsets import LATEST, list_offsets_request, read_offsets
 from sharegroup.log_fields import LogFields
-
-logger = logging.getLogger(__name__)
 
 
 async def log_end_offsets(cluster: UpstreamCluster, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -48,9 +45,9 @@ async def _list_offsets(
 ) -> dict[TopicPartition, int]:
     try:
         request = list_offsets_request(dict.fromkeys(partitions, LATEST))
-        return read_offsets(await cluster.ask(node_id, request, ListOffsetsResponse))
+        response = await cluster.ask(node_id, request, ListOffsetsResponse)
     except UpstreamUnavailableError as error:
-        logger.warning(
-            "failed to list log end offsets of broker %(broker)d: %(error)s", LogFields(broker=node_id, error=error)
-        )
+        cluster.log_end_outages.report_failure(node_id, error, LogFields(broker=node_id))
         return {}
+    cluster.log_end_outages.report_success(node_id)
+    return read_offsets(response)

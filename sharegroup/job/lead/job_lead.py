@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from sharegroup.errors import FencedLeaderError
-from sharegroup.log_fields import LogFields
+from sharegroup.kafka_clients.outage_log import OutageLog
 from sharegroup.storage.writing.fence import leader_epoch_of
 from sharegroup.storage.writing.table_writer import TableWriter
 from sharegroup.storage.writing.versioned_table import TableStoreError, VersionedTable
@@ -83,7 +83,7 @@ class LeadWatch:
     def __init__(self, check: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._check, self._clock = check, clock
         self._due = clock()
-        self._is_unavailable = False
+        self._outage = OutageLog(logger, "cannot check which job leads", "it can be checked again which job leads")
 
     def poll(self) -> None:
         """Check if it is time to. Raises FencedLeaderError. An unavailable store is only logged; commits report it."""
@@ -91,9 +91,7 @@ class LeadWatch:
             return
         try:
             self._check()
-            self._is_unavailable = False
+            self._outage.report_success()
         except TableStoreError as error:
-            if not self._is_unavailable:
-                logger.warning("cannot check which job leads: %(error)s", LogFields(error=error))
-            self._is_unavailable = True
+            self._outage.report_failure(error)
         self._due = self._clock() + CHECK_INTERVAL_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from sharegroup.gateway.upstream.cluster import Leader, Topic
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.connections.headers import RequestHeader
+from sharegroup.kafka_clients.outage_log import OutageLogs
 from sharegroup.protocol.rows.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,
@@ -64,6 +66,7 @@ class ScriptedUpstream:
         self._away = away
         self.asked: list[Any] = []
         self.refreshed = 0
+        self.log_end_outages = OutageLogs(logging.getLogger(__name__), "failed to list offsets", "offsets are listed")
 
     async def ask(self, node_id: int, request: Any, response: Any, max_version: int | None = None) -> Any:
         self._need(node_id)

@@ -6,7 +6,9 @@ import logging
 
 import pytest
 
-from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.kafka_clients import outage_log
+from sharegroup.kafka_clients.outage_log import OutageLog, OutageLogs
+from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger("work")
 
@@ -36,3 +38,28 @@ def test_each_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         "rows cannot be read; retrying: first",
         "rows cannot be read; retrying: second",
     ]
+
+
+def test_outages_of_several_things_are_independent(caplog: pytest.LogCaptureFixture) -> None:
+    outages = OutageLogs(logger, "broker %(broker)d is silent", "broker %(broker)d responds again")
+    for broker in (1, 2, 1):
+        outages.report_failure(broker, "no answer", LogFields(broker=broker))
+    for broker in (2, 2, 3):
+        outages.report_success(broker)
+    outages.discard(1)
+    outages.report_success(1)
+    assert caplog.messages == [
+        "broker 1 is silent; retrying: no answer",
+        "broker 2 is silent; retrying: no answer",
+        "broker 2 responds again after 0.0 s",
+    ]
+
+
+def test_only_failing_things_are_kept_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage_log, "MAX_KEYS", 2)
+    outages = OutageLogs(logger, "it fails", "it works again")
+    for key in range(4):
+        outages.report_failure(key, "no answer")
+    assert list(outages._failing) == [2, 3]
+    outages.report_success(3)
+    assert list(outages._failing) == [2]

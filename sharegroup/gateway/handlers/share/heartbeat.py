@@ -17,7 +17,7 @@ from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgemen
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connections.connection import UpstreamUnavailableError
-from sharegroup.log_fields import LogFields
+from sharegroup.kafka_clients.outage_log import OutageLogs
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.rows.response_rows import Response
 from sharegroup.protocol.rows.share_group_requests import HeartbeatRequest
@@ -57,6 +57,7 @@ class ShareGroupHeartbeat:
         self._upstream_groups, self._identities = upstream_groups, identities
         self._acknowledgements, self._open_leaves = acknowledgements, leaves
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
+        self._outages = OutageLogs(logger, "heartbeats of members fail", "heartbeats of members succeed again")
         #: The rows that were not durable in time, which may still be appended.
         self._not_durable: dict[SessionKey, asyncio.Future[int]] = {}
 
@@ -84,15 +85,13 @@ class ShareGroupHeartbeat:
         except RequestError as error:
             return _error(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
-            if not isinstance(error, NotDurableError):  # the appender logs this outage, once for all members
-                logger.warning(
-                    "heartbeat of member %(member)s in group %(group)s failed: %(error)s",
-                    LogFields(member=body.member_id, group=body.group_id, error=error),
-                )
+            if not isinstance(error, NotDurableError):  # the appender logs this outage
+                self._outages.report_failure(self._job.cell_of(body.group_id), error)
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             code = error.code if isinstance(error, JobUnavailableError) else unavailable
             return _error(body.member_id, int(code), str(error))
         assert isinstance(response, HeartbeatResponse)
+        self._outages.report_success(self._job.cell_of(body.group_id))
         self._apply_response(process, row, response, lease)
         return _response(body.member_id, response)
 

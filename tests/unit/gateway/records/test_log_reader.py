@@ -147,6 +147,20 @@ async def test_pauses_after_empty_reads_increase() -> None:
     assert log.pause_s(position(), 10) == 0
 
 
+async def test_failed_reads_of_a_log_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Many members may read from several offsets meanwhile."""
+    answers = [fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER) for _ in range(3)]
+    log = reader(Cluster(*answers, fetched(log_batches.batch(10, 5), high_watermark=100)))
+    for offset in (10, 11, 12):
+        with pytest.raises(LogReadError):
+            await log.read(position(), offset)
+    await log.read(position(), 10)
+    assert caplog.messages == [
+        "orders-0: failed to read the log; retrying: the upstream broker responded to a fetch with error 6",
+        "orders-0: the log is read again after 0.0 s",
+    ]
+
+
 async def test_leader_change_ends_the_pause() -> None:
     cluster = Cluster(fetched(high_watermark=100))
     log = reader(cluster)
