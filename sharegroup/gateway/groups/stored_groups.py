@@ -103,7 +103,7 @@ class StoredGroups:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def _log_missing(self, cell: str) -> None:
-        """Log once per cell that no job has run yet, or that the path is wrong."""
+        """Log, once per cell, that the cell has no tables: no job has run yet, or `tables.path` is wrong."""
         if cell not in self._missing:
             self._missing.add(cell)
             logger.warning(
