@@ -11,7 +11,7 @@ from sharegroup.cli.options.config_option import load_or_exit
 
 
 def move_group(
-    config: Annotated[Path, typer.Option(help="Configuration file, which has the group in its new cell.")],
+    config: Annotated[Path, typer.Option(help="Configuration file that assigns the group to its new cell.")],
     group: Annotated[str, typer.Option(help="Group id.")],
     source: Annotated[
         str, typer.Option("--from", help="Cell whose tables have the group. Default: the job without cells.")

@@ -129,7 +129,7 @@ class AsyncShareConsumer(HandlesRecords):
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Choose how a record is acknowledged, in explicit mode. The next poll or commit sends it.
 
-        Raises IllegalStateError: implicit mode is used, or the record is not in hand.
+        Raises IllegalStateError if implicit mode is used, or if the record is not waiting to be acknowledged.
         """
         self._check_open()
         self._core.acknowledge(record, kind)
@@ -137,7 +137,7 @@ class AsyncShareConsumer(HandlesRecords):
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """Choose how the record in hand at an offset is acknowledged; like `acknowledge`."""
+        """Choose how the delivered record at an offset is acknowledged; like `acknowledge`."""
         self._check_open()
         self._core.check_explicit()
         self._core.in_hand.acknowledge_offset(topic, partition, offset, kind)
@@ -273,7 +273,7 @@ class AsyncShareConsumer(HandlesRecords):
     # -- for ShareConsumer and handlers --------------------------------------------------------------------------------
 
     def begin_handling(self) -> None:
-        """Prepare for a handler loop: acknowledge explicitly, and renew records to keep them in hand during polls."""
+        """Prepare for a handler loop: acknowledge explicitly, and renew records to keep them during polls."""
         self.settings = self._core.begin_handling()
         self.calls_back = True
 

@@ -20,9 +20,10 @@ class Clock(Protocol):
         """Return the time in milliseconds."""
 
     async def wait(self, event: asyncio.Event, until_ms: int | None, is_idle: bool = False) -> None:
-        """Wait until the event is set or the time has come.
+        """Wait until the event is set, or until `now_ms()` reaches `until_ms` (None: without a limit).
 
-        `is_idle` is whether a handler loop waits for a delay, without a call in progress.
+        `is_idle`: a handler loop waits for its next due time, and no call of the handler or renewal is in progress. A
+        clock for tests may skip such a wait.
         """
 
 

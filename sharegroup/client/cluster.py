@@ -135,7 +135,10 @@ class Cluster:
         self._coordinator = None
 
     async def ask_any(self, request: ApiMessage, response: type[Response]) -> Response:
-        """Send a request to one broker after the other until one answers; the last one that answered is first."""
+        """Send a request to the brokers one by one until one responds; the last one that did is tried first.
+
+        Raises UpstreamLoginRejectedError without trying the others, and UpstreamUnavailableError if none responds.
+        """
         problem: UpstreamUnavailableError | None = None
         candidates = dict.fromkeys([*self._addresses.values(), *self._bootstrap])
         for address in sorted(candidates, key=lambda candidate: candidate != self._last_answered):

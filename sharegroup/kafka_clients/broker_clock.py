@@ -1,4 +1,4 @@
-"""The brokers' clock, estimated from the append times of rows. PURE: no clock, no I/O.
+"""The brokers' clock, estimated from the append times of rows. No clock, no I/O.
 
 Locks and acknowledgements use this clock. A gateway with a wrong clock of its own would drop records that it just
 received, or deliver records that can no longer be acknowledged. A job would end locks early, or never.

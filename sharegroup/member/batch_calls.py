@@ -1,4 +1,4 @@
-"""The two calls of a running batch that wait for responses, as objects to poll. Pure.
+"""The two calls of a running batch that wait for responses, as objects to poll. No I/O.
 
 Both belong to a member, which receives the responses. `poll` raises ResponseTimeoutError if they do not arrive in time
 or the member has failed.
@@ -149,7 +149,7 @@ class PendingAcknowledge:
         elif now_ms > self._append_until_ms:
             raise ResponseTimeoutError("acknowledgements could not be appended to the request topic")
         if self._member.failure is not None and not self._member.is_open:
-            raise ResponseTimeoutError("the member has failed") from self._member.failure
+            raise ResponseTimeoutError(f"member {self._member.member_id} has failed") from self._member.failure
         requests = self._following.due_requests(self._member.member_epoch, now_ms) if self._member.is_open else []
         if requests:
             self._member.acknowledgements = self._following

@@ -1,4 +1,4 @@
-"""The plan of the next batch: which queued ranges it contains, and the Kafka reads that cover them. Pure.
+"""The plan of the next batch: which queued ranges it contains, and the Kafka reads that cover them. No I/O.
 
 A Kafka read covers one contiguous range ("envelope") of each partition and costs about 0.1 s even if it is small: 4
 reads took 0.6 s, 64 took 6.3 s. Reading many unneeded records is slow too. Therefore ranges of a partition are joined

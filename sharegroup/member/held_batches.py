@@ -95,7 +95,7 @@ class RunningBatch:
         return missing
 
     def discard_deleted(self) -> tuple[HeldRange, ...]:
-        """Return the ranges to begin with, leaving out deleted share-partitions, which no handler has seen."""
+        """Discard the ranges of deleted share-partitions, which no handler has received yet, and return the others."""
         self.ranges = tuple(held for held in self.ranges if held.share_partition not in self.deleted)
         self.deleted.clear()
         return self.ranges
@@ -243,7 +243,11 @@ class HeldBatches:
             self.running.mark_deleted(is_gone)
 
     def _overdue(self, now_ms: int) -> list[HeldRange]:
-        """Remove ranges past half of their lock duration; withdraw a small offer to replace it by a larger one."""
+        """Remove the queued ranges that have less than half of the lock duration left.
+
+        Return those whose locks have not expired. An offer with such ranges is withdrawn first, and so is a small one,
+        if a larger one can replace it. Ranges of a batch that will run again stay.
+        """
         latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
         is_small = self._has_grown and count_records(offered) < self._max_records

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kafka.errors import KafkaError
 
 from sharegroup.kafka_clients.outage_log import OutageLog
+from sharegroup.log_fields import LogFields
 from sharegroup.member.channel import Channel
 from sharegroup.member.member_logic import has_renewal
 from sharegroup.member.shared_logic import SharedLogic
@@ -92,8 +93,8 @@ class MemberLoop:
 
     def _fail(self, error: Exception) -> None:
         """Report the first error as the failure; later errors are only logged."""
-        logger.error("the member has failed", exc_info=error)
         with self._shared.turn() as (logic, _):
+            logger.error("member %(member)s has failed", LogFields(member=logic.member_id), exc_info=error)
             logic.failure = logic.failure or error
             self._shared.notify_step()
         if not self._is_failure_reported:

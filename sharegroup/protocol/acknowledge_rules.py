@@ -1,4 +1,4 @@
-"""Checks of acknowledgements that require no state of the records (KIP-932; for RENEW, KIP-1222). Pure.
+"""Checks of acknowledgements that require no state of the records (KIP-932; for RENEW, KIP-1222). No I/O.
 
 Both the gateway and the job run these checks. So requests that the job would reject do not reach it, and an early
 response of the gateway is the one that the job would send.

@@ -1,4 +1,4 @@
-"""The rule that a record at its last delivery attempt is delivered alone. Pure.
+"""The rule that a record at its last delivery attempt is delivered alone. No I/O.
 
 A record that crashes its consumer then uses no delivery attempt of its neighbours. As in Kafka, the rule applies if a
 record may be delivered more than twice. It is the same for members of a gateway and members that are Spark jobs.

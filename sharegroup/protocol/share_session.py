@@ -1,4 +1,4 @@
-"""The share sessions of one node (KIP-932, "Share sessions"). PURE: no clock, no I/O.
+"""The share sessions of one node (KIP-932, "Share sessions"). No clock, no I/O.
 
 A session stores what a member fetches from this node, so that requests name only changes. A fetch with epoch 0 opens
 it. Fetches and acknowledgements then share its epoch:

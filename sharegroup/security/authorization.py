@@ -161,7 +161,7 @@ class Authorization:
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def authorize_find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
-        """Authorize FindCoordinator of a group or transactional id; of share-partitions it needs a cluster right."""
+        """Authorize FindCoordinator: DESCRIBE on a group or transactional id, CLUSTER_ACTION for share-partitions."""
         if resource is Resource.CLUSTER:
             self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)
         else:

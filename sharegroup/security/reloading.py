@@ -113,7 +113,9 @@ class ReloadingResponse(Generic[T]):
         except InvalidConfigError as error:
             self._has_succeeded = False
             if self._logged != str(error):
-                logger.error("%(error)s; the previous response stays in use", LogFields(error=error))
+                logger.error(
+                    "reload from the server failed; the previous value stays in use: %(error)s", LogFields(error=error)
+                )
             self._logged = str(error)
             return False
         self._has_succeeded, self._logged = True, ""

@@ -1,4 +1,4 @@
-"""Pages of long lists. Pure."""
+"""Pages of long lists. No I/O."""
 
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""Text formats of numbers and times, and addresses of pages. Pure."""
+"""Text formats of numbers and times, and addresses of pages. No I/O."""
 
 from datetime import UTC, datetime
 from urllib.parse import urlencode

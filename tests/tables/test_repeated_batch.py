@@ -42,7 +42,7 @@ def test_a_repeated_batch_with_other_effects_is_rejected(tmp_path: Path, again: 
     steps, producer = start(tmp_path)
     producer.sent.clear()
     versions = [writer.version for writer in steps.writers]
-    with pytest.raises(RepeatedBatchError, match=f"batch 1 ran again with other effects .*: {named}"):
+    with pytest.raises(RepeatedBatchError, match=f"batch 1 ran again, and its effects differ .*: {named}"):
         steps.commit(again)
     assert ([writer.version for writer in steps.writers], producer.sent) == (versions, [])
 
@@ -98,7 +98,7 @@ def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFi
         again.finish_batch(0, [Output("k", T0, positions={0: 4}).encode()])
     assert dropped == ["q"]
     assert [record.getMessage() for record in caplog.records] == [
-        "query q: batch 0 ran again with other effects than those in the tables: position of request partition 0 "
+        "query q: batch 0 ran again, and its effects differ from the tables: position of request partition 0 "
         "(5 before, 4 now); checkpoint dropped, the query recovers from the tables"
     ]
 

@@ -20,7 +20,9 @@ def ui(
     config: Annotated[Path, typer.Option(help="Configuration file of the job, or of all cells.")],
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help=f"Overrides gateway.ui.port (if that is 0, {PORT}). 0: any free port."),
+        typer.Option(
+            min=0, max=65535, help=f"Port (default: gateway.ui.port, or {PORT} if that is 0). 0: any free port."
+        ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Overrides gateway.ui.host.")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Overrides bootstrap.servers.")] = None,

@@ -44,7 +44,9 @@ def share_groups(
     state: Annotated[
         str | None,
         typer.Option(
-            "--state", metavar="[STATES]", help="Describe states; with --list, show states, and only these groups."
+            "--state",
+            metavar="[STATES]",
+            help="With --describe: show states. With --list: show states, and list only groups in STATES if given.",
         ),
     ] = None,
     in_flight: Annotated[

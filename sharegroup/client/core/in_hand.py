@@ -32,7 +32,7 @@ class Taken(NamedTuple):
 
 
 class InHand:
-    """The records in hand, by partition and offset."""
+    """The records in hand (delivered, without a sent acknowledgement), by partition and offset."""
 
     def __init__(self, keeps_renewed: bool = False) -> None:
         self.keeps_renewed = keeps_renewed
@@ -58,7 +58,10 @@ class InHand:
                 del types[offset]
 
     def acknowledge(self, record: Record[Any], kind: AcknowledgeType) -> None:
-        """Choose the acknowledgement of a record; the last choice counts. Raises IllegalStateError."""
+        """Choose the acknowledgement of a record; the last choice counts.
+
+        Raises IllegalStateError if the record is not in hand, was delivered again, or cannot be acknowledged as `kind`.
+        """
         source = record.delivery.source
         held = self._records.get(source, {}).get(record.offset)
         if held is None or held.delivery_count != record.delivery_count:
@@ -66,7 +69,10 @@ class InHand:
         self._choose(source, record.offset, kind)
 
     def acknowledge_offset(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
-        """Choose the acknowledgement of the record at an offset. Raises IllegalStateError."""
+        """Choose the acknowledgement of the record at an offset.
+
+        Raises IllegalStateError if the record is not in hand, or cannot be acknowledged as `kind`.
+        """
         for source, records in self._records.items():
             if source.topic == topic and source.partition == partition and offset in records:
                 self._choose(source, offset, kind)
@@ -132,6 +138,4 @@ class InHand:
 
 
 def _unknown(topic: str, partition: int, offset: int) -> IllegalStateError:
-    return IllegalStateError(
-        f"the record {topic}-{partition} offset {offset} cannot be acknowledged: it is not in hand"
-    )
+    return IllegalStateError(f"the record {topic}-{partition} offset {offset} is not waiting to be acknowledged")

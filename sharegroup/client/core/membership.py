@@ -67,7 +67,7 @@ class Membership:
             self._due_ms = now_ms
 
     def raise_problem(self) -> None:
-        """Raise the error of the group, if the application must handle one. A persistent one is raised again."""
+        """Raise the error that the application must handle, if any: a fatal one at each call, any other one once."""
         problem = self._problem
         if problem is not None:
             if not self._is_fatal:

@@ -148,7 +148,7 @@ class WorkQueue:
         return calls
 
     def finish_call(self, call: Call, errors: Mapping[int, BaseException], now_ms: int) -> None:
-        """Note the end of a call. `errors` has the exception of each record that was not processed, by its index."""
+        """Record the end of a call. `errors` has the exception of each record that was not processed, by its index."""
         del self._started[call]
         for index, item in enumerate(call.held):
             if item.phase is _Phase.RUNNING:

@@ -37,7 +37,7 @@ class SettableClock:
         return steady_ms() + self._advanced_ms
 
     def advance(self, duration_ms: int) -> None:
-        """Move the time forward, and end the waits whose time has come. Any thread may call this."""
+        """Move the time forward, and end the waits that are due. Any thread may call this."""
         if duration_ms < 0:
             raise ValueError(f"the clock cannot step back: {duration_ms} ms")
         with self._lock:

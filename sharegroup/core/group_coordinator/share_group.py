@@ -260,7 +260,7 @@ class ShareGroup:
         return CoordinatorResult(*change.records())
 
     def expire(self, now_ms: int) -> CoordinatorResult:
-        """Remove the members whose session deadline has come."""
+        """Remove the members whose session deadline has passed."""
         deadlines = sorted(self.metadata.session_deadlines.items())
         return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
 

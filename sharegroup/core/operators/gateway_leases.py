@@ -22,7 +22,7 @@ from sharegroup.protocol.rows.lease_requests import decode_renewal
 
 
 class GatewayLeases(UnkeyedRequests):
-    """The operator of the rows that name no share-partition: it reads renewals and rejects all others."""
+    """The operator of the rows that name no share-partition. It extends gateway leases, and rejects all other rows."""
 
     def _refuse(self, request: RequestRow, output: Output) -> None:
         renewal = decode_renewal(request.value)

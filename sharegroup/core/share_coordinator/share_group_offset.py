@@ -54,7 +54,9 @@ class ShareGroupOffsetHeader(NamedTuple):
         Raises IllegalTransitionError if that is not a snapshot, because a state starts with its initialization.
         """
         if snapshot.kind is not RecordKind.SNAPSHOT:
-            raise IllegalTransitionError(f"the state of {snapshot.key} cannot begin with {snapshot.kind.value}")
+            raise IllegalTransitionError(
+                f"the first record of {snapshot.key} must be a snapshot, not {snapshot.kind.value}"
+            )
         return cls._of_snapshot(snapshot, now_ms, snapshot.leader_epoch)
 
     @classmethod

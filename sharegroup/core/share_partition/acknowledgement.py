@@ -27,10 +27,10 @@ REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
 
 
 class AcknowledgementRejected(RequestError):
-    """An acknowledgement request that is rejected as a whole.
+    """An acknowledgement request that is rejected as a whole; the share-partition is unchanged.
 
-    The machine has changed nothing. Kafka makes one exception: RENEWs that precede the failing batch stay in force. A
-    caller that needs the same behaviour replays `renewals`.
+    Kafka makes one exception: RENEWs that precede the failure stay in effect. `renewals` has the transitions of these
+    RENEWs. A caller that needs Kafka's behaviour applies them with `SharePartition.replay`.
     """
 
     def __init__(self, cause: RequestError, renewals: Outcome) -> None:
@@ -99,13 +99,15 @@ def _check_granted(granted: RangeMap[int] | None, first: int, last: int, record:
     expected = first
     for granted_first, granted_last, delivery_count in granted.items(first, last):
         if granted_first == expected and delivery_count != record.delivery_count:
-            message = f"{granted_first}..{granted_last} is in delivery {record.delivery_count}, not {delivery_count}"
+            message = (
+                f"offsets {granted_first}..{granted_last} are in delivery {record.delivery_count}, not {delivery_count}"
+            )
             raise not_held_error(message)
         if granted_first != expected:
             break
         expected = granted_last + 1
     if expected <= last:
-        raise not_held_error(f"{expected}..{last} is not among the acquired ranges of the request")
+        raise not_held_error(f"offsets {expected}..{last} are not among the acquired ranges of the request")
 
 
 def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:

@@ -20,11 +20,11 @@ def iter_held(window: InFlight, member_id: str, first: int, last: int) -> Iterat
     """
     for held_first, held_last, record in window.items(first, last):
         if record.state is not ACQUIRED:
-            raise not_held_error(f"{held_first}..{held_last} is {record.state.name}")
+            raise not_held_error(f"offsets {held_first}..{held_last} are {record.state.name}")
         if record.member_id != member_id:
-            raise not_held_error(f"{held_first}..{held_last} is held by another member")
+            raise not_held_error(f"offsets {held_first}..{held_last} are held by another member")
         if not record.delivery_count:
-            raise not_held_error(f"{held_first}..{held_last} is reserved for a gateway")
+            raise not_held_error(f"offsets {held_first}..{held_last} are reserved for a gateway and not delivered")
         yield held_first, held_last, record
 
 
@@ -69,7 +69,7 @@ def unacquire_ranges(
         if first <= done:
             raise not_held_error(f"offset {first} is unacquired twice")
         if any(True for _ in window.holes(first, last)):
-            raise not_held_error(f"{first}..{last} is not in flight")
+            raise not_held_error(f"offsets {first}..{last} are not in flight")
         for held_first, held_last, record in iter_held(window, member_id, first, last):
             count = record.delivery_count - 1
             append_fused(

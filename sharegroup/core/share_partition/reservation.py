@@ -126,7 +126,7 @@ def assign_ranges(
             )
             expected = held_last + 1
         if expected <= last:
-            raise not_held_error(f"{expected}..{last} is not reserved for {reserver}")
+            raise not_held_error(f"offsets {expected}..{last} are not reserved for {reserver}")
     return tuple(transitions)
 
 

@@ -289,7 +289,7 @@ class SharePartition:
         return self._window.state_batches()
 
     def state_batches_in(self, ranges: Iterable[OffsetRange]) -> list[StateBatch]:
-        """Return the records in flight that lie in any of `ranges`, each once: the batches of an update record.
+        """Return each record in flight that is in any of `ranges` once, as the batches of an update record.
 
         Ranges may overlap and may reach below the start offset, where they yield nothing.
         """

@@ -1,4 +1,4 @@
-"""The rights of a client at the brokers, as the brokers return them (AuthorizedOperations, KIP-430). PURE."""
+"""The rights of a client at the brokers, as the brokers return them (AuthorizedOperations, KIP-430). No I/O."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ _OF_CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
 
 @dataclass(frozen=True)
 class BrokerRights:
-    """The allowed operations on each resource that was queried. Other resources are not allowed.
+    """The operations that a client may perform on each resource that was queried; on all others it may perform none.
 
-    `listed_groups` are the groups that a broker listed for the client, so it may describe them. Brokers without group
-    configs (`has_group_configs` is False) have no rights on them, so the rights on the cluster's configs apply.
+    `listed_groups` are the groups that a broker listed for the client, so it may describe them. If the brokers do not
+    support group configs (`has_group_configs` is False), the client's rights on the cluster's configs apply to them.
     """
 
     operations: Mapping[Key, Collection[int]]

@@ -1,4 +1,4 @@
-"""Logins that the brokers verify: the client's only message is forwarded to them. PURE except for `log_in`."""
+"""Logins that the brokers verify: the client's only message is forwarded to them. Only `log_in` does I/O."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""The resources whose rights the handler of a request needs. PURE."""
+"""The resources whose rights the handler of a request needs. No I/O."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -90,7 +90,7 @@ class ClientConnection(FrameProtocol):
         return self._requests.size_problem(size, head)
 
     def handle_frame_start(self, size: int) -> None:
-        """Note that a request has started to arrive."""
+        """Start a request of `size` bytes that is not complete yet; see `WaitingFrames.begin_request`."""
         self._progress = None
         self._requests.begin_request(size)
 

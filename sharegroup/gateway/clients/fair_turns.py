@@ -1,4 +1,4 @@
-"""Queue that serves addresses in turn (round robin), and the items of one address in order. PURE.
+"""Queue that serves addresses in turn (round robin), and the items of one address in order. No I/O.
 
 A thousand items of one address delay an item of another address by one turn, not by a thousand.
 """

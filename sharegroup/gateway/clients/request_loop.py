@@ -117,7 +117,7 @@ class RequestLoop:
         return size_problem(size, head) if self.is_authenticated else None
 
     def begin_request(self, size: int) -> None:
-        """Note that a request has started to arrive."""
+        """Start a request of `size` bytes that is not complete yet; see `WaitingFrames.begin_request`."""
         self._frames.begin_request(size)
 
     def enqueue(self, frame: memoryview) -> None:

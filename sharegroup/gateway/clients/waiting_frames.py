@@ -35,7 +35,7 @@ class WaitingFrames:
         return self._share > 0
 
     def begin_request(self, size: int) -> None:
-        """Note that a request has started to arrive; the body of a large one is held until it has a share."""
+        """Start a request of `size` bytes that is not complete yet. A large body is not read until it has a share."""
         if size > SMALL_BYTES:
             self._body_size = size
             self._link.hold_body()

@@ -1,4 +1,4 @@
-"""The broker addresses that a client is sent. PURE."""
+"""The broker addresses that a client is sent. No I/O."""
 
 import zlib
 from collections.abc import Mapping

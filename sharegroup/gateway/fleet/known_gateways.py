@@ -1,4 +1,4 @@
-"""The other gateways as they announce themselves, and their order. PURE: no clock, no I/O.
+"""The other gateways as they announce themselves, and their order. No clock, no I/O.
 
 The gateways form a ring in the order of their standby addresses, so that all of them agree on the order. Each gateway
 names its successor to its clients, and takes over the clients of its predecessor.

@@ -105,7 +105,7 @@ class StoredGroups:
         return found
 
     def _log_missing(self, cell: str) -> None:
-        """Log once per cell that no job has run yet, or that the path is wrong."""
+        """Log, once per cell, that the cell has no tables: no job has run yet, or `tables.path` is wrong."""
         if cell not in self._missing:
             self._missing.add(cell)
             logger.warning(

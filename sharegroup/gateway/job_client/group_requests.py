@@ -69,7 +69,7 @@ class GroupRequests:
         )
 
     async def invoke_consumer_rebalance(self, group_id: str) -> tuple[MemberIdentity, ...]:
-        """Remove static members that are away and run the assignor; return the removed members."""
+        """Rebalance a group: see `InvokeConsumerRebalanceRequest`. Return the removed members."""
         response = await self._request(InvokeConsumerRebalanceRequest(*self._row_header(group_id)))
         assert isinstance(response, InvokeConsumerRebalanceResponse)
         return response.removed

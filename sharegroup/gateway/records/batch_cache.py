@@ -47,7 +47,7 @@ class LogPart(NamedTuple):
 
 
 class BatchCache:
-    """Chunks of topic partitions, up to `max_bytes`. The newest one is kept whatever its size, for its reader."""
+    """Chunks of topic partitions, up to `max_bytes` in total. The last used chunk is kept, whatever its size."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

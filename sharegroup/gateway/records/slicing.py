@@ -179,7 +179,10 @@ class _Response:
             self._list(piece, splits)
 
     def skip_to(self, walk: _Walk, last_offset: int) -> None:
-        """Advance to `last_offset`, before which there is no data batch: offsets in the covered part are gaps."""
+        """Advance to `last_offset`. There is no batch to send up to this offset.
+
+        Acquired offsets in the covered part of the log are therefore gaps. The others stay in the buffer.
+        """
         covered_first, covered_last = self._covered
         for first, last, count in walk.take(last_offset):
             self._leave(first, min(last, covered_first - 1), count)

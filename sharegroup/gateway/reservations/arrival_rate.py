@@ -1,4 +1,4 @@
-"""The rate of events over the last second or so. PURE: no clock."""
+"""The rate of events over the last second or so. No clock."""
 
 from __future__ import annotations
 

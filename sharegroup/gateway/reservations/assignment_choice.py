@@ -1,4 +1,4 @@
-"""Which waiting member gets which records that have arrived. PURE: no clock, no I/O."""
+"""Which waiting member gets which records that have arrived. No clock, no I/O."""
 
 from __future__ import annotations
 

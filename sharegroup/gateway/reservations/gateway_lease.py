@@ -1,4 +1,4 @@
-"""The lease of this gateway at one job: until when it holds all that it has reserved. PURE but for the appended row.
+"""The lease of this gateway at one job: until when it holds all that it has reserved.
 
 The gateway renews it with one row, however many share-partitions it has reserved offsets of. The lease runs from the
 append of the row, whose time the broker returns, so no response is needed.

@@ -1,4 +1,4 @@
-"""The offsets of one share-partition that are reserved for this gateway. PURE: no clock, no I/O.
+"""The offsets of one share-partition that are reserved for this gateway. No clock, no I/O.
 
 Theory of operation
 -------------------

@@ -1,4 +1,4 @@
-"""The records of one share-partition that the gateway has sent to a member in its session. PURE: no clock, no I/O.
+"""The records of one share-partition that the gateway has sent to a member in its session. No clock, no I/O.
 
 The holdings find the acquired ranges that an acknowledgement is for. They decide whether it is in time, and whether it
 may be answered before the job has processed it, which is the case only if the job must accept it. Costs depend on the

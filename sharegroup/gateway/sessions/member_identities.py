@@ -60,7 +60,10 @@ class MemberIdentities:
         self._stored.pop(process.shortened, None)
 
     def get(self, process: SessionKey) -> Identity:
-        """Return the identity of an incarnation. Without a stored id, it is a dynamic member with its own id."""
+        """Return the identity of an incarnation.
+
+        If no member id is stored for it, it is a dynamic member, whose member id is the one that it has sent.
+        """
         stored = self._stored.get(process.shortened)
         return Identity(process.member_id) if stored is None else Identity(stored, process.member_id)
 

@@ -172,13 +172,13 @@ class ReadAhead:
         """Treat the demand as lost, because the job has restarted; its response is still accepted."""
         self._demands.mark_lost()
 
-    # -- giving back -----------------------------------------------------------------------------------------------
+    # -- ranges to unacquire ---------------------------------------------------------------------------------------
 
     def remove_expiring(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
-        """Remove the ranges whose lock ends within `min_left_ms`, to be unacquired.
+        """Remove and return the ranges whose lock ends within `min_left_ms`. The caller unacquires them.
 
-        They include ranges whose lock has ended. The job has taken those back, but has counted a delivery that did not
-        happen.
+        They include ranges whose lock has ended. The job has made those available again, but has counted a delivery
+        that did not happen.
         """
         due = self._buffer.remove_expiring(now_ms + min_left_ms)
         if due:
@@ -186,18 +186,22 @@ class ReadAhead:
         return due
 
     def remove_uncommitted(self) -> list[AcquiredRange]:
-        """Remove all ranges acquired before the group was altered to read committed records only, to be unacquired."""
+        """Remove and return all ranges that were acquired before the group was altered to read committed records only.
+
+        The caller unacquires them.
+        """
         return self._buffer.remove_uncommitted()
 
     def remove_all(self) -> list[AcquiredRange]:
-        """Remove all ranges of a member that no longer fetches, to be unacquired."""
+        """Remove and return all ranges, because the member no longer fetches. The caller unacquires them."""
         self.credit.reset()
         return self._buffer.remove_last(self.buffered)
 
     def remove_spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
-        """Remove what the member does not consume within `keep_ms`, to be unacquired; the highest offsets.
+        """Remove and return the highest ranges, which the member will not consume within `keep_ms`.
 
-        Called when other members wait. For `keep_ms` there is no read-ahead beyond the kept records.
+        The caller unacquires them, because other members wait. For `keep_ms` there is no read-ahead beyond the kept
+        records.
         """
         keep = self.credit.records_consumed_in(now_ms, keep_ms)
         if self._is_waiting or self.buffered <= keep:
@@ -206,9 +210,10 @@ class ReadAhead:
         return self._buffer.remove_last(self.buffered - keep)
 
     def close(self) -> list[AcquiredRange]:
-        """Remove all ranges, to be unacquired, and accept no response to earlier demands.
+        """Remove and return all ranges, and accept no response to earlier demands.
 
-        The member's session has ended, or the job has taken back all that the member held.
+        The member's session has ended, or the job has ended all its acquisitions. The caller unacquires the ranges
+        unless the topic is deleted.
         """
         self._demands.clear()
         return self._buffer.remove_last(self.buffered)

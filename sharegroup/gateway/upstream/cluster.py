@@ -121,7 +121,9 @@ class UpstreamCluster:
             while not (await asyncio.wait([task], timeout=SLOW_RESPONSE_S))[0]:
                 await self.try_refresh()
                 if begun_with is not None and leader() != begun_with:
-                    raise UpstreamUnavailableError(f"broker {begun_with.node_id} does not respond and no longer leads")
+                    raise UpstreamUnavailableError(
+                        f"broker {begun_with.node_id} does not respond and no longer leads the partition"
+                    )
             return task.result()
         finally:
             task.cancel()

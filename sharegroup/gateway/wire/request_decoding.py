@@ -121,7 +121,10 @@ def leading_strings(
 
 
 def body_start(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> int:
-    """Return the end of the header with its tagged fields. Raises MalformedRequestError."""
+    """Return the position in `frame` at which the body starts, after the header and its tagged fields.
+
+    Raises MalformedRequestError if the tagged fields are malformed.
+    """
     return skip_tagged_fields(frame, header.end) if message.flexible_version_q(header.api_version) else header.end
 
 

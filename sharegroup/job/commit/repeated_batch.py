@@ -28,7 +28,7 @@ _DIGEST_BYTES = 8
 
 
 class RepeatedBatchError(ShareGroupError):
-    """A batch ran again with other effects than those in the tables; its checkpoint must be dropped."""
+    """A batch ran again, and its effects differ from the tables; its checkpoint must be dropped."""
 
 
 def effect_rules(config: Config) -> dict[str, int]:
@@ -61,7 +61,7 @@ def reject_other_effects(recorded: Mapping[str, Any], entry: Mapping[str, Any], 
         rules = _changes(recorded, entry, "rules")
         cause = f"; changed configuration: {', '.join(rules)}" if rules else ""
         raise RepeatedBatchError(
-            f"batch {batch_id} ran again with other effects than those in the tables: {', '.join(effects)}{cause}"
+            f"batch {batch_id} ran again, and its effects differ from the tables: {', '.join(effects)}{cause}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Requests log offsets from the leaders. A response counts only if the name meant the same topic before and after it.
+"""Requests log offsets from the leaders. A response counts only if the name referred to one topic before and after.
 
 All leaders are queried in one call. A leader that does not respond costs only its own partitions.
 """
@@ -42,7 +42,7 @@ class Logs(Protocol):
         """Return the end offset of each log under leaders up to the given epoch."""
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Return the first offset at or after a time (ms); None where there is none."""
+        """Return the first offset at or after a time (ms) for each log; None without such a record."""
 
     def forget(self, topics: Collection[str]) -> None:
         """Discard what is stored for these topics; nobody requests them any longer."""
@@ -64,10 +64,13 @@ class LogOffsetQueries:
         whole: Collection[TopicIdPartition],
         now_ms: int,
     ) -> dict[TopicIdPartition, PartitionLog]:
-        """Return the offsets of the wanted logs, for the topics that their names currently mean.
+        """Return the offsets of the wanted logs.
+
+        A log is left out if its leader does not respond, or if its topic name does not refer to its topic id now.
 
         `known` has the previous offsets, of these and other logs. `committed` names the topics whose last stable
-        offsets are requested as well. Start offsets are requested for logs in `whole` and for logs that were unknown.
+        offsets are requested as well. Start offsets are requested for logs in `whole`, for logs without previous
+        offsets, and for logs whose end offset has decreased.
         """
         logs: dict[TopicPartition, list[TopicIdPartition]] = {}
         for log in wanted:
@@ -92,11 +95,11 @@ class LogOffsetQueries:
 
         found = self._query(logs, query, now_ms)
         # A topic that was recreated between two polls may soon have more records than the previous one. Changed offsets
-        # are accepted only if the name means the same topic after the response.
+        # are accepted only if the name refers to the same topic after the response.
         changed = {p.topic for p, offsets in found.items() if before.get(p) != offsets}
         if changed and not self._topics.poll_now(changed, now_ms):
             found = {p: offsets for p, offsets in found.items() if p.topic not in changed}
-        # A name that meant no topic before the request may mean this one now.
+        # A name that referred to no topic before the request may refer to this one now.
         return {
             log: found[log.topic_partition]._replace(has_topic_id=self._topics.has_id(log.topic))
             for log in wanted
@@ -154,7 +157,7 @@ class LogOffsetQueries:
         known: Mapping[TopicIdPartition, PartitionLog],
         asked: Mapping[TopicPartition, Collection[TopicIdPartition]],
     ) -> dict[TopicPartition, PartitionLog]:
-        """Return the previous offsets of the logs whose names mean the same topic."""
+        """Return the previous offsets of the logs whose names still refer to the same topic."""
         return {
             partition: known[log]
             for partition, logs in asked.items()

@@ -47,7 +47,7 @@ class LogPoll:
         return self._loop.run(self._client.fetch_epoch_ends(epochs)) if epochs else {}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after a time (ms) for each partition; None where there is none."""
+        """Return the first offset at or after a time (ms) for each partition; None without such a record."""
         found = self._offsets(times)
         return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
 

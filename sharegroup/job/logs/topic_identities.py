@@ -1,19 +1,19 @@
-"""Detects deleted topics: those whose name now means another topic, or none.
+"""Detects deleted topics: those whose name now refers to another topic, or to none.
 
 In Kafka a topic is its id. A topic that is recreated under its name is another topic, with another log. Offsets are
-requested by name, so they count only for the topic that the name means in the newest response.
+requested by name, so they count only for the topic that the name refers to in the newest response.
 
 A wrong conclusion would delete a group's state. Nothing is therefore concluded from missing responses, or from a single
 response of one broker, whose metadata may be outdated:
 
-    the name means no topic               deleted after the grace time, if all responses agreed
-    it means another topic now            deleted after two seconds, if all responses agreed
-    it means another topic, and never     deleted after the grace time, because the responses may be outdated
-    meant this one
-    it means a topic that was deleted     the response is outdated, and ignored for the grace time
+    the name refers to no topic           deleted after the grace time, if all responses agreed
+    to another topic now                  deleted after two seconds, if all responses agreed
+    to another topic, and never           deleted after the grace time, because the responses may be outdated
+    referred to this one
+    to a topic that was deleted           the response is outdated, and ignored for the grace time
 
 The grace time starts again for each topic that is polled, because earlier responses concern another topic. Time without
-responses does not count: brokers that start twice may not know their topics each time, and the job's machine may have
+responses does not count: brokers that start twice may report no topics each time, and the job's machine may have
 been suspended.
 """
 
@@ -29,7 +29,7 @@ from sharegroup.types import is_topic_name
 
 logger = logging.getLogger(__name__)
 
-#: How often names are polled, and how soon again while one does not mean the expected topic.
+#: How often names are polled, and how soon again while one does not refer to the expected topic.
 POLL_MS, CONFIRM_MS = 3_000, 2_000
 #: The maximum pause after failed polls; the pause doubles each time.
 _MAX_RETRY_MS = 30_000
@@ -51,7 +51,10 @@ Describe = Callable[[Collection[str]], Mapping[str, TopicDescription | None]]
 
 @dataclass
 class _Response:
-    """What a name means (None: no topic), and the first and last time of an uninterrupted series of such responses."""
+    """The topic that a name refers to (None: no topic).
+
+    The times are the first and the last one of an uninterrupted series of such responses.
+    """
 
     topic_id: str | None
     first_ms: int
@@ -59,8 +62,11 @@ class _Response:
 
 
 class TopicIdentities:
-    """Compares the current meaning of names with the previous one. `describe` returns each topic, None for one that
-    does not exist; it leaves out names without a response. `grace_ms` is the config `topic.deletion.grace.ms`."""
+    """Compares the topics that names refer to now with the previous ones.
+
+    `describe` returns each topic, None for one that does not exist; it leaves out names without a response. `grace_ms`
+    is the config `topic.deletion.grace.ms`.
+    """
 
     def __init__(self, describe: Describe, grace_ms: int) -> None:
         self._describe = describe
@@ -114,13 +120,13 @@ class TopicIdentities:
     def has_id(self, name: str) -> bool:
         """Return whether topics of the name have ids; False only if a broker reported one without.
 
-        It is True while the name means no topic. Otherwise the log of the next topic would be taken for a new log.
+        It is True while the name refers to no topic. Otherwise the log of the next topic would be taken for a new log.
         """
         response = self._responses.get(name)
         return response is None or response.topic_id != ""
 
     def stands_for(self, name: str, topic_id: str) -> bool:
-        """Return whether the name means this topic; always true where brokers have no topic ids."""
+        """Return whether the name refers to this topic; always true if the brokers have no topic ids."""
         return name in self._responses and self._responses[name].topic_id in (topic_id, "")
 
     def is_gone(self, name: str, topic_id: str) -> bool:
@@ -143,7 +149,7 @@ class TopicIdentities:
         self._learned.difference_update(names)
 
     def _look_up(self, names: Collection[str], now_ms: int) -> list[tuple[str, TopicDescription]]:
-        """Look up the topics that names mean now, without outdated responses."""
+        """Look up the topics that names refer to now, without outdated responses."""
         return [
             (name, described)
             for name, described in self._describe(names).items()

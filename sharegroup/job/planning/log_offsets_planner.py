@@ -2,7 +2,7 @@
 
 All input apart from the arguments comes through three protocols, so the same decisions run with Kafka and Delta tables
 or in a simulation. There is no clock here: `now_ms` is passed in. It is a steady time, which nobody sets, because a
-topic's state may depend on how long its name means no topic. The brokers' time is in the handover.
+topic's state may depend on how long its name refers to no topic. The brokers' time is in the handover.
 
 The cost of a poll depends on the changed rows of `share_partitions`, the logs that somebody waits for, and the expired
 deadlines. The previous values are in memory (`SourceState`). Everything that is sent is in the returned offset.

@@ -164,11 +164,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._drained.set()
 
     def pause_writing(self) -> None:
-        """Note that the transport's buffer is full. Called by asyncio."""
+        """Make `wait_drained` wait, because the transport's buffer is full. Called by asyncio."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
-        """Note that the transport's buffer has room again. Called by asyncio."""
+        """End `wait_drained`, because the transport's buffer has room again. Called by asyncio."""
         self._drained.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -150,7 +150,10 @@ class AlterConfigsRequest(_Row):
 
 @dataclass(frozen=True, slots=True)
 class InvokeConsumerRebalanceRequest(_Row):
-    """Request to remove static members that are away, and to rebalance the group (KIP-345)."""
+    """Request to rebalance a group (KIP-345).
+
+    Static members that have left for a restart, or have sent no heartbeat for `share.session.timeout.ms`, are removed.
+    """
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
 

@@ -109,7 +109,7 @@ class AlterConfigsResponse(_Response):
 
 @dataclass(frozen=True, slots=True)
 class InvokeConsumerRebalanceResponse(_Response):
-    """Response to invoke_consumer_rebalance. `removed` has the static members that were away and were removed."""
+    """Response to invoke_consumer_rebalance. `removed` has the static members that this rebalance removed."""
 
     type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628; in Kafka KIP-255, KIP-768): a login by a token. PURE except for `check`.
+"""OAUTHBEARER (RFC 7628; in Kafka KIP-255, KIP-768): a login by a token. Only `check` may do I/O.
 
 As in Kafka, a rejected token causes the message `{"status":"invalid_token"}`. The login fails when the client
 has confirmed it.

@@ -1,4 +1,4 @@
-"""The mechanisms that verify a password: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). PURE: no I/O."""
+"""The mechanisms that verify a password: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). No I/O."""
 
 from scramp import ScramException
 

@@ -1,4 +1,4 @@
-"""A running batch as its handler and `DeltaSink` use it. Pure."""
+"""A running batch as its handler and `DeltaSink` use it. No I/O."""
 
 from __future__ import annotations
 

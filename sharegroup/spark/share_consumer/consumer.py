@@ -194,7 +194,10 @@ def member_id(name: str, group_id: str) -> str:
 
 
 def _observe_consumed(ranges: DataFrame) -> DataFrame:
-    """Return the source's rows; Spark observes the records and ranges of each batch under Kafka's names."""
+    """Add metrics to the rows of the source, one row per acquired range; Spark reports them for each batch.
+
+    The metrics are the number of records, the most records in one range, and the number of ranges.
+    """
     records = F.col("last_offset") - F.col("first_offset") + 1
     return ranges.observe(
         FETCH_MANAGER,

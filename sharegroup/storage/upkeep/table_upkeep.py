@@ -31,9 +31,9 @@ class TableUpkeep:
         self.finish(upkeep)
 
     def finish(self, upkeep: Upkeep) -> None:
-        """Limit the number of live files and the log, and delete old days. Call `begin` first.
+        """Compact the table's files, shorten its log, and delete the rows of old days. Call `begin` first.
 
-        Each commit carries the newest batch's info, so that it is found among the newest commits.
+        Each commit repeats the `Info` of the newest batch, so that a reader finds it among the newest commits.
         Raises TableStoreError.
         """
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

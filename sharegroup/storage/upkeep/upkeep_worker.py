@@ -75,7 +75,7 @@ class UpkeepWorker:
             upkeep.finish(replace(self._upkeep, prune_before=prune_before))
 
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
-        """Return the predicate for old days. The base is written first, because it decides which days are old."""
+        """Return the predicate for rows of old days. The base is written first: it decides which days are old."""
         if name == DELIVERY_LOG.name:
             return delivery_log_predicate(table, self._log_retention_ms, now)
         if name == SHARE_GROUP_STATE.name:

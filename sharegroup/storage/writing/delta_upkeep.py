@@ -53,7 +53,9 @@ class DeltaUpkeep:
         self._checkpoint_due = 0
 
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
-        """Delete old days, compact, vacuum, write a checkpoint, and cut the log. Raises OSError, delta-rs's errors.
+        """Delete rows of old days, compact, vacuum, write a checkpoint, and cut the log.
+
+        Raises OSError and delta-rs's errors.
 
         Nothing is removed before its replacement is on the disk. The vacuum runs before the checkpoint, because the
         checkpoint drops files that were removed too long ago. After a day without a job, the vacuum still finds them.

@@ -31,7 +31,7 @@ class Commit(NamedTuple):
     """A commit in the table's log.
 
     `writer` is the id of the job's writer that made it; None for any other tool. `rearranges` marks upkeep: the same
-    rows are in other files, or unneeded ones (old days, unused files) were removed.
+    rows are in other files, or unneeded ones (rows of old days, unused files) were removed.
     """
 
     writer: str | None
@@ -59,7 +59,10 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """How long old versions stay, the maximum number on a local disk, and a predicate over `day` for old days."""
+    """How long old versions stay, and their maximum number on a local disk.
+
+    `prune_before` is a predicate over `day` for the rows to delete.
+    """
 
     versions_retention: timedelta
     local_versions: int
@@ -84,7 +87,7 @@ class VersionedTable(Protocol):
         """Go to the newest version."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the newest version that was committed under a transaction id; None for none."""
+        """Return the newest version that was committed under a transaction id; None if there is no such version."""
 
     def commits(self, count: int) -> Sequence[Commit]:
         """Return the last `count` commits up to the handle's version, newest first; fewer where the log is cut."""
@@ -111,7 +114,7 @@ class VersionedTable(Protocol):
         """Return when the commits up to the handle's version survive a power loss."""
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        """Limit the number of live files and the log, and delete old days. Raises NotCommittedError.
+        """Compact the table's files, shorten its log, and delete the rows of old days. Raises NotCommittedError.
 
         It tolerates rows that others append meanwhile, and moves the handle past them.
         """

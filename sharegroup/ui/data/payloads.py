@@ -1,4 +1,4 @@
-"""Readable text of the bytes of records. Pure."""
+"""Readable text of the bytes of records. No I/O."""
 
 import json
 from typing import NamedTuple

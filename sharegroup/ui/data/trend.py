@@ -1,4 +1,4 @@
-"""History of lags in memory, for the trend. Pure."""
+"""History of lags in memory, for the trend. No I/O."""
 
 from collections import deque
 from collections.abc import Mapping

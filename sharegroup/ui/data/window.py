@@ -1,4 +1,4 @@
-"""The picture of the window of a share-partition. Pure.
+"""The picture of the window of a share-partition. No I/O.
 
 A picture has at most `COLUMNS` columns, however many ranges there are. Each column counts the records by kind:
 

@@ -1,1 +1,1 @@
-"""The operator of share groups; a key is one group."""
+"""The operator of share groups. Its grouping key is one group."""

@@ -1,1 +1,1 @@
-"""The operator of share-partitions; a key is one shard of a topic in a group."""
+"""The operator of share-partitions. Its grouping key is one shard of a topic in a group."""

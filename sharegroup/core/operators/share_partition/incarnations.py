@@ -9,9 +9,10 @@ MAX_INCARNATIONS = 1_000
 
 
 class _Entry(NamedTuple):
-    """The process that joined last, and when. `read`: the same by the last row of each partition of the request topic.
+    """The process that joined last, and when.
 
-    A `fence_member` row is in every partition, and those of some partitions may be read later.
+    `read` has the same for each partition of the request topic, from the newest `fence_member` row that was read there.
+    Each partition has such a row, and those of some partitions may be read later.
     """
 
     incarnation_id: str
@@ -20,11 +21,13 @@ class _Entry(NamedTuple):
 
 
 class Incarnations:
-    """(share-partition, member) to the process that joined as the member last, and when it joined.
+    """Stores which process joined last as each member, and when, for each share-partition of a shard.
 
-    Only members that had another process before have an entry. Entries that are loaded from the tables apply to all
-    share-partitions of the shard (partition None). Bounded: the oldest entry is evicted first. The older process of its
-    member is then fenced only by its heartbeats.
+    A member has an entry only if another process was this member before. An entry that is loaded from the tables
+    applies to all share-partitions of the shard (partition None).
+
+    Up to `MAX_INCARNATIONS` entries are stored; the oldest is evicted first. After an eviction, requests of the earlier
+    process are no longer rejected here, but its heartbeats still are.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Limits on the number of connections, in total and per address (Kafka: ConnectionQuotas). PURE.
+"""Limits on the number of connections, in total and per address (Kafka: ConnectionQuotas). No I/O.
 
     key                                              Kafka's
     gateway.max.connections                          max.connections

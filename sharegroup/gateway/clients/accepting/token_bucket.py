@@ -1,4 +1,4 @@
-"""Token bucket: a rate per second and a burst of one second's worth (Kafka: `TokenBucket`, without samples). PURE.
+"""Token bucket: a rate per second and a burst of one second's worth (Kafka: `TokenBucket`, without samples). No I/O.
 
 A caller may spend more tokens than there are. The bucket then has a debt and returns how long it takes to pay it. The
 amount therefore need not be known in advance, such as the size of a response.

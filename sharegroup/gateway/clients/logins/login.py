@@ -91,9 +91,10 @@ class Login:
         return None if self._identity is None else self._identity.settings
 
     async def with_rights(self, request: Request[U]) -> Request[U]:
-        """Return the request with its caller's rights as the brokers report them, if the client's identity is used.
+        """Return the request with the rights of its caller, as the brokers report them.
 
-        Raises UpstreamUnavailableError.
+        The request is returned unchanged if the gateway uses its own identity at the brokers. Raises
+        UpstreamUnavailableError if the brokers do not return the rights.
         """
         if self._identity is None:
             return request
@@ -150,7 +151,10 @@ class Login:
         return await self._step(self._sasl.handle_request, request, request.caller)
 
     async def handle_bare_message(self, message: bytes, caller: Caller) -> bytes:
-        """Return the response to a bare SASL message, which is not sent if the login has failed."""
+        """Return the response to a SASL message without a request around it (after SaslHandshake v0).
+
+        The response must not be sent if `has_failed` is True afterwards.
+        """
         assert self._sasl is not None
         await self._refresh_keys_for(message)
         return await self._step(self._sasl.handle_bare_message, message, caller)

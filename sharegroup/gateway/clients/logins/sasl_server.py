@@ -1,4 +1,4 @@
-"""Server side of SASL on one connection, for any mechanism. PURE: no I/O; times are passed in.
+"""Server side of SASL on one connection, for any mechanism. No I/O; times are passed in.
 
 A login consists of two requests. Until it has succeeded, only ApiVersions is allowed besides them:
 
@@ -102,7 +102,7 @@ class SaslServer:
 
     @property
     def expects_bare_message(self) -> bool:
-        """Whether the next frame is a message for `handle_bare_message`."""
+        """Whether the next frame is a SASL message without a request around it, for `handle_bare_message`."""
         return self._is_bare and self.state in (SaslState.CHOSEN, SaslState.CHALLENGED)
 
     @property
@@ -141,7 +141,10 @@ class SaslServer:
         )
 
     def handle_bare_message(self, message: bytes, now_ms: int) -> bytes:
-        """Return the response to a bare message, which is not sent if the login has failed."""
+        """Return the response to a SASL message without a request around it (after SaslHandshake v0).
+
+        The response must not be sent if `has_failed` is True afterwards.
+        """
         return self.authenticate(message, now_ms).auth_bytes
 
     def choose_mechanism(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:

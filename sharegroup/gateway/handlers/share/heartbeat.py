@@ -147,12 +147,13 @@ class ShareGroupHeartbeat:
             sent.exception()
 
     async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
-        """Return the response to a leave of a member that is certainly in its group, once the row is durable.
+        """Append the row of a leave, and return its response as soon as the row is durable.
 
-        The member is not in the group after the job has processed the row, whatever happens to it before. Later
-        requests for the group are processed later, and group descriptions wait for the job. Raises JobUnavailableError,
-        also if the row is not durable within `DURABLE_S`. The row may still be appended then. Otherwise the member's
-        session times out.
+        The caller has checked that the member is in its group, so the job will remove it. Later requests for the group
+        are processed after the row, and descriptions of the group wait for the job.
+
+        Raises JobUnavailableError, also if the row is not durable within `DURABLE_S`. In that case the row may still be
+        appended. If it is not, the member's session times out.
         """
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._job.subscribe(row.id, lambda _: None if processed.done() else processed.set_result(None))

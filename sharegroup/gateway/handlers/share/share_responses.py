@@ -115,7 +115,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         return key in self._records
 
     def add_errors(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
-        """Add why partitions cannot be read here, except for partitions with records."""
+        """Add the errors of partitions that cannot be read. Partitions with records in the response are skipped."""
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
     @property

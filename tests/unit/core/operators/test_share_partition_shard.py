@@ -165,11 +165,15 @@ def test_disabled_renewal_is_rejected_as_in_kafka_and_marked() -> None:
 @pytest.mark.parametrize(
     ("request_", "code", "message"),
     [
-        (acknowledge("a", (0, 9, 1), member="m2"), ErrorCode.INVALID_RECORD_STATE, "0..9 is held by another member"),
+        (
+            acknowledge("a", (0, 9, 1), member="m2"),
+            ErrorCode.INVALID_RECORD_STATE,
+            "offsets 0..9 are held by another member",
+        ),
         (acknowledge("a", (5, 4, 1)), ErrorCode.INVALID_REQUEST, "first offset 5 is after last offset 4"),
         (acknowledge("a", (0, 9, 9)), ErrorCode.INVALID_REQUEST, "unknown acknowledge type 9"),
         (acknowledge("a", (5, 12, 1)), ErrorCode.INVALID_REQUEST, "5..12 reaches past the records in flight"),
-        (unacquire("a", 0, 3, member="m2"), ErrorCode.INVALID_RECORD_STATE, "0..3 is held by another member"),
+        (unacquire("a", 0, 3, member="m2"), ErrorCode.INVALID_RECORD_STATE, "offsets 0..3 are held by another member"),
     ],
 )
 def test_rejected_request_changes_nothing(request_, code, message) -> None:  # type: ignore[no-untyped-def]
@@ -214,8 +218,8 @@ def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
         acknowledge("in-time", (0, 9, 1), grants=second),
         at=LOCK_MS + 3,
     )
-    late = (ErrorCode.INVALID_RECORD_STATE, "0..4 is in delivery 2, not 1")
-    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "0..9 is in delivery 2, not 1")
+    late = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..4 are in delivery 2, not 1")
+    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..9 are in delivery 2, not 1")
     assert output.responses == [
         answered("acknowledge", "late", error=late),
         answered("acknowledge", "late-renewal", error=late_renewal),
@@ -551,7 +555,7 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
     assert [reason for _, _, reason in output.rejected][1:] == [
         "lacks the field id",
         "INVALID_REQUEST: lacks the field member_id",
-        "INVALID_RECORD_STATE: 0..9 is held by another member",
+        "INVALID_RECORD_STATE: offsets 0..9 are held by another member",
     ]
     assert errors(output) == [("x", ErrorCode.INVALID_REQUEST), ("f1", ErrorCode.INVALID_REQUEST)]
     assert (output.positions, output.tables) == ({0: 6}, {})
