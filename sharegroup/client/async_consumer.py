@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -295,6 +295,10 @@ class AsyncShareConsumer(HandlesRecords):
     def possession(self, record: Record[Any]) -> Possession:
         """Return whether the record of this delivery can be acknowledged."""
         return self._core.in_hand.possession(record)
+
+    def give_back(self, records: Iterable[Record[Any]]) -> None:
+        """Release records that no handler was called with; at a gateway, their delivery does not count."""
+        self._core.give_back(records, self.clock.now_ms())
 
     def deliver_one(self) -> Record[Any] | None:
         """Return a record that is already fetched. Any thread may call this while no other call is in progress."""

@@ -146,6 +146,7 @@ class Requests:
         self._committing.clear()  # the final request has the acknowledgements
         if self._turns:
             await asyncio.wait(self._turns.values())
+        self._core.release_unpolled(self._clock.now_ms())
         await asyncio.gather(*(self._end_session(node) for node in self._core.nodes.values()))
         await self._stop_heartbeats()
         request = self._core.membership.leave()

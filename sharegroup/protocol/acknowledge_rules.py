@@ -11,6 +11,11 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 _TYPES = frozenset(AcknowledgeType)
 
+#: The tagged field of a batch that only releases: the application has not used these records. Kafka skips it.
+IS_UNUSED_TAG = 10_000
+#: In place of the acknowledge types of such a batch; no number on the wire is that large.
+UNUSED = (256,)
+
 
 def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -> None:
     """Check the acknowledgement batches of one share-partition.
@@ -35,6 +40,18 @@ def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -
         if AcknowledgeType.RENEW in types and not is_renew_ack:
             raise _invalid("RENEW in a request without IsRenewAck")
         previous_last = last
+
+
+def split_unused(
+    batches: Sequence[AcknowledgementBatch],
+) -> tuple[list[AcknowledgementBatch], list[AcknowledgementBatch]]:
+    """Return the batches with unused records, as releases, and the others.
+
+    The delivery of an unused record does not count, so it is as if the member had not acquired it.
+    """
+    release = (int(AcknowledgeType.RELEASE),)
+    unused = [batch._replace(acknowledge_types=release) for batch in batches if batch.acknowledge_types == UNUSED]
+    return unused, [batch for batch in batches if batch.acknowledge_types != UNUSED] if unused else list(batches)
 
 
 def check_renewing_fetch(

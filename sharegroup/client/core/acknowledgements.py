@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,11 +23,20 @@ _LOCKS_GONE = (
 
 
 class Acknowledgements(NamedTuple):
-    """Acknowledgements of one partition. They are sent again after a passing error, until `deadline_ms`."""
+    """Acknowledgements of one partition. They are sent again after a passing error, until `deadline_ms`.
+
+    `unused` are those offsets whose records the application has not used. Their delivery does not count at a gateway.
+    """
 
     source: TopicIdPartition
     types: Types
     deadline_ms: int
+    unused: Collection[int] = ()
+
+    def followed_by(self, newer: Acknowledgements) -> Acknowledgements:
+        """Return both; the newer types replace earlier ones."""
+        unused = {*self.unused}.difference(newer.types).union(newer.unused)
+        return newer._replace(types={**self.types, **newer.types}, unused=unused)
 
     @property
     def has_renewals(self) -> bool:
@@ -48,16 +57,24 @@ class AcknowledgeResult(NamedTuple):
     lock_timeout_ms: int = 0
 
 
-def batches_of(types: Mapping[int, AcknowledgeType]) -> Iterator[AcknowledgementBatch]:
-    """Yield a batch for each run of consecutive offsets, with one type for all of them or one for each."""
+def batches_of(types: Mapping[int, AcknowledgeType], unused: Collection[int] = ()) -> Iterator[AcknowledgementBatch]:
+    """Yield a batch for each run of consecutive offsets, with one type for all of them or one for each.
+
+    A batch has only offsets of `unused`, or none.
+    """
     offsets = sorted(types)
     start = 0
     for end in range(1, len(offsets) + 1):
-        if end == len(offsets) or offsets[end] != offsets[end - 1] + 1:
+        if end == len(offsets) or offsets[end] != offsets[end - 1] + 1 or _differ(unused, offsets[end - 1]):
             kinds = [types[offset] for offset in offsets[start:end]]
             kinds = kinds if kinds.count(kinds[0]) < len(kinds) else kinds[:1]
             yield AcknowledgementBatch(offsets[start], offsets[end - 1], tuple(map(int, kinds)))
             start = end
+
+
+def _differ(unused: Collection[int], offset: int) -> bool:
+    """Return whether only one of `offset` and the offset after it is in `unused`."""
+    return bool(unused) and (offset in unused) != (offset + 1 in unused)
 
 
 def topics_of(
@@ -69,10 +86,12 @@ def topics_of(
     """Return the Topics of a request with these message classes; a source may have no acknowledgements."""
     by_topic: dict[UUID, list[Any]] = {}
     for source in dict.fromkeys([*sources, *acknowledged]):
-        types = acknowledged[source].types if source in acknowledged else {}
+        _, types, _, unused = acknowledged.get(source) or Acknowledgements(source, {}, 0)
         batches = [
-            partition.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(kinds))
-            for first, last, kinds in batches_of(types)
+            partition.AcknowledgementBatch(
+                first_offset=first, last_offset=last, acknowledge_types=list(kinds), is_unused=first in unused
+            )
+            for first, last, kinds in batches_of(types, unused)
         ]
         by_topic.setdefault(source.topic_id, []).append(
             partition(partition_index=source.partition, acknowledgement_batches=batches)

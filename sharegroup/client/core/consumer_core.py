@@ -10,7 +10,7 @@ import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from sharegroup.client.core.membership import Membership
 from sharegroup.client.core.share_node import FetchAnswer, FetchLimits, ShareNode
 from sharegroup.client.decoding import RecordDecoder
 from sharegroup.client.errors import IllegalStateError
-from sharegroup.client.records import CommitResults, Delivery, Record, TopicIdPartition, UndecodableRecord
+from sharegroup.client.records import CommitResults, Delivery, Possession, Record, TopicIdPartition, UndecodableRecord
 from sharegroup.client.settings import ConsumerSettings
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.kafka_clients.consumer_metrics import ConsumerMetrics
@@ -170,15 +170,29 @@ class ConsumerCore:
             self._release(self.fetched.remove(self._is_of_others), now_ms)
 
     def _release(self, records: Iterable[Record[Any]], now_ms: int) -> None:
-        """Release records that were fetched and are not delivered."""
+        """Release records that the application has not used."""
         for delivery, run in groupby(records, delivery_of):
-            types = {record.offset: AcknowledgeType.RELEASE for record in run}
-            deadline_ms = now_ms + self._settings.default_api_timeout_ms
-            self.node(delivery.node_id).add(delivery.source, types, deadline_ms)
+            self._release_offsets(delivery, (record.offset for record in run), now_ms)
+
+    def _release_offsets(self, delivery: Delivery, offsets: Iterable[int], now_ms: int) -> None:
+        types = dict.fromkeys(offsets, AcknowledgeType.RELEASE)
+        deadline_ms = now_ms + self._settings.default_api_timeout_ms
+        self.node(delivery.node_id).add(delivery.source, types, deadline_ms, is_unused=True)
+
+    def give_back(self, records: Iterable[Record[Any]], now_ms: int) -> None:
+        """Release those of the records that are in hand and that the application has not used."""
+        held = [record for record in records if self.in_hand.possession(record) is Possession.HELD]
+        for record in held:
+            self.in_hand.remove(record)
+        self._release(held, now_ms)
 
     def release_unpolled(self, now_ms: int) -> None:
         """Release the fetched records. To be called when no poll will return them, and again when others arrive."""
-        self.decode(self.take_arrived(), now_ms)
+        for delivery, part in self.take_arrived():
+            if not self._has_ended(delivery, now_ms):
+                acquired = (range(found.first_offset, found.last_offset + 1) for found in part.acquired_records)
+                self._release_offsets(delivery, chain.from_iterable(acquired), now_ms)
+        self._drop_lost(now_ms)
         self._release(self.fetched.pop(len(self.fetched)), now_ms)
 
     def deliver(self, now_ms: int) -> list[Record[Any]]:

@@ -87,6 +87,15 @@ class InHand:
         is_renewing = self._renewing.get(source, {}).get(record.offset) is record
         return Possession.RENEWING if is_renewing else Possession.LOST
 
+    def remove(self, record: Record[Any]) -> None:
+        """Remove a record that is held, and its acknowledgement if there is one."""
+        source = record.delivery.source
+        records = self._records[source]
+        del records[record.offset]
+        self._types.get(source, {}).pop(record.offset, None)
+        if not records:
+            del self._records[source]
+
     def accept_all(self) -> None:
         """Accept all delivered records (implicit mode)."""
         for source, records in self._records.items():

@@ -110,11 +110,11 @@ class ShareNode:
         """The partitions whose acknowledgements have no result yet."""
         return [*self._pending, *self._sent]
 
-    def add(self, source: TopicIdPartition, types: Types, deadline_ms: int) -> None:
-        """Queue acknowledgements; later types replace earlier ones."""
+    def add(self, source: TopicIdPartition, types: Types, deadline_ms: int, is_unused: bool = False) -> None:
+        """Queue acknowledgements; later types replace earlier ones. `is_unused`: see `Acknowledgements`."""
+        new = Acknowledgements(source, types, deadline_ms, types.keys() if is_unused else ())
         pending = self._pending.get(source)
-        merged = {**pending.types, **types} if pending else types
-        self._pending[source] = Acknowledgements(source, merged, deadline_ms)
+        self._pending[source] = pending.followed_by(new) if pending else new
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -261,7 +261,8 @@ class ShareNode:
             code = error_code(number)
             if acknowledged.may_retry(code, now_ms):
                 newer = self._pending.get(source)
-                self.add(source, {**acknowledged.types, **(newer.types if newer else {})}, acknowledged.deadline_ms)
+                again = acknowledged.followed_by(newer) if newer else acknowledged
+                self._pending[source] = again._replace(deadline_ms=acknowledged.deadline_ms)
                 continue
             error = RequestError(code, message or "") if number else None
             self.results.append(AcknowledgeResult(source, acknowledged.types, error, lock_timeout_ms))

@@ -78,8 +78,9 @@ class HandlerRunner:
         acknowledgements = self._queue.pop_acknowledgements(self._clock.now_ms())
         renewals = self._queue.due_renewals(self._clock.now_ms())
         for record, kind in (*acknowledgements, *((record, AcknowledgeType.RENEW) for record in renewals)):
-            if self._consumer.possession(record) is Possession.HELD:
+            if kind is not None and self._consumer.possession(record) is Possession.HELD:
                 self._consumer.acknowledge(record, kind)
+        self._consumer.give_back(record for record, kind in acknowledgements if kind is None)
         if acknowledgements or renewals:
             self._consumer.commit_async()
 

@@ -35,10 +35,10 @@ class Room(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """An acknowledgement to send."""
+    """An acknowledgement to send. `kind` None: no handler was called with the record, which is given back."""
 
     record: Record[Any]
-    kind: AcknowledgeType
+    kind: AcknowledgeType | None
 
 
 class _Phase(Enum):
@@ -62,6 +62,12 @@ class _Held:
     first_call_ms: int | None = None
     due_ms: int = 0
     kind: AcknowledgeType | None = None
+
+    def undo_start(self) -> None:
+        """Undo the start of a call that was withdrawn."""
+        self.attempts -= 1
+        if not self.attempts:
+            self.first_call_ms = None
 
 
 @dataclass(slots=True, eq=False)
@@ -190,7 +196,7 @@ class WorkQueue:
             if item in self._renewing:
                 later.append(item)
             elif self._remove(item) and item.kind is not None:
-                found.append(Acknowledgement(item.record, item.kind))
+                found.append(Acknowledgement(item.record, None if item.first_call_ms is None else item.kind))
         self._decided = later
         return found
 
@@ -204,6 +210,7 @@ class WorkQueue:
         for call in self._started:
             if call.claim():
                 for item in call.held:
+                    item.undo_start()
                     self._decide(item, AcknowledgeType.RELEASE)
         for item in self._held.values():
             if item.phase in (_Phase.QUEUED, _Phase.RETRYING, _Phase.RELEASING):

@@ -15,6 +15,7 @@ from kafka.protocol.metadata import (
 
 from sharegroup.client.connector import ApiRanges
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.acknowledge_rules import UNUSED
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -62,7 +63,9 @@ def partitions_of(request: Any) -> Iterator[tuple[TopicIdPartition, list[Acknowl
     for topic in request.topics or ():
         for part in topic.partitions:
             batches = [
-                AcknowledgementBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                AcknowledgementBatch(
+                    batch.first_offset, batch.last_offset, UNUSED if batch.is_unused else tuple(batch.acknowledge_types)
+                )
                 for batch in part.acknowledgement_batches or ()
             ]
             yield TopicIdPartition(topic.topic_id, part.partition_index), batches

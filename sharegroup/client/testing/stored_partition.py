@@ -13,7 +13,8 @@ from sharegroup.core.share_partition.outcome import Outcome
 from sharegroup.core.share_partition.share_partition import SharePartition
 from sharegroup.core.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.errors import RequestError
-from sharegroup.types import AcknowledgementBatch, AcquiredRange, Cause, RecordState
+from sharegroup.protocol.acknowledge_rules import split_unused
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, Cause, OffsetRange, RecordState
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -91,8 +92,10 @@ class StoredPartition:
         self, member_id: str, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, now_ms: int
     ) -> RequestError | None:
         """Apply acknowledgements. Return the error of all of them, None if they are applied."""
+        unused, others = split_unused(batches)
         try:
-            self._apply(self._machine.acknowledge(member_id, batches, now_ms, self._config, is_renew_ack))
+            self._apply(self._machine.unacquire(member_id, [OffsetRange(first, last) for first, last, _ in unused]))
+            self._apply(self._machine.acknowledge(member_id, others, now_ms, self._config, is_renew_ack))
         except AcknowledgementRejected as error:
             self._apply(error.renewals)
             return error

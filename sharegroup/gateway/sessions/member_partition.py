@@ -53,6 +53,9 @@ MIN_LOCK_LEFT_MS = 2_000
 _LOCK_DIVISOR = 4
 
 AckResult = tuple[int, str | None]
+NOT_HELD: AckResult = (
+    int(ErrorCode.INVALID_RECORD_STATE), "the member does not hold these records, or their locks have expired"
+)  # fmt: skip
 
 
 class MemberPartition:
@@ -365,9 +368,7 @@ class MemberPartition:
             if self.holdings.is_past_delivered(batches):
                 problem = "the acknowledgement reaches past the records that were delivered"
                 return completed_result(ErrorCode.INVALID_REQUEST, problem)
-            return completed_result(
-                ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records, or their locks have expired"
-            )
+            return completed_result(*NOT_HELD)
         latest_ms = now_ms + margin_ms
         is_early = (
             not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.is_valid_at(latest_ms)
@@ -387,6 +388,24 @@ class MemberPartition:
         if not is_renew_ack and self.holdings.are_all_acknowledged:
             self.read_ahead.credit.record_all_acknowledged(now_ms)
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
+
+    def give_back(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> AckResult:
+        """Unacquire records that the member was sent and has not used; the result is (error code, message).
+
+        A lost row does no harm: the locks of the records then expire.
+        """
+        if not batches:
+            return int(ErrorCode.NONE), None
+        try:
+            check_batches(batches, is_renew_ack=False)
+        except RequestError as error:
+            return int(error.code), error.message
+        held = self.holdings.find_acknowledged(batches, now_ms)
+        if held is None:
+            return NOT_HELD
+        self.holdings.discard(held.ranges)
+        self.unacquire(held.ranges)
+        return int(ErrorCode.NONE), None
 
     def _acknowledgements(
         self,
@@ -440,7 +459,7 @@ class MemberPartition:
         return self._job.new_id(), *self.key, self.member_id, -1, reply_to, self._incarnation_id
 
 
-def completed_result(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:
+def completed_result(code: int, message: str | None = None) -> asyncio.Future[AckResult]:
     """Return a result that is already known."""
     outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
     outcome.set_result((int(code), message))

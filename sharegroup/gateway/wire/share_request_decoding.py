@@ -23,7 +23,8 @@ from sharegroup.kafka_clients.connections.headers import (
     read_varint,
     skip_tagged_fields,
 )
-from sharegroup.types import AcknowledgementBatch
+from sharegroup.protocol.acknowledge_rules import IS_UNUSED_TAG, UNUSED
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 _UUID_BYTES = 16
 _INT32 = struct.Struct(">i")
@@ -31,6 +32,7 @@ _OFFSETS = struct.Struct(">qq")
 #: Position of a batch's number of acknowledge types, encoded plus one: in one byte if below `_LONG_FORM`.
 _FORM_AT, _ONE_TYPE, _LONG_FORM = 16, 2, 0x80
 _NO_TAGS = 0
+_RELEASE = (int(AcknowledgeType.RELEASE),)
 #: Smallest encoded batch, partition and topic, in bytes; announced elements must fit into the frame.
 _LEAST_BATCH, _LEAST_PARTITION, _LEAST_TOPIC = 18, 6, 18
 #: Most batches that are checked for one run; checking costs little even if it finds only two.
@@ -169,7 +171,7 @@ class _Body:
         return topics
 
     def skip_tags(self) -> None:
-        """Skip tagged fields; these requests have no known ones."""
+        """Skip tagged fields; only batches have a known one."""
         begin = self._position
         count = self._varint()
         if count:
@@ -209,9 +211,20 @@ class _Body:
     def _batch(self) -> AcknowledgementBatch:
         """Read one batch of any form."""
         first, last = self.numbers(_OFFSETS)
-        types = self._taken(self._length("acknowledge types"), "acknowledge types")
-        self.skip_tags()
-        return _new(AcknowledgementBatch, (first, last, tuple(types.cast("b"))))
+        types = tuple(self._taken(self._length("acknowledge types"), "acknowledge types").cast("b"))
+        if self._is_unused() and types == _RELEASE:
+            types = UNUSED
+        return _new(AcknowledgementBatch, (first, last, types))
+
+    def _is_unused(self) -> bool:
+        """Read the tagged fields of a batch, and return whether one of them is the one of unused records."""
+        count, is_unused = self._varint(), False
+        self._spend(count, "tagged fields")
+        for _ in range(count):
+            tag = self._varint()
+            value = self._taken(self._varint(), "a tagged field")
+            is_unused = is_unused or (tag == IS_UNUSED_TAG and bytes(value) == b"\x01")
+        return is_unused
 
     def _count(self, what: str, least_bytes: int) -> int:
         """Read the length of an array whose elements have at least `least_bytes` bytes."""

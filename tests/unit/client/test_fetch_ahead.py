@@ -191,4 +191,4 @@ def test_closing_gives_back_what_was_fetched_ahead() -> None:
     asyncio.run(story())
     *accepted, ahead = group.records("orders")
     assert [record.causes for record in accepted] == [(Cause.FETCH, Cause.ACCEPT)] * 2
-    assert (ahead.causes, ahead.delivery_count) == ((Cause.FETCH, Cause.MEMBER_LEFT), 1)
+    assert (ahead.causes, ahead.delivery_count) == ((Cause.FETCH, Cause.UNACQUIRE), 0)

@@ -59,7 +59,7 @@ def test_drain_withdraws_calls_that_wait_for_a_worker() -> None:
     assert (begun.claim(), queue.running, queue.start_calls(0)) == (True, 2, [])
     queue.drain()
     assert not ready.claim()
-    assert queue.pop_acknowledgements(1) == [(given[1], RELEASE), (given[2], RELEASE)]
+    assert queue.pop_acknowledgements(1) == [(given[1], None), (given[2], None)]
     queue.finish_call(ready, {}, 2)
     queue.finish_call(begun, {}, 2)
     assert (queue.pop_acknowledgements(2), queue.running) == ([(given[0], ACCEPT)], 0)
@@ -198,7 +198,7 @@ def test_drain_releases_what_is_not_in_a_call() -> None:
     queue.drain()
     queue.add(given[2:], 1)  # a poll that had begun before
     assert (queue.start_calls(10_000), queue.room) == ([], (0, 0))
-    assert queue.pop_acknowledgements(1) == [(given[0], RELEASE), (given[2], RELEASE)]
+    assert queue.pop_acknowledgements(1) == [(given[0], RELEASE), (given[2], None)]  # None: was in no call
     queue.finish_call(running, {}, 2)
     assert queue.pop_acknowledgements(2) == [(given[1], ACCEPT)]
 

@@ -189,10 +189,17 @@ def share_fetch(
     )  # fmt: skip
 
 
-def share_acknowledge(epoch: int, topic_id: UUID, reject: tuple[int, int]) -> ShareAcknowledgeRequest:
-    """Return a ShareAcknowledge that rejects offsets (first, last) of partition 0."""
+def share_acknowledge(
+    epoch: int, topic_id: UUID, reject: tuple[int, int], unused: tuple[int, int] | None = None
+) -> ShareAcknowledgeRequest:
+    """Return a ShareAcknowledge that rejects offsets (first, last) of partition 0, and releases unused ones."""
     topic = ShareAcknowledgeRequest.AcknowledgeTopic
     topics = [_rejecting(topic, topic.AcknowledgePartition, topic_id, reject)]
+    if unused is not None:
+        batch = topic.AcknowledgePartition.AcknowledgementBatch(
+            first_offset=unused[0], last_offset=unused[1], acknowledge_types=[AcknowledgeType.RELEASE], is_unused=True
+        )
+        topics[0].partitions[0].acknowledgement_batches.append(batch)
     return ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=epoch, topics=topics)
 
 

@@ -112,6 +112,26 @@ def test_closing_session_acknowledges_before_it_releases(holder: Client, job: Jo
     assert holder.receive() == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
+def test_unused_records_are_unacquired(holder: Client, job: Job) -> None:
+    """The application of the client was stopped before it got to them."""
+    holder.send(share_acknowledge(1, ORDERS, (0, 4), unused=(5, 9)))
+    assert holder.receive() == {ORDERS: Entry()}
+    unacquired, rejected = job.unread()
+    assert (unacquired.type, unacquired.acquired) == (UNACQUIRE, (AcquiredRange(5, 9, 1),))
+    assert (rejected.type, rejected.batches) == (ACKNOWLEDGE, (acknowledging(0, 4, AcknowledgeType.REJECT),))
+    holder.send(share_acknowledge(2, ORDERS, (5, 9)))
+    assert holder.receive() == {ORDERS: Entry(acknowledge_error=ErrorCode.INVALID_RECORD_STATE)}
+
+
+def test_unused_records_that_are_not_held_fail_the_request(holder: Client, job: Job) -> None:
+    holder.send(share_acknowledge(1, ORDERS, (0, 4), unused=(4, 9)))
+    assert holder.receive() == {ORDERS: Entry(acknowledge_error=ErrorCode.INVALID_RECORD_STATE)}
+    assert [row.type for row in job.unread()] == [UNACQUIRE]
+    holder.send(share_acknowledge(2, ORDERS, (0, 3), unused=(4, 9)))
+    assert holder.receive() == {ORDERS: Entry(acknowledge_error=ErrorCode.INVALID_RECORD_STATE)}
+    assert job.unread() == []
+
+
 def test_acknowledgements_of_a_fetch_have_their_own_error_code(holder: Client, job: Job) -> None:
     holder.send(share_fetch(1, ORDERS, reject=(0, 9)))
     assert holder.receive() == {ORDERS: Entry()}

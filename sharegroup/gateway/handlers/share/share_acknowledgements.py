@@ -10,6 +10,7 @@ from sharegroup.gateway.sessions.member_partition import AckResult, completed_re
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
+from sharegroup.protocol.acknowledge_rules import split_unused
 from sharegroup.protocol.share_session import ShareSession, TopicIdPartition
 from sharegroup.security.authorization import Authorization
 from sharegroup.security.caller import Caller
@@ -56,7 +57,12 @@ class ShareAcknowledgements:
             else:
                 part = self._sessions.get_member_partition(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
-                outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
+                unused, others = split_unused(batches)
+                code, message = part.give_back(unused, now_ms)
+                if others and not code:
+                    outcome = part.acknowledge(others, is_renew_ack, lease, now_ms, margin_ms)
+                else:
+                    outcome = completed_result(code, message)
                 outcomes[key] = asyncio.ensure_future(self._fail_if_deleted(key, outcome))
         self.open.add(session.key, outcomes.values())
         return outcomes

@@ -16,6 +16,7 @@ from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.kafka_clients.connections.headers import MalformedRequestError, read_header
+from sharegroup.protocol.acknowledge_rules import UNUSED
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from sharegroup.types import AcknowledgementBatch
 from tests.unit.gateway.own_requests import bodies
@@ -57,7 +58,11 @@ def as_tuples(body: Any, version: int) -> ShareFetch | ShareAcknowledge:
 
 def batches_of(partition: Any) -> list[AcknowledgementBatch]:
     return [
-        AcknowledgementBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+        AcknowledgementBatch(
+            batch.first_offset,
+            batch.last_offset,
+            UNUSED if batch.is_unused and batch.acknowledge_types == [2] else tuple(batch.acknowledge_types),
+        )
         for batch in partition.acknowledgement_batches
     ]
 
@@ -144,6 +149,23 @@ def test_batches_of_any_form_between_runs_of_one_form(
     for mixed in ([*batches, *usual], [*usual, *batches], [*usual, *batches, *usual]):
         frame = acknowledging(*(batch_bytes(*batch) for batch in mixed))
         assert batches_in(frame) == [(first, last, tuple(types)) for first, last, types, _ in mixed]
+
+
+@pytest.mark.parametrize(
+    ("types", "tags", "expected"),
+    [
+        ([2], b"\1\x90\x4e\1\1", UNUSED),
+        ([2], b"\2\0\3abc\x90\x4e\1\1", UNUSED),
+        ([2], b"\1\x90\x4e\1\0", (2,)),
+        ([2], b"\1\x91\x4e\1\1", (2,)),
+        ([1], b"\1\x90\x4e\1\1", (1,)),
+        ([2, 2], b"\1\x90\x4e\1\1", (2, 2)),
+    ],
+    ids=["unused", "after another tag", "used", "another tag", "accepted", "a type for each"],
+)
+def test_released_records_may_be_unused(types: list[int], tags: bytes, expected: tuple[int, ...]) -> None:
+    frame = acknowledging(batch_bytes(0, 1, [1]), batch_bytes(2, 3, types, tags), batch_bytes(4, 5, [1]))
+    assert [batch.acknowledge_types for batch in batches_in(frame)] == [(1,), expected, (1,)]
 
 
 def test_every_acknowledge_type_is_decoded() -> None:
