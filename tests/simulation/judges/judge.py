@@ -274,6 +274,13 @@ class Judge:
                 if story is not None and story.hold is not None and story.hold.member == member_id:
                     story.hold = None
 
+    def gives_back(self, member_id: str, key: Key, counts: Mapping[int, int]) -> None:
+        """Report offsets with their delivery counts whose delivery may not count, because the records were not used."""
+        stories = self._lives.setdefault(key, _Life()).stories
+        for offset, count in counts.items():
+            if (story := stories.get(offset)) is not None:
+                story.deliveries = [old for old in story.deliveries if (old.count, old.member) != (count, member_id)]
+
     def acknowledged_ok(
         self, member_id: str, key: Key, batches: Sequence[AcknowledgementBatch], counts: Mapping[int, int]
     ) -> None:

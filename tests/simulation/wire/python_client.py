@@ -29,6 +29,7 @@ from sharegroup.client.testing.messages import (
 )
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.kafka_clients.client_settings import ClientSettings
+from sharegroup.protocol.acknowledge_rules import split_unused
 from sharegroup.protocol.messages import (
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
@@ -327,9 +328,10 @@ class ObservedConnection:
     def _acknowledgements(self, request: Any) -> Iterator[Acknowledgement]:
         for key, batches in partitions_of(request):
             if batches:
+                unused, others = split_unused(batches)
                 yield Acknowledgement(
-                    next(self._side.numbers), self._place(key), self._client.identity, tuple(batches),
-                    request.is_renew_ack, self._side.clock.now_ms,
+                    next(self._side.numbers), self._place(key), self._client.identity, (*unused, *others),
+                    request.is_renew_ack, self._side.clock.now_ms, tuple(unused),
                 )  # fmt: skip
 
     def _session_lost(self) -> None:

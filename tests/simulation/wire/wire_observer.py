@@ -36,7 +36,10 @@ class Delivery(NamedTuple):
 
 class Acknowledgement(NamedTuple):
     """A partition's part of a request. `number` is unique in a run; `is_renewal` if IsRenewAck is set. A session never
-    acknowledges a record twice, so it is for the newest delivery of each record that the member has received."""
+    acknowledges a record twice, so it is for the newest delivery of each record that the member has received.
+
+    `unused` are those of its batches that release records whose delivery does not count.
+    """
 
     number: int
     place: Place
@@ -44,6 +47,7 @@ class Acknowledgement(NamedTuple):
     batches: tuple[AcknowledgementBatch, ...]
     is_renewal: bool
     sent_ms: int
+    unused: tuple[AcknowledgementBatch, ...] = ()
 
 
 class Observer(Protocol):
