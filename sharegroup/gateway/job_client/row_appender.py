@@ -109,6 +109,23 @@ class JobLoadingError(JobUnavailableError):
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+class PartitionCounts:
+    """The number of partitions of each topic that the partitions of keys are chosen by: the first number known.
+
+    The job may read two partitions in any order. So rows of one key stay in one partition if the topic gets more
+    partitions: an acknowledgement must not be read after the end of its session, for example.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def get(self, topic: str, count: int) -> int:
+        """Return the number for a topic that has `count` partitions now, which are fewer if it was created again."""
+        kept = min(count, self._counts.get(topic, count))
+        self._counts[topic] = kept
+        return kept
+
+
 class RowAppender:
     """Appends rows, batch by batch for each partition; a future per row is done when it is durable.
 
@@ -119,6 +136,7 @@ class RowAppender:
         self._cluster, self._timeout_s = cluster, timeout_s
         self._leaders = _Leaders(cluster, settings)
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
+        self._counts = PartitionCounts()
         self._clock = BrokerClock()
         self._pending_bytes = 0
         self._is_closed = False
@@ -140,7 +158,8 @@ class RowAppender:
         or too many bytes are pending. The future raises it on a timeout, or if the broker rejects the row. After an
         error the row may be in the log, or may still be appended.
         """
-        return self._append(topic, choose_partition(key, self._partitions(topic)), key, value)
+        partition = choose_partition(key, self._counts.get(topic, self._partitions(topic)))
+        return self._append(topic, partition, key, value)
 
     def append_everywhere(self, topic: str, key: bytes, value: bytes) -> Sequence[asyncio.Future[int]]:
         """Append a row to each partition of a topic; the futures are those of `append`. Raises JobUnavailableError."""

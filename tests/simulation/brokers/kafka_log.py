@@ -339,13 +339,21 @@ class SimulatedKafka:
         view = self.metadata(lag_ms).get(name) if lag_ms else None
         return len(self.topic(name).partitions) if view is None else len(view.leaders)
 
-    def partitioner(self) -> Callable[[str, bytes], int]:
-        """Return the partitioner of a new sender; each has metadata of another age, and some another partitioner."""
+    def partitioner(self, kept: Callable[[str, int], int] = lambda _, count: count) -> Callable[[str, bytes], int]:
+        """Return the partitioner of a new sender; each has metadata of another age, and some another partitioner.
+
+        It chooses among `kept` partitions of those that the sender knows.
+        """
         if not self.may_grow:
             return self.partition_of
         self._senders += 1
         lag_ms, shift = self._senders * 1_777 % 5_000, int(self._senders % 4 == 0)
-        return lambda name, key: (self.partition_of(name, key, lag_ms) + shift) % self.count_of(name, lag_ms)
+
+        def choose(name: str, key: bytes) -> int:
+            count = kept(name, self.count_of(name, lag_ms))
+            return (zlib.crc32(key) % count + shift) % count
+
+        return choose
 
     def append(self, name: str, partition: int, rows: Sequence[Row], *, producer: str = "", holes: int = 0) -> LogBatch:
         """Append a batch with the current time, followed by offsets without records. Raises as `log`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from kafka.errors import KafkaError
 
-from sharegroup.gateway.job_client.row_appender import ATTEMPT_SHARE, JobUnavailableError
+from sharegroup.gateway.job_client.row_appender import ATTEMPT_SHARE, JobUnavailableError, PartitionCounts
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.broker_clock import BrokerClock
 from tests.simulation.brokers.kafka_log import SimulatedKafka
@@ -44,7 +44,7 @@ class SimulatedAppender:
         self.broker_clock = BrokerClock()
         self._cluster = cluster
         self._queues: dict[tuple[str, int], _Queue] = {}
-        self._partition_of = kafka.partitioner()
+        self._partition_of = kafka.partitioner(PartitionCounts().get)
         self._is_closed = False
 
     def now_ms(self) -> int:
