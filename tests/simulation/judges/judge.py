@@ -274,12 +274,14 @@ class Judge:
                 if story is not None and story.hold is not None and story.hold.member == member_id:
                     story.hold = None
 
-    def gives_back(self, member_id: str, key: Key, counts: Mapping[int, int]) -> None:
-        """Report offsets with their delivery counts whose delivery may not count, because the records were not used."""
+    def gives_back(self, member_id: str, key: Key, batches: Iterable[AcknowledgementBatch]) -> None:
+        """Report records whose newest delivery may not count, because the member has not used them."""
         stories = self._lives.setdefault(key, _Life()).stories
-        for offset, count in counts.items():
-            if (story := stories.get(offset)) is not None:
-                story.deliveries = [old for old in story.deliveries if (old.count, old.member) != (count, member_id)]
+        for batch in batches:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                story = stories.get(offset)
+                if story is not None and story.deliveries and story.deliveries[-1].member == member_id:
+                    story.deliveries.pop()
 
     def acknowledged_ok(
         self, member_id: str, key: Key, batches: Sequence[AcknowledgementBatch], counts: Mapping[int, int]

@@ -83,10 +83,7 @@ class Witness:
             known.update({offset: seen._replace(over_ms=None) for offset, seen in sent.items()})
             return
         self._judge.acknowledges(member_id, key, batches)
-        unused = (offset for first, last, _ in acknowledgement.unused for offset in range(first, last + 1))
-        self._judge.gives_back(
-            member_id, key, {offset: sent[offset].delivery_count for offset in unused if offset in sent}
-        )
+        self._judge.gives_back(member_id, key, acknowledgement.unused)
         for offset in sent:
             del known[offset]
 
