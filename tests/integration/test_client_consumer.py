@@ -27,7 +27,7 @@ from sharegroup.client import (
 )
 from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.admin import ShareGroupAdmin
-from tests.integration.client_groups import EXPLICIT, NewGroup, keys, page_example, poll_records, polled
+from tests.integration.client_groups import EXPLICIT, NewGroup, Wire, keys, page_example, poll_records, polled
 from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 
@@ -125,6 +125,31 @@ def test_iteration_accepts_only_what_it_yielded(new_client_group: NewGroup) -> N
         consumer.commit_sync()
     with group.consumer() as consumer:
         assert keys(poll_records(consumer, 6)) == [(0, offset) for offset in range(4, 10)]
+
+
+def test_unused_records_cost_no_delivery_attempt_at_a_gateway(new_client_group: NewGroup) -> None:
+    """Kafka skips the tagged field of the release, so the next delivery is the second one there."""
+    group, wire = new_client_group(1, 10), Wire()
+    unused: set[int] = set()
+
+    def note_unused(request: Any) -> None:
+        for topic in getattr(request, "topics", None) or ():
+            for part in getattr(topic, "partitions", None) or ():
+                for batch in getattr(part, "acknowledgement_batches", None) or ():
+                    if batch.is_unused:
+                        unused.update(range(batch.first_offset, batch.last_offset + 1))
+
+    wire.tamper = note_unused
+    with group.consumer(connector=wire) as consumer:
+        for record in consumer:
+            if record.offset == 3:
+                break
+        consumer.commit_sync()
+    with group.consumer() as consumer:
+        found = {record.offset: record.delivery_count for record in poll_records(consumer, 6)}
+    again = 1 if group.served.is_gateway else 2
+    assert unused
+    assert found == {offset: again if offset in unused else 1 for offset in range(4, 10)}
 
 
 def test_asyncio_consumer(new_client_group: NewGroup) -> None:
