@@ -118,7 +118,7 @@ class AclEntry(BaseModel):
         return bool(self.operations & {Operation.ALL, operation, *implied_by})
 
     def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether the entry applies to this address, operation and resource type. Ignores the resource's name."""
+        """Return whether the entry applies to an address, operation and resource type, for at least one resource."""
         return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
 
 
