@@ -2,8 +2,8 @@
 
     python examples/handler_loop.py 127.0.0.1:9192 billing orders
 
-It accepts numbers and rejects all other records. It ends at SIGTERM or Ctrl-C: calls have ten seconds to finish, and
-the other records go back to the group. Start it several times to share the work.
+It accepts numbers and rejects all other records. It ends at SIGTERM or Ctrl-C: running calls have ten seconds to
+finish, and all other records are returned to the group. Start it several times to share the work.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from sharegroup.client.testing import Cause, InMemoryShareGroup, RecordState
 
 
 class Payments:
-    """A stand-in for a service that fails at first, and what was paid with it."""
+    """A fake payment service. Its first `failures` calls fail; `paid` has the amounts of the other calls."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures, self.paid = failures, list[int]()
 
     def pay(self, amount: int) -> None:
-        """Raise ConnectionError as often as was set, then pay."""
+        """Raise ConnectionError in the first `failures` calls, then store the amount."""
         if self.failures > 0:
             self.failures -= 1
             raise ConnectionError("the service is down")
@@ -26,7 +26,7 @@ class Payments:
 
 
 def connect(consumer: ShareConsumer, payments: Payments) -> None:
-    """Register the handler, which is what the tests are about."""
+    """Register the handler that the tests check."""
 
     @consumer.handler(on_error=Retry.exponential(1, 60, max_attempts=3))
     def bill(record: Record[int]) -> None:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout,
 from jobs.demo_kafka_client import WORK_S, acknowledge_type, parse_arguments
 from sharegroup.client import Record, Reject, Release, ShareConsumer
 
-#: What the handler raises for each acknowledge type.
+#: The exception that the handler raises for each acknowledge type.
 ERRORS = {"RELEASE": Release, "REJECT": Reject}
 
 

@@ -34,10 +34,11 @@ groups:
     share.auto.offset.reset: earliest
     share.partition.max.record.locks: 100000
 """
-#: For JVMs that run for a minute: a third less CPU time until the first batch. Code generated for a query is not used
-#: often enough to pay off.
+#: JVM options for processes that run for about a minute. They save a third of the CPU time until the first batch. Code
+#: generation is off, because a short process does not use the generated code often enough.
 _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
-#: A second core would start a second Python worker, with a second of imports, and no record would arrive earlier.
+#: Spark uses one core. With two, it would start a second Python worker, whose imports take a second, and no record
+#: would arrive earlier.
 _MASTER = "local[1]"
 #: Log lines of the start of a job, and the stage that begins with each.
 _STAGES = (
@@ -62,13 +63,13 @@ def broker() -> EmbeddedKafka:
 
 
 def share_group_job(options: Sequence[str] = ()) -> LoggedProcess:
-    """Return the job as `sharegroup job` runs it, with additional `options` of its JVM."""
+    """Return the process of the job as `sharegroup job` runs it, with additional JVM `options`. It is not started."""
     command = ["-m", "sharegroup.spark.job.run_job", "--config", str(HOME / "share_group.yaml")]
     return _spark("job", command, options=options)
 
 
 def spark_member(bootstrap_servers: str) -> LoggedProcess:
-    """Return a Spark job that is a member."""
+    """Return the process of a Spark job that is a member of the group. It is not started."""
     arguments = ["--bootstrap-servers", bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
     arguments += ["--checkpoint", str(HOME / "members"), "--members", "1"]
     return _spark("spark_member", [str(ROOT / "jobs" / "demo_consumers.py"), *arguments])
@@ -83,7 +84,7 @@ def _spark(what: str, arguments: list[str], options: Sequence[str] = ()) -> Logg
 
 
 class KafkaClient(LoggedProcess):
-    """A member that uses nothing of this project: jobs/demo_kafka_client.py."""
+    """A member with an unmodified Kafka client, without code of this project: jobs/demo_kafka_client.py."""
 
     FIRST: ClassVar[str] = "first record"
     program: ClassVar[str] = "kafka_client"

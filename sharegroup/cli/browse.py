@@ -98,7 +98,10 @@ def _standing(
     group: str | None,
     config: Path | None,
 ) -> tuple[int | None, Callable[[int], RecordStanding]]:
-    """Return the group's start offset, and a function from offset to standing. Raise CommandError or KafkaError."""
+    """Return the group's start offset, and a function that returns the state of the record at an offset.
+
+    Raise CommandError if the partition does not exist, and KafkaError if a request fails.
+    """
     with admin_client(bootstrap_server, command_config, timeout_ms) as admin:
         if key not in admin.leaders([key.topic]):
             raise CommandError(f'The partitions "{key.topic}-{key.partition}" do not exist')

@@ -59,7 +59,7 @@ class _Arguments:
             raise CommandError(f"At least one of {options} must be specified with --alter")
 
     def to_set(self) -> dict[str, str]:
-        """Return {name: value} of the configs to set. Raise CommandError."""
+        """Return {name: value} of the configs to set. Raise CommandError if they are not name=value."""
         return read_properties(self.file) if self.file is not None else parse_added_configs(self.added or "")
 
 
@@ -99,7 +99,7 @@ def configs(
 
 
 def parse_added_configs(text: str) -> dict[str, str]:
-    """Parse `k1=v1,k2=[v1,v2]` to {name: value}. Raise CommandError."""
+    """Parse `k1=v1,k2=[v1,v2]` to {name: value}. Raise CommandError for a part without `=`."""
     pairs = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
     if any(not equals or not name.strip() for name, equals, _ in pairs):
         raise CommandError(

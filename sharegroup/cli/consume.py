@@ -34,7 +34,7 @@ FORMATTER_PROPERTIES = {
     "null.literal": "null",
 }
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
-#: How long one poll waits for records.
+#: How long one poll waits for records, in seconds.
 _POLL_S = 1.0
 _MAX_POLL_RECORDS = 500
 
@@ -48,14 +48,15 @@ def consume(
         int | None, typer.Option(min=1, help="Maximum number of records. Default: consume until interrupted.")
     ] = None,
     timeout_ms: Annotated[
-        int | None, typer.Option(min=1, help="Exit if no record arrives for this time. Default: wait for ever.")
+        int | None, typer.Option(min=1, help="Exit if no record arrives for this time. Default: no limit.")
     ] = None,
     formatter_property: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="What to print, as for Kafka's tool: print.key=true, print.offset, print.partition, print.delivery, "
-            "print.timestamp, print.headers, print.value, key.separator, headers.separator, null.literal.",
+            help="Set what is printed, as for Kafka's tool: print.key=true, print.offset, print.partition, "
+            "print.delivery, print.timestamp, print.headers, print.value, key.separator, headers.separator, "
+            "null.literal.",
         ),
     ] = None,
     reject: Annotated[bool, typer.Option("--reject", help="Reject the records instead of accepting them.")] = False,
@@ -116,7 +117,10 @@ def _consume(
 
 
 def parse_properties(assignments: Iterable[str]) -> dict[str, str]:
-    """Return the formatter's properties with their defaults. Raise CommandError."""
+    """Return all properties of the formatter, with defaults for those that are not assigned.
+
+    Raise CommandError for an assignment that is not NAME=VALUE or has an unknown name.
+    """
     found = dict(FORMATTER_PROPERTIES)
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

@@ -16,7 +16,10 @@ def invoke_consumer_rebalance(
     config: JobConfig = None,
     timeout: JobTimeout = 120,
 ) -> None:
-    """Rebalance a group now. Static members that are away are removed, and their records are delivered to others."""
+    """Rebalance a group now. Remove static members that left for a restart or send no heartbeats.
+
+    The records of the removed members are delivered to others.
+    """
     if config is not None:
         from sharegroup.kafka_clients.row_topics import (
             group_administration,  # deferred, because the import of kafka-python is slow
@@ -30,5 +33,5 @@ def invoke_consumer_rebalance(
         ):
             left = tuple(admin.invoke_consumer_rebalance(group))
     for member_id, name in left:
-        print_line(f"Static member {name} ({member_id}) was away and was removed from group {group}.")
+        print_line(f"Static member {name} ({member_id}) was absent and was removed from group {group}.")
     print_line(f"Group {group} was rebalanced.")

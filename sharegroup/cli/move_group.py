@@ -17,7 +17,7 @@ def move_group(
         str, typer.Option("--from", help="Cell whose tables have the group. Default: the job without cells.")
     ] = "",
 ) -> None:
-    """Move a group to another cell (experimental). Stop its members and the jobs of both cells before."""
+    """Move a group to another cell (experimental). First stop its members and the jobs of both cells."""
     load_or_exit(config)
     arguments = ["--config", str(config), "--group", group, "--from", source]
     os.execv(sys.executable, [sys.executable, "-m", "sharegroup.job.cells.move_command", *arguments])

@@ -42,7 +42,9 @@ def top(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Number of updates to stop after.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this number of updates.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Configuration file of the job, to count records in flight from the tables.")
     ] = None,
@@ -67,9 +69,9 @@ def _load(path: Path | None) -> Config | None:
 
 @dataclass
 class GroupSnapshots:
-    """Successive snapshots of all groups. Rates are of records finished since the previous one.
+    """Successive snapshots of all groups. A rate is the number of records finished per second since the last snapshot.
 
-    Without `config`, there are no tables to read records in flight from.
+    Records in flight are read from the tables, so they are not known without `config`.
     """
 
     admin: ShareGroupAdmin

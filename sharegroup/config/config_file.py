@@ -27,7 +27,9 @@ class EffectiveGroupConfig(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """The content of a configuration file. `Config()` has Kafka's defaults for Kafka's keys, but more record locks.
+    """The content of a configuration file.
+
+    `Config()` has Kafka's defaults for Kafka's keys, except that it allows more records in flight.
 
     `group` and `coordinator` together are the section `group` of the file (group.share.* and share.coordinator.*).
     """
@@ -81,9 +83,9 @@ class Config:
     def effective_group_config(self, group_id: str, stored: Mapping[str, object]) -> EffectiveGroupConfig:
         """Return the effective values of a group. Values in `stored` take precedence over the file.
 
-        `stored` maps dotted names to values or their texts, as a table has them. An unknown or invalid value is
-        ignored, and a value outside the job's min and max is clamped (KIP-1240). Each adds a sentence to `warnings`.
-        Nothing is raised, because a value that is already stored must not stop a group.
+        `stored` maps dotted names to values or their texts, as the table `share_group_configs` contains them. An
+        unknown or invalid value is ignored, and a value outside the job's min and max is clamped (KIP-1240). Each of
+        them adds a sentence to `warnings`. Nothing is raised, because a stored value must not stop a group.
         """
         unknown = [name for name in stored if name not in GroupOverrides.config_keys()]
         known = {name: value for name, value in stored.items() if name not in unknown}

@@ -1,7 +1,7 @@
-"""The base class of the config families: a frozen pydantic model whose aliases are Kafka's dotted names.
+"""The base class of config families. A family is a class that declares configuration keys that belong together.
 
-A key is declared once, as a field with name (alias), default, bounds and description. The checks, the generated
-reference and the test of conf/share_group.yaml read these fields.
+A family is a frozen pydantic model. A key is declared once, as a field with its dotted name (alias), default, bounds
+and description. The checks, the generated reference and the test of conf/share_group.yaml read these fields.
 """
 
 import types
@@ -101,7 +101,10 @@ Family = TypeVar("Family", bound=ConfigFamily)
 
 @dataclass(frozen=True)
 class CheckedFamily(Generic[Family]):
-    """A family that was read from user input. `wrong` has the keys whose value was invalid: they have their default."""
+    """A family that was read from user input.
+
+    Keys in `wrong` had invalid values and have their defaults instead. `problems` describes these values.
+    """
 
     family: Family
     wrong: frozenset[str]
@@ -109,7 +112,7 @@ class CheckedFamily(Generic[Family]):
 
 
 def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedFamily[Family]:
-    """Read `values`, which has only known dotted names, and collect all problems."""
+    """Create a family from {dotted name: value}, and collect all problems. All names must be known."""
     missing = {name for name, value in values.items() if value is None}
     problems = {name: f"Missing value for configuration {name}" for name in missing}
     given = {name: value for name, value in values.items() if name not in missing}

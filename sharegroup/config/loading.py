@@ -76,9 +76,9 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
 def check_group_overrides(
     given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = (), group_id: str = ""
 ) -> tuple[GroupOverrides, list[str]]:
-    """Return the valid values of a group, and all problems in the words of Kafka's IncrementalAlterConfigs.
+    """Return the valid configs of a group, and all problems in the words of Kafka's IncrementalAlterConfigs.
 
-    Keys of `job` in `wrong` are invalid themselves, so nothing is compared with them.
+    `wrong` has the keys of `job` that are invalid themselves. No config of the group is compared with them.
     """
     known = GroupOverrides.config_keys()
     problems = [

@@ -22,7 +22,10 @@ class Clamped(NamedTuple):
 
 
 def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
-    """Return the violated rules between keys of the sections `group` and `gateway`, in Kafka's words."""
+    """Return a sentence in Kafka's words for each violated rule between keys of the sections `group` and `gateway`.
+
+    Keys in `wrong` are invalid by themselves and are not compared.
+    """
     pairs = [pair for end in BOUNDED for pair in _limit_pairs(end)]
     pairs.append(("group.share.max.share.sessions", "group.share.max.size"))
     problems = [
@@ -34,7 +37,10 @@ def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]
 
 
 def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Collection[str]) -> list[str]:
-    """Return the violated rules between a group's values and the job's limits, without keys in `wrong`."""
+    """Return a sentence for each violated rule between a group's values and the job's limits.
+
+    Keys in `wrong` are invalid by themselves and are not compared.
+    """
     given, limits = overrides.set_values(), job.values()
     problems = []
     for end in BOUNDED:
@@ -55,7 +61,7 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
 
 
 def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
-    """Clamp a group's stored values to the job's limits, with a warning for each (KIP-1240)."""
+    """Change a group's stored values that are outside the job's limits, with a warning for each (KIP-1240)."""
     values, limits, warnings = dict(given), job.values(), []
     for end in BOUNDED:
         name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"

@@ -1,11 +1,12 @@
-"""The brokers' clock, estimated from the append times of rows. No clock, no I/O.
+"""Estimates the brokers' clock from the append times of rows. This module reads no clock and does no I/O.
 
 Locks and acknowledgements use this clock. A gateway with a wrong clock of its own would drop records that it just
 received, or deliver records that can no longer be acknowledged. A job would end locks early, or never.
 
-An append happens between sending a row and receiving its response. So its time gives the offset between the clocks,
-with the duration of the request as its uncertainty. The uncertainty grows over time because clocks drift. An append
-time outside the uncertainty shows that one of the clocks has jumped, or that it is from a broker with another clock.
+A broker appends a row after it was sent and before the response arrives. So the append time gives the offset between
+the broker's clock and the local clock, and the duration of the request is the uncertainty of this offset. The
+uncertainty grows over time because clocks drift. An append time that contradicts the estimate shows that one of the
+clocks has jumped, or that the row was appended by another broker with a different clock.
 """
 
 from math import ceil
@@ -15,7 +16,10 @@ DRIFT = 0.001
 
 
 class BrokerClock:
-    """The brokers' clock. All times are in ms since the epoch; `local` times are of a clock that is never set."""
+    """An estimate of the brokers' clock, in ms since the epoch.
+
+    `local_ms`, `sent_ms` and `received_ms` are times of a local clock in ms that is never set.
+    """
 
     def __init__(self) -> None:
         self._offset_ms = 0
@@ -24,10 +28,9 @@ class BrokerClock:
         self._sampled_ms = 0
 
     def record_append(self, sent_ms: int, append_ms: int, received_ms: int) -> None:
-        """Learn from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
+        """Update the estimate from rows sent at `sent_ms`, appended at `append_ms` and confirmed at `received_ms`.
 
-        `sent_ms` and `received_ms` are local. If rows were sent several times, `sent_ms` is the first time, because the
-        first attempt may have been appended.
+        If rows were sent several times, `sent_ms` is the first time, because the first attempt may have been appended.
         """
         if append_ms < 0:
             return  # the topic does not store append times
@@ -43,18 +46,18 @@ class BrokerClock:
         self._offsets_ms, self._took_ms, self._sampled_ms = (least_ms, most_ms), took_ms, received_ms
 
     def now_ms(self, local_ms: int) -> int:
-        """Return the brokers' time now; the local time before the first append."""
+        """Return the estimated time of the brokers at `local_ms`. Before the first append, return the local time."""
         return local_ms + self._offset_ms
 
     def bounds_ms(self, local_ms: int) -> tuple[int, int]:
-        """Return the earliest and the latest time that the brokers may have now."""
+        """Return the earliest and the latest time that the brokers' clock may show at `local_ms`."""
         assert self._took_ms is not None, "nothing was appended yet"
         drift_ms = ceil((self._uncertainty_ms(local_ms) - self._took_ms) / 2)
         least_ms, most_ms = self._offsets_ms
         return local_ms + least_ms - drift_ms, local_ms + most_ms + drift_ms
 
     def _uncertainty_ms(self, local_ms: int) -> float:
-        """Return the duration of the append that gave the offset, plus the drift since then."""
+        """Return the duration in ms of the append that gave the offset, plus the drift since then."""
         if self._took_ms is None:
             return float("inf")
         return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)

@@ -1,4 +1,4 @@
-"""kafka-python's settings from the configuration's `kafka` properties, which have Java's names."""
+"""Converts the configuration's `kafka` properties, which have the Java client's names, to kafka-python's settings."""
 
 import re
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ _JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-#: Settings of kafka-python's clients, which names and types them only in its documentation.
+#: Keyword arguments of kafka-python's clients. Their names and types are listed in kafka-python's documentation only.
 ClientSettings = Mapping[str, Any]
 
 
 def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
     """Return kafka-python's settings for Java's properties. Properties that only Java's clients have are left out.
 
-    User name and password are read from `sasl.jaas.config`. Raises InvalidConfigError.
+    User name and password are read from `sasl.jaas.config`. Raises InvalidConfigError if a property is invalid.
     """
     if problems := property_problems(kafka):
         raise InvalidConfigError("Kafka client properties", problems)
@@ -33,7 +33,7 @@ def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[
 
 
 def _jaas_options(config: str) -> dict[str, str]:
-    """Parse the options as Java does with its StreamTokenizer."""
+    """Parse the options of `sasl.jaas.config` as Java does with its StreamTokenizer."""
     found = _JAAS_OPTION.findall(config)
     return {name: _JAAS_ESCAPE.sub(_unescaped, double or single or word) for name, double, single, word in found}
 

@@ -27,7 +27,7 @@ class _Window:
 
 
 class Measured:
-    """Values that were recorded, by window, and their number and sum since the start."""
+    """The values of one measurement in the last two windows, and their number and sum since the start."""
 
     def __init__(self, now_ms: int) -> None:
         self.count, self.total = 0, 0.0
@@ -44,22 +44,22 @@ class Measured:
         self.total += value
 
     def average(self, now_ms: int) -> float:
-        """Return the mean, NaN without values."""
+        """Return the mean of the values in the windows, NaN if there are none."""
         self._move_on(now_ms)
         count = sum(window.count for window in self._windows)
         return sum(window.total for window in self._windows) / count if count else nan
 
     def max(self, now_ms: int) -> float:
-        """Return the maximum, NaN without values."""
+        """Return the maximum of the values in the windows, NaN if there are none."""
         self._move_on(now_ms)
         return max((window.max for window in self._windows if window.count), default=nan)
 
     def total_per_s(self, now_ms: int) -> float:
-        """Return the sum per second."""
+        """Return the sum of the values in the windows, per second."""
         return self._per_s(sum(window.total for window in self._windows), now_ms)
 
     def count_per_s(self, now_ms: int) -> float:
-        """Return the number of values per second."""
+        """Return the number of values in the windows, per second."""
         return self._per_s(sum(window.count for window in self._windows), now_ms)
 
     def _per_s(self, amount: float, now_ms: int) -> float:
@@ -74,9 +74,9 @@ class Measured:
 
 
 class ConsumerMetrics:
-    """What one consumer has done. The host reports each event.
+    """Computes the metrics of one share consumer from the events that the consumer reports.
 
-    Times are in milliseconds of one steady clock. The windows begin at `now_ms`, or with the first value after it.
+    Times are in milliseconds of one steady clock. The first window begins at `now_ms`.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -90,23 +90,23 @@ class ConsumerMetrics:
         self._last_heartbeat_ms: int | None = None
 
     def poll_began(self, now_ms: int) -> None:
-        """Report the start of a poll."""
+        """Record the start of a poll."""
         if self._poll_start_ms is not None:
             self.between_polls.record(now_ms - self._poll_start_ms, now_ms)
         self._poll_start_ms = self._last_poll_ms = now_ms
 
     def poll_ended(self, now_ms: int) -> None:
-        """Report the end of a poll: how much of the time since the last one it waited."""
+        """Record the end of a poll, and its duration as the time for which the consumer waited for records."""
         assert self._poll_start_ms is not None
         self.poll_idle.record(now_ms - self._poll_start_ms, now_ms)
 
     def heartbeat_answered(self, latency_ms: int, now_ms: int) -> None:
-        """Report the response to a heartbeat."""
+        """Record the response to a heartbeat."""
         self.heartbeats.record(latency_ms, now_ms)
         self._last_heartbeat_ms = now_ms
 
     def fetch_answered(self, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int) -> None:
-        """Report the response to a ShareFetch; `size` is the length of its records in bytes."""
+        """Record the response to a ShareFetch; `size` is the length of its records in bytes."""
         self.fetch_latency.record(latency_ms, now_ms)
         self.throttle.record(throttle_ms, now_ms)
         self.fetched_bytes.record(size, now_ms)

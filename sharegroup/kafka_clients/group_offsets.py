@@ -1,4 +1,4 @@
-"""Committed offsets of consumer groups that have no members."""
+"""Commits offsets of consumer groups that have no members."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +9,17 @@ from kafka.structs import OffsetAndMetadata
 
 
 class GroupOffsets:
-    """Commits offsets, with kafka-python's `settings`. Connects at the first commit."""
+    """Commits offsets of consumer groups. `settings` are kafka-python's. Connects at the first commit."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
         self._admin: KafkaAdminClient | None = None
 
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], str]:
-        """Commit {(topic, partition): offset}. Return the rejected ones with their error names. Raises KafkaError."""
+        """Commit {(topic, partition): offset}. Return {(topic, partition): error name} for rejected offsets.
+
+        Raises KafkaError if the whole request fails.
+        """
         if self._admin is None:
             self._admin = KafkaAdminClient(**self._settings)
         wanted = {TopicPartition(*where): OffsetAndMetadata(offset, "", -1) for where, offset in offsets.items()}

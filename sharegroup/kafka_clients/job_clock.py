@@ -43,7 +43,7 @@ class ClockReading(NamedTuple):
     earliest_ms: int
 
     def earliest_at(self, steady_ms: int) -> int:
-        """Return a time that no broker was behind at `steady_ms`.
+        """Return a time (ms since the epoch) that the clocks of all brokers had reached at `steady_ms`.
 
         The drift of clocks is subtracted in proportion to the age of the reading.
         """
@@ -56,9 +56,9 @@ class ClockUnknownError(Exception):
 
 
 class JobClock:
-    """The brokers' time, learned from appends. Thread-safe: the producer's and the query's threads use it.
+    """Estimates the brokers' time from appends. Thread-safe: the producer's and the query's threads use it.
 
-    `local_ms` is the steady clock.
+    `local_ms` returns the steady clock's time in ms (`steady_ms`).
     """
 
     def __init__(self, local_ms: Callable[[], int] = steady_ms) -> None:
@@ -69,17 +69,23 @@ class JobClock:
         self._lock = threading.Lock()
 
     def record_append(self, place: TopicPartitionKey, sent_ms: int, append_ms: int) -> None:
-        """Learn from a row sent at `sent_ms` (local) and appended at `append_ms`, whose response has just arrived."""
+        """Update the estimate from a row sent at `sent_ms` (steady clock) and appended at `append_ms`.
+
+        Must be called as soon as the append is confirmed. `place` is the partition to which the row was appended.
+        """
         with self._lock:
             now_ms = self._learned_ms[place] = self.local_ms()
             self._clocks.setdefault(place, BrokerClock()).record_append(sent_ms, append_ms, now_ms)
 
     def now(self) -> BrokersTime:
-        """Return the brokers' time. Raises ClockUnknownError."""
+        """Return the brokers' time. Raises ClockUnknownError before the first append."""
         return self._at(self.local_ms())
 
     def reading(self) -> ClockReading:
-        """Return the brokers' earliest time with the local time. Raises ClockUnknownError."""
+        """Return the brokers' earliest time and the steady clock's time.
+
+        Raises ClockUnknownError before the first append.
+        """
         local_ms = self.local_ms()
         return ClockReading(local_ms, self._at(local_ms).earliest_ms)
 

@@ -96,9 +96,9 @@ _OUTAGES = OneLinePerOutage()
 class OneLineNetworkErrors(logging.Filter):
     """Removes the stack trace of a broken connection, for the loggers of kafka-python's connections.
 
-    A broker that stops resets or closes its connections, and a socket that is closed meanwhile has no descriptor to
-    wait for. Only these errors are logged with a trace. If this process closed the connection itself, there is no
-    socket, and the line is dropped.
+    When a broker stops, it resets or closes its connections. If a socket is closed while kafka-python waits for it, the
+    wait fails because the socket has no file descriptor any longer. kafka-python logs both errors with a stack trace.
+    If this process closed the connection itself, the line is dropped.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -124,7 +124,7 @@ class NoCancelledRefreshes(logging.Filter):
         return not any(type(value).__name__ == "Cancelled" for value in record.args or ())
 
 
-#: One of each: `addFilter` ignores a filter that is already present.
+#: One instance of each filter, because `addFilter` ignores an instance that is already present.
 _ONE_LINE, _NO_CANCELLED = OneLineNetworkErrors(), NoCancelledRefreshes()
 
 

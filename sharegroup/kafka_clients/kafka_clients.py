@@ -24,14 +24,14 @@ _SHOWN = 100
 #: Timeout of a request, in ms. With Kafka's default of 30 s, all groups would wait for a leader that is paused or cut
 #: off, although the brokers elect another one after a few seconds.
 _REQUEST_TIMEOUT_MS = 3_000
-#: Timeout of a call of Spark's admin client, in ms, and the number and pause of Spark's retries. A call that waits for
-#: a failed leader stays bound to it until this timeout, up to 60 s by Kafka's default, while another broker leads. The
-#: timeout is longer than a leader election, which a task may have to wait for.
+#: Timeout of a call of Spark's admin client, in ms, and the number and pause (ms) of Spark's retries. A call that waits
+#: for a failed leader does not switch to the new leader before this timeout (60 s by Kafka's default). The timeout is
+#: longer than a leader election, because a task may have to wait for one.
 _CALL_TIMEOUT_MS, _CALL_ATTEMPTS, _CALL_PAUSE_MS = 8_000, 20, 100
 #: The timestamp with which probes are sent. The leader replaces it by its own time. If it is found unchanged, the topic
 #: keeps the timestamps of its producers.
 _PROBE_TIMESTAMP = 1
-#: Time to send the producer's remaining rows when it is closed.
+#: How long closing the producer waits until its remaining rows are sent, in seconds.
 _CLOSE_TIMEOUT_S = 1
 
 
@@ -44,7 +44,7 @@ class _Row(NamedTuple):
 
 
 class KafkaUnavailableError(ShareGroupError):
-    """The brokers did not carry out a request in time; the cause is attached."""
+    """The brokers did not carry out a request in time. `__cause__` is kafka-python's error."""
 
 
 class NotTimedByBrokersError(ShareGroupError):
@@ -52,11 +52,11 @@ class NotTimedByBrokersError(ShareGroupError):
 
 
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return options of Spark's Kafka reader for the same properties.
+    """Return the options of Spark's Kafka reader for the Kafka client properties `kafka`.
 
-    After each poll Spark requests the log's ends on the same connection, where this request waits behind the poll's
-    next fetch: half a second at Kafka's default of fetch.max.wait.ms, in each task that has read everything. Spark
-    polls only for records that exist, so fetches never need to wait.
+    `fetch.max.wait.ms` is 1. After each poll Spark requests the log's end offsets on the same connection, where this
+    request waits behind the consumer's next fetch. With Kafka's default of 500 ms, each task that has read everything
+    would wait for half a second. Spark polls only for records that exist, so fetches never need to wait.
 
     A call for log offsets ends after 8 s, or after `request.timeout.ms` if that is longer, and a new client retries it.
     """
@@ -70,7 +70,7 @@ def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str,
 class KafkaRowProducer:
     """Produces rows to the job's topics and waits until the brokers have stored them (acks=all, idempotent).
 
-    The constructor raises KafkaUnavailableError.
+    The constructor raises KafkaUnavailableError if it cannot connect.
     """
 
     def __init__(
@@ -81,19 +81,20 @@ class KafkaRowProducer:
         self._producer = self._open()
         self._responses_topic = responses_topic
         self._requests_topic = requests_topic
-        #: {topic: size from which its rows have been too large}
+        #: {topic: size in bytes from which rows of the topic are too large}
         self._too_large: dict[str, int] = {}
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Produce broadcast rows, then requests to the other query, then responses keyed by `reply_to`.
 
-        Each kind is durable before the next one is sent, and all are when this returns. So a broadcast, such as a
-        member's departure, is in the topic before the request that gives the member's records to others. A release
-        caused by a re-joining member is in its topic before the member receives its response. Responses without
-        `reply_to` are not sent. Raises KafkaUnavailableError.
+        Each kind is durable before the next one is sent, and all rows are durable when this method returns. So a
+        broadcast, such as a member's departure, is in the topic before the request that gives the member's records to
+        others. A release caused by a re-joining member is in its topic before the member receives its response.
+        Responses without `reply_to` are not sent. Raises KafkaUnavailableError if the brokers do not store the rows.
 
-        A row that is too large for Kafka would fail again at each start, because it is durable as part of its batch.
-        Such a response is replaced by an error; records that a fetch acquired are released when their locks expire.
+        A response that is too large for Kafka would fail again after each restart of the job, because it is a durable
+        part of its batch. So it is replaced by an error response. If it was the response to a fetch, the acquired
+        records are released when their locks expire.
         """
         answers = [_Row(key, value) for key, value in to_records(responses)]
         self._broadcast([row for row in answers if row.key == BROADCAST_KEY])
@@ -119,16 +120,16 @@ class KafkaRowProducer:
             )
 
     def announce_leader(self) -> None:
-        """Announce to all readers of responses that a job begins to serve share-partitions.
+        """Broadcast to all readers of responses that a job has started to serve share-partitions.
 
-        Raises KafkaUnavailableError.
+        Raises KafkaUnavailableError if the brokers do not store the rows.
         """
         self._broadcast([_Row(BROADCAST_KEY, encode_broadcast(NewLeaderBroadcast()))])
 
     def send_probe(self, topic: str) -> None:
         """Append a probe (`protocol.rows.probe`) to each partition of a request topic, to learn the leaders' times.
 
-        Raises KafkaUnavailableError, NotTimedByBrokersError.
+        Raises NotTimedByBrokersError if the topic does not have LogAppendTime, and KafkaUnavailableError.
         """
         try:
             for probe in self._send_probes(topic):
@@ -141,7 +142,7 @@ class KafkaRowProducer:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
     def refresh_clock(self, topic: str) -> None:
-        """Send probes without waiting for them: a leader that does not respond causes no delay."""
+        """Send probes to a topic and do not wait for them, so that a leader that does not respond causes no delay."""
         try:
             self._send_probes(topic)
         except (KafkaError, KafkaUnavailableError) as error:
@@ -159,7 +160,10 @@ class KafkaRowProducer:
         return probes
 
     def _learn_time(self, sent_ms: int, appended: Any) -> None:
-        """Learn the time of a probe's append if the topic has LogAppendTime; `appended` is kafka-python's metadata."""
+        """Pass a probe's append time to the clock if the topic has LogAppendTime.
+
+        `appended` is kafka-python's metadata of the stored row.
+        """
         if appended.timestamp != _PROBE_TIMESTAMP:
             self._clock.record_append((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
@@ -168,12 +172,12 @@ class KafkaRowProducer:
         topic = self._responses_topic
         for _, value, partition in self._produce(topic, self._to_partitions(topic, rows)):
             logger.error(
-                "a broadcast row of %(size_bytes)d bytes is too large for partition %(partition)d",
+                "dropped a broadcast row: its size of %(size_bytes)d bytes is too large for partition %(partition)d",
                 LogFields(size_bytes=len(value), partition=partition),
             )
 
     def _to_partitions(self, topic: str, rows: Sequence[_Row]) -> Sequence[_Row]:
-        """Return the rows, with those for every partition once for each."""
+        """Return the rows, with each broadcast row repeated for every partition of the topic."""
         if all(row.key != BROADCAST_KEY for row in rows):
             return rows
         partitions = sorted(self._partitions(topic))
@@ -212,8 +216,8 @@ class KafkaRowProducer:
     def _produce(self, topic: str, rows: Sequence[_Row]) -> list[_Row]:
         """Produce rows, and return those that are too large for the client or the broker.
 
-        kafka-python's producer ends when the broker rejects a row: all rows that are not sent yet fail with it. The
-        rejected row must be the largest of them.
+        When the broker rejects a row, kafka-python's producer stops, and all rows that are not sent yet fail as well.
+        The rejected row must be the largest of the failed rows.
         """
         too_large: list[_Row] = []
         while rows:
@@ -265,7 +269,10 @@ def _error_row(row: _Row) -> _Row:
 
 
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:
-    """Return a consumer without a group, to read offsets. With `read_committed` the end is the last stable offset."""
+    """Return a consumer without a group, for reading start and end offsets of logs.
+
+    With `read_committed` the end offset is the last stable offset.
+    """
     isolation = "read_committed" if read_committed else "read_uncommitted"
     settings = {"request_timeout_ms": _REQUEST_TIMEOUT_MS, **settings}
     return KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, isolation_level=isolation, **more)

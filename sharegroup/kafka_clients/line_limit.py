@@ -10,11 +10,11 @@ LINES, WINDOW_S = 10, 10.0
 
 
 class LineLimit(logging.Filter):
-    """A filter that writes at most `lines` lines of each message in `window_s`, regardless of their values.
+    """A filter that writes at most `lines` lines of each message within `window_s` seconds.
 
-    The first line of the next window has the number of suppressed lines. Control characters such as line ends are
-    escaped, because they can only come from outside. Messages are distinguished by their format strings, whose number
-    is limited.
+    Lines with the same format string and different values count as one message. The first line of the next window has
+    the number of suppressed lines. Control characters such as line ends are escaped, because they can only come from
+    clients or servers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Records of a log, read without acquiring them."""
+"""Reads records of a log without acquiring them for a share group."""
 
 import time
 from typing import Any
@@ -14,9 +14,10 @@ _POLL_MS = 200
 def read_records(
     settings: ClientSettings, key: TopicPartition, start: int | None, limit: int, timeout_ms: int
 ) -> list[Any]:
-    """Return up to `limit` records of kafka-python, from an offset within the log (None: 0) to its current end.
+    """Return up to `limit` records between the offset `start` and the current end of the log.
 
-    Raises KafkaTimeoutError and other errors of kafka-python.
+    If `start` is None or lower than the log's start offset, the log's start offset is used. Raises KafkaTimeoutError if
+    reading takes longer than `timeout_ms`, and other errors of kafka-python.
     """
     consumer = KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, max_poll_records=limit)
     deadline = time.monotonic() + timeout_ms / 1000

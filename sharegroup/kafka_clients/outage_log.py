@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable
 
 from sharegroup.log_fields import LogFields
 
-#: Maximum number of things that `OutageLogs` knows to fail, because those that are deleted never succeed again.
+#: Maximum number of failing keys that `OutageLogs` stores. It is limited, because a deleted partition or other object
+#: never succeeds again, so its key would never be removed.
 MAX_KEYS = 10_000
 
 
@@ -45,7 +46,7 @@ class OutageLog:
 class OutageLogs:
     """An `OutageLog` for each of many things that fail independently, such as partitions.
 
-    Only failing keys are kept, at most `MAX_KEYS`. `fields` of a failure are those of both lines.
+    Only failing keys are stored, at most `MAX_KEYS`. The `fields` of a failure are used for both of its lines.
     """
 
     def __init__(self, logger: logging.Logger, failure: str, recovery: str) -> None:

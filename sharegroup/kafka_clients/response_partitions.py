@@ -1,9 +1,10 @@
-"""The partitions of the response topic that a reader reads, also when partitions are added.
+"""Determines which partitions of the response topic a reader reads, also after partitions were added.
 
 Writers choose a row's partition from its key and the number of partitions that they know. An administrator may add
 partitions at any time, and each client notices it at a different time, within `METADATA_AGE_MS`. A reader then also
-reads the new partition of its key, from the time of the change on. It continues with the previous partition, because
-writers that have not noticed the change still use it. A row that is in both is read twice, as any response may be.
+reads the new partition of its key, from the time of the change on. It also continues to read the previous partition,
+because writers that have not noticed the change still use it. A row that is in both partitions is read twice. Readers
+accept this, because any response may be read twice.
 """
 
 import logging
@@ -18,17 +19,21 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: Maximum age of the number of partitions that clients of the job's topics use, in ms.
+#: How old the number of partitions may be that clients of the job's topics use, in ms (`metadata.max.age.ms`).
 METADATA_AGE_MS = 5_000
-#: Where a reader continues whose position retention has deleted: at the end, because nobody waits for older responses.
+#: If retention has deleted the rows at a reader's position, the reader continues at the end of the log, because no
+#: request waits for responses that are so old.
 OFFSET_RESET = "latest"
-#: How far before the last row that was read from the unchanged topic a new partition is read, in ms. It covers old
-#: metadata of the clients and different clocks of brokers.
+#: A new partition is read from this many ms before the last row that was read while the topic had its old number of
+#: partitions. This allows for outdated metadata of writers and for differences between the clocks of brokers.
 _MARGIN_MS = 60_000
 
 
 def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
-    """Return a consumer of response rows without partitions. Raises KafkaError."""
+    """Return a consumer for response rows that has no assigned partitions yet.
+
+    Raises KafkaError if it cannot connect.
+    """
     settings = {"metadata_max_age_ms": METADATA_AGE_MS, **settings}
     return KafkaConsumer(
         **settings, group_id=None, enable_auto_commit=False, auto_offset_reset=OFFSET_RESET, fetch_max_wait_ms=500
@@ -41,10 +46,12 @@ def choose_partition(key: bytes, partitions: int) -> int:
 
 
 class ResponsePartitions:
-    """Assigns the partitions of one key to a consumer. All methods raise KafkaError.
+    """Assigns the partitions that may contain rows of one key to a consumer. All methods raise KafkaError.
 
-    `positions` are the next offsets of these partitions, which the next consumer continues from. `choose` is the
-    partitioner.
+    `choose` is the partitioner: it returns a partition for a key and a number of partitions.
+
+    Attributes:
+        positions: The offset to read next in each of these partitions. A new consumer continues from there.
     """
 
     def __init__(self, topic: str, key: bytes, choose: Callable[[bytes, int], int] = choose_partition) -> None:
@@ -56,8 +63,8 @@ class ResponsePartitions:
     def start_reading(self, consumer: KafkaConsumer) -> bool:
         """Start reading where the previous consumer stopped, or at the end of the key's partition.
 
-        Return whether the topic exists. The end is resolved now and not at the first poll, because a response may be
-        written before it.
+        Return whether the topic exists. The end offset is determined now, because a response may be written before the
+        consumer's first poll.
         """
         count = len(consumer.partitions_for_topic(self._topic) or ())
         if not count:
@@ -75,7 +82,7 @@ class ResponsePartitions:
         return True
 
     def follow_partition_count(self, consumer: KafkaConsumer) -> None:
-        """Also read the new partition of the key if partitions were added."""
+        """If partitions were added to the topic, also read the partition to which the key now belongs."""
         count = len(consumer.partitions_for_topic(self._topic) or ())
         if count <= self._count:
             self._grown_after_ms = self._read_ms
@@ -88,7 +95,7 @@ class ResponsePartitions:
         self._count = count
         logger.warning(
             "topic %(topic)s has %(count)d partitions instead of %(previous_count)d; responses to %(member)s are read"
-            " from %(partitions)s",
+            " from partitions %(partitions)s",
             LogFields(
                 topic=self._topic,
                 count=count,
@@ -107,7 +114,10 @@ class ResponsePartitions:
                 self._grown_after_ms = self._read_ms
 
     def _first_offset(self, consumer: KafkaConsumer, home: TopicPartition) -> int:
-        """Return the offset to start from: before the change, the new partition had no rows for this key."""
+        """Return the offset from which to read the new partition of the key.
+
+        Before partitions were added, no rows of this key were written to it.
+        """
         if home.partition >= self._count:
             return int(consumer.beginning_offsets([home])[home])
         if self._grown_after_ms >= 0:

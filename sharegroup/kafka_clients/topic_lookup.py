@@ -12,7 +12,10 @@ from sharegroup.protocol.topic_ids import NO_TOPIC_ID, derive_topic_id, topic_id
 
 
 class TopicLookup:
-    """Queries the brokers, with kafka-python's `settings`. Connects at the first query. Methods raise KafkaError."""
+    """Requests topic metadata from the brokers. Connects at the first request. Methods raise KafkaError.
+
+    `settings` are kafka-python's.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -20,7 +23,7 @@ class TopicLookup:
         self._cluster_id: str | None = None
 
     def list_names(self) -> set[str]:
-        """Return the topics that exist and may be described."""
+        """Return the names of the topics that exist and that this client may describe."""
         return set(self._connected().list_topics())
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
@@ -58,7 +61,10 @@ class TopicLookup:
 
 
 def lookup_topic_id(settings: Mapping[str, Any], name: str) -> str:
-    """Return one topic's id, over its own connection. Raises KeyError if the topic does not exist, and KafkaError."""
+    """Return the id of a topic. Opens a connection for this request.
+
+    Raises KeyError if the topic does not exist, and KafkaError if the request fails.
+    """
     lookup = TopicLookup(settings)
     try:
         return lookup.describe_topics([name])[name].topic_id

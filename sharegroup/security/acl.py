@@ -60,7 +60,7 @@ class Permission(str, Enum):
 #: The name of the cluster as a resource.
 CLUSTER_NAME = "kafka-cluster"
 ANY = "*"
-#: Limit of the cache of patterns, whose keys are caller, operation and resource type.
+#: Maximum number of cached results of `_patterns_of`, one for each caller, operation and resource type.
 MAX_KEPT = 10_000
 
 _IMPLIED_BY = {
@@ -71,7 +71,7 @@ _BY_NAME = {operation.name.replace("_", "").lower(): operation for operation in 
 
 
 class AclEntry(BaseModel):
-    """One entry. It has either `name` (`*`: any) or `prefix`; an entry for the cluster has neither."""
+    """One entry of the list. It has either `name` (`*`: any) or `prefix`; an entry for the cluster has neither."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -110,12 +110,15 @@ class AclEntry(BaseModel):
         return self
 
     def covers(self, operation: Operation) -> bool:
-        """Return whether the entry applies to the operation. Only entries that allow apply to implied operations."""
+        """Return whether the entry applies to the operation.
+
+        An entry that allows an operation also applies to the operations that this operation implies.
+        """
         implied_by = _IMPLIED_BY.get(operation, ()) if self.permission is Permission.ALLOW else ()
         return bool(self.operations & {Operation.ALL, operation, *implied_by})
 
     def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether the entry applies to its principal at this address, for some resource of this type."""
+        """Return whether the entry applies to an address, operation and resource type, for at least one resource."""
         return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
 
 
@@ -139,7 +142,7 @@ class _Patterns(NamedTuple):
 
 
 class Acl:
-    """All entries, by principal. `host` is the client's address."""
+    """The access control list. `host` is the client's address."""
 
     def __init__(self, entries: Iterable[AclEntry]) -> None:
         self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)
@@ -156,8 +159,8 @@ class Acl:
     def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Return whether the operation is allowed on any resource of the type.
 
-        An entry must allow it, and no single entry may deny all that this entry allows. Kafka's
-        `Authorizer.authorizeByResourceType`.
+        This is the case if an entry allows it, and no other entry denies it on all resources that the first one allows.
+        See Kafka's `Authorizer.authorizeByResourceType`.
         """
         allowed, denied = self._patterns(principal, host, operation, resource)
         return any(not denied.fit(name) for name in allowed.names) or any(
@@ -179,7 +182,7 @@ class Acl:
 
 
 def load_acl(path: str) -> Acl:
-    """Read the file. Raises InvalidConfigError, also if the file cannot be read."""
+    """Read the access control list from a file. Raises InvalidConfigError if it is invalid or cannot be read."""
     parsed, problems = read_entries(path, AclEntry)
     if problems:
         raise InvalidConfigError(path, problems)

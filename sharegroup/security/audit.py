@@ -29,7 +29,7 @@ from sharegroup.security.caller import Caller
 logger = logging.getLogger("sharegroup.audit")
 
 _PLAIN: Final = re.compile(r"[\w.,:/*@%+-]+", re.ASCII)
-#: Names of groups and users may have 32 KB, so they are truncated.
+#: Number of characters to which values are truncated, because names of groups and users may have 32 KB.
 _LONGEST = 256
 #: {(caller, operation, resource type): denied names} of the current request.
 _Denials = dict[tuple[Caller, str, str], dict[str, None]]

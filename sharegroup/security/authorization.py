@@ -71,14 +71,15 @@ def encode_operations(operations: Iterable[int]) -> int:
 
 
 class Authorization:
-    """Authorizes requests. Without a list everything is allowed except access to the job's internal topics.
+    """Authorizes requests of clients by an access control list.
 
-    If a caller has rights of the brokers (`gateway.upstream.identity: client`), they apply, and there is no list.
+    Without a list everything is allowed except access to the job's internal topics (`hidden_topics`). Nobody may access
+    these through the gateway, because only the job and its members may write to them.
 
-    `hidden_topics` cannot be accessed through the gateway, because only the job and its members may write to them.
+    With `gateway.upstream.identity: client` there is no list, and the caller's rights at the brokers apply.
 
-    The methods named after a request raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or
-    CLUSTER_AUTHORIZATION_FAILED). Topics that a request names in addition to its group are authorized one by one with
+    The methods `authorize_...` raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED)
+    if the caller lacks a right. Topics that a request names in addition to its group are authorized one by one with
     `may_...`, because each has its own error in the response.
     """
 
@@ -112,7 +113,10 @@ class Authorization:
         return is_allowed
 
     def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """Return what `allows` returns, without logging, for resources that the caller did not name, as in a list."""
+        """Return the result of `allows`, without logging a denial.
+
+        Used for resources that the caller did not name, such as the topics of a list.
+        """
         if resource is Resource.TOPIC and name in self._hidden:
             return False
         if caller.rights is not None:
@@ -136,7 +140,7 @@ class Authorization:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def authorize_fetch(self, caller: Caller, group_id: str) -> None:
-        """Authorize ShareFetch and ShareAcknowledge, without their topics: see `may_read`."""
+        """Authorize ShareFetch and ShareAcknowledge of a group. Their topics are authorized with `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def authorize_describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
@@ -146,11 +150,11 @@ class Authorization:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def authorize_alter_offsets(self, caller: Caller, group_id: str) -> None:
-        """Authorize AlterShareGroupOffsets, without its topics: see `may_read`."""
+        """Authorize AlterShareGroupOffsets of a group. Its topics are authorized with `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def authorize_delete_offsets(self, caller: Caller, group_id: str) -> None:
-        """Authorize DeleteShareGroupOffsets, without its topics: see `may_read`."""
+        """Authorize DeleteShareGroupOffsets of a group. Its topics are authorized with `may_read`."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def authorize_delete_group(self, caller: Caller, group_id: str) -> None:
@@ -182,7 +186,7 @@ class Authorization:
     # -- parts of it -------------------------------------------------------------------------------------------------
 
     def may_read(self, caller: Caller, topic: str) -> bool:
-        """Return whether records of the topic may be fetched and acknowledged, and its offsets changed."""
+        """Return whether the caller may fetch and acknowledge records of the topic and change its offsets."""
         return self.allows(caller, Operation.READ, Resource.TOPIC, topic)
 
     def may_create(self, caller: Caller, topic: str) -> bool:
@@ -193,7 +197,7 @@ class Authorization:
         )
 
     def may_see(self, caller: Caller, topic: str) -> bool:
-        """Return whether the topic may be described."""
+        """Return whether the caller may describe the topic."""
         return self.would_allow(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def is_shown(self, topic: str) -> bool:
@@ -201,7 +205,7 @@ class Authorization:
         return topic not in self._hidden
 
     def may_see_group(self, caller: Caller, group_id: str) -> bool:
-        """Return whether the group may be listed."""
+        """Return whether ListGroups may return the group to the caller."""
         return self.would_allow(caller, Operation.DESCRIBE, Resource.CLUSTER) or self.would_allow(
             caller, Operation.DESCRIBE, Resource.GROUP, group_id
         )

@@ -8,15 +8,21 @@ class CallerRights(Protocol):
     """The rights of a caller at the brokers."""
 
     def allows(self, operation: int, resource: str, name: str) -> bool:
-        """Return whether an operation is allowed, given Kafka's number of the operation and the resource type."""
+        """Return whether the caller may perform an operation (Kafka's number) on a resource (type and name)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The connection of a request: its id, the upstream broker of its port, the client's host and principal.
+    """The sender of a request.
 
-    `is_standby`: the port is for clients of other gateways, and any broker may serve the request. `api` is the name of
-    the requested API, "" before the first request. `rights` are those of the brokers, if they apply.
+    Attributes:
+        connection_id: The id of the client's connection to the gateway.
+        node_id: The id of the upstream broker that the port of this connection belongs to.
+        host: The client's address.
+        principal: The client's user, with Kafka's prefix `User:`.
+        is_standby: Whether the port is for clients of other gateways. Any broker may serve the request in this case.
+        api: The name of the requested API, "" before the first request.
+        rights: The client's rights at the brokers, None if only the access control list applies.
     """
 
     connection_id: int

@@ -1,4 +1,4 @@
-"""YAML files that are lists of entries: access rights, quotas."""
+"""Reads YAML files that are lists of entries, such as access rights or quotas."""
 
 from collections.abc import Iterator
 from pathlib import Path

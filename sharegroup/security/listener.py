@@ -10,11 +10,11 @@ from sharegroup.errors import InvalidConfigError
 
 
 def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: bool = False) -> None:
-    """Check the address `host` of configuration key `key`. Raises InvalidConfigError.
+    """Raise InvalidConfigError if other machines can reach the address `host` of config `key` without protection.
 
-    Other machines may reach it only with authentication, by SASL or client certificates, and an access control list,
-    because without a list every user may do everything. The server's certificate does not authenticate clients.
-    `takes_tokens`: clients may authenticate with tokens.
+    Protection means authentication, by SASL or client certificates, and an access control list, because without a list
+    every user may do everything. The server's certificate does not authenticate clients. With `takes_tokens`, clients
+    may also authenticate with tokens.
     """
     if config.allow_everyone or is_loopback(host):
         return

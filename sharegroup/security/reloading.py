@@ -96,7 +96,7 @@ class ReloadingResponse(Generic[T]):
         self._logged = ""
 
     def check(self) -> bool:
-        """Query the server if it is due, which is earlier after a failure."""
+        """Query the server `refresh_s` after the last query, or `pause_s` after it if it failed."""
         return self._query_after(self._refresh_s if self._has_succeeded else self._pause_s)
 
     def reload_now(self) -> bool:

@@ -31,7 +31,8 @@ class Security(Authorization):
     def from_config(cls, config: GatewayConfig, hidden_topics: Iterable[str] = ()) -> Self:
         """Read the files that the configuration names.
 
-        `hidden_topics` are the job's internal topics. Raises InvalidConfigError, also for an unprotected listener.
+        `hidden_topics` are the job's internal topics. Raises InvalidConfigError if a file is invalid or the listener is
+        not protected (`check_listener`).
         """
         check_listener(config, "gateway.listener.host", config.listener_host, takes_tokens=True)
         pems = config.tls_certificate, config.tls_key, config.tls_client_ca
@@ -44,7 +45,10 @@ class Security(Authorization):
         return self._tls.value
 
     def reload(self) -> None:
-        """Reload what has changed: certificates, users, token keys, the list. Blocks; call it every second."""
+        """Reload certificates, users, token keys and access control list if they have changed.
+
+        Blocks. Must be called about every second.
+        """
         self._tls.check()
         self.logins.check()
         if self._acl_file is not None and self._acl_file.check():

@@ -9,8 +9,9 @@ from sharegroup.errors import InvalidConfigError
 def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext | None:
     """Return the listener's TLS context, TLS 1.2 or newer; None without a certificate.
 
-    `certificate` is a PEM chain and `key` its key (empty: in the same file), both without a passphrase. With
-    `client_ca`, clients need a certificate that one of these authorities signed. Raises InvalidConfigError.
+    `certificate` is the path of a PEM chain and `key` that of its key (empty: in the same file), both without a
+    passphrase. With `client_ca`, clients need a certificate that one of these authorities signed. Raises
+    InvalidConfigError if a file is invalid.
     """
     if not certificate:
         if key or client_ca:

@@ -1,4 +1,4 @@
-"""The fate of every record, from the tables alone: no record is lost, and none is finished twice.
+"""Checks, from the tables alone, that no record of a group is lost and that none is finished twice.
 
     problems = audit("/data/tables", "orders", {("orders", 0): 100_000, ("orders", 1): 100_000})
     progress("/data/tables", "orders").finished
@@ -34,9 +34,15 @@ _FINAL = (RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name)
 class Progress:
     """The progress of a group. Counts are records, not ranges.
 
-    `outcomes`: finished records by outcome ("accepted", "rejected", "archived at the limit", "gone");
-    `deliveries`: finished records by delivery count; `acquired`: records by the member that holds them now;
-    `redelivered`: the number of repeated acquisitions; `start_offsets`: by topic-partition.
+    Attributes:
+        outcomes: Finished records by outcome ("accepted", "rejected", "archived at the limit", "gone").
+        deliveries: Finished records by delivery count.
+        acquired: Currently acquired records by member id.
+        available: Records in flight that are available.
+        redelivered: How often records were acquired again after their first delivery.
+        lock_timeouts: How often locks of records expired.
+        start_offsets: The start offset of each topic-partition.
+        complete_counts: The finished records above the start offset of each topic-partition.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -54,7 +60,10 @@ class Progress:
         return self.outcomes.total()
 
     def lag(self, log_end_offsets: Mapping[TopicPartition, int]) -> int:
-        """Return the unfinished records: log end minus start offset minus those finished above it (KIP-1226)."""
+        """Return the number of unfinished records (KIP-1226).
+
+        It is the log end offset minus the start offset minus the number of finished records above the start offset.
+        """
         return sum(
             end - self.start_offsets.get(key, 0) - max(0, self.complete_counts.get(key, 0))
             for key, end in log_end_offsets.items()
@@ -85,10 +94,10 @@ def progress(tables_path: str, group_id: str) -> Progress:
 
 
 def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartition, int]) -> list[str]:
-    """Return the problems, as sentences, of a group that should have finished every record below `log_end_offsets`.
+    """Return a sentence for each problem of a group that should have finished all records below `log_end_offsets`.
 
-    Without problems each offset entered a final state exactly once, the start offset is the log end, and nothing is in
-    flight. Offsets after the end of the log may be reserved for a gateway.
+    If there are none, each offset entered a final state exactly once, the start offset is the log end offset, and
+    nothing is in flight. Offsets after the end of the log may be reserved for a gateway.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -117,7 +126,7 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
 
 
 def _states(tables_path: str, group_id: str) -> dict[TopicPartition, tuple[SharePartitionKey, ShareGroupOffset]]:
-    """Return the last begun state of each topic-partition."""
+    """Return the state of each topic-partition. If several topics had its name, return the state of the last one."""
     states = read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE)))
     of_group = [(key, state) for key, state in states.items() if key.group_id == group_id]
     of_group.sort(key=lambda item: (item[1].header.state_epoch, item[1].header.last_snapshot_ms))
@@ -141,7 +150,10 @@ def _outcome(row: Mapping[str, Any]) -> str:
 def _final_transitions(
     transitions: pa.Table, topic: str, partition: int, log_end_offset: int, topic_id: str | None
 ) -> np.ndarray[Any, Any]:
-    """Return how often each offset entered a final state: ranges add +1 at their begin and -1 after their end."""
+    """Return how often each offset entered a final state.
+
+    Each range adds +1 at its first offset and -1 after its last offset. The result is the running sum.
+    """
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():
         is_it = (row["topic"], row["partition"]) == (topic, partition) and row["topic_id"] in (topic_id, None)

@@ -79,8 +79,8 @@ class EmbeddedKafka:
         version: Kafka's release, one of `VERSIONS`.
         node_id: the broker's id.
         join: the first node of the cluster that this broker joins, which is its controller or has its ZooKeeper.
-        quorum: the controllers of a cluster with several, instead of `join`; a majority of them must be started at the
-            same time.
+        quorum: the controllers of a cluster that has several of them, instead of `join`. A majority of the controllers
+            must be started at the same time.
 
     A broker can fail and restart: `kill` and `shut_down` end its process and keep its files, `pause` and `resume`
     stop and continue it, `erase` gives it an empty disk. `start` then restarts it on the same ports.
@@ -176,7 +176,7 @@ class EmbeddedKafka:
                 self.port, self.controller = 0, ""
 
     def stop(self, keep_log: bool = False) -> None:
-        """Stop the broker with SIGTERM, and SIGKILL if that takes too long. A stopped broker is left alone.
+        """Stop the broker with SIGTERM, and SIGKILL if that takes too long, and remove its temporary files.
 
         Args:
             keep_log: keep the log (not the data) and print its path.
@@ -304,7 +304,7 @@ class EmbeddedKafka:
         return {self.node_id: self._controller_address()}
 
     def _controller_address(self) -> str:
-        """Return the address, the same at each start, because other nodes have it in their configuration."""
+        """Return the controller's address. It is the same at each start, because other nodes are configured with it."""
         return self.controller or f"{HOST}:{free_port()}"
 
     def _zookeeper_properties(self) -> dict[str, str]:

@@ -48,7 +48,7 @@ class GatewayProcess(LoggedProcess):
 
     @property
     def standby_address(self) -> str:
-        """The address for other gateways, on the port before the base port."""
+        """The address for clients of other gateways, on the port before the base port."""
         node_id, address = next(iter(self.addresses.items()))
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - node_id - 1}"

@@ -21,7 +21,11 @@ class LoggedProcessError(RuntimeError):
 
 
 class LoggedProcess:
-    """A child process. Messages name it by `what` ("the gateway ended with 1"); `environment` extends ours."""
+    """A child process.
+
+    `what` is its name in messages ("the gateway ended with 1"). `environment` is added to the environment of this
+    process.
+    """
 
     error: ClassVar[type[LoggedProcessError]] = LoggedProcessError
 
@@ -75,7 +79,10 @@ class LoggedProcess:
         return None if self._process is None else self._process.poll()
 
     def await_log(self, text: str, timeout_s: float = 240, since: int = 0) -> str:
-        """Return the line with `text` after the log's first `since` bytes. Raises `error` if the process ends."""
+        """Wait for a line with `text` after the log's first `since` bytes, and return the line.
+
+        Raises `error` if the process ends without it, or after `timeout_s` seconds.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             ended = self.exit_code
@@ -89,7 +96,10 @@ class LoggedProcess:
             time.sleep(_POLL_S)  # polls a file of another process
 
     def has_logged(self, text: str, since: int = 0) -> bool:
-        """Return whether the log has `text` after its first `since` bytes. Raises `error` if it cannot appear."""
+        """Return whether the log has `text` after its first `since` bytes.
+
+        Raises `error` if the process has ended without writing the text.
+        """
         is_alive = self.exit_code is None
         if self._line_with(text, since) is not None:
             return True

@@ -1,10 +1,12 @@
 """Access control of the page: the gateway's users and access control list, with HTTP Basic (RFC 7617).
 
-Without users, the page is only available on this machine, under a name of this machine. A site whose own name resolves
-to this machine (DNS rebinding) is rejected. Requests that change something have a token that only pages of this process
-have, so that another site cannot send them for a user (CSRF).
+If no users are configured, the page is only available on this machine, and only as localhost or a loopback address.
+Other host names are rejected, because the name of another site may resolve to this machine (DNS rebinding). Requests
+that change something must contain a token that only pages of this process contain, so that another site cannot send
+such requests for a user (CSRF).
 
-Passwords of an address are checked one after the other, as in the gateway. A login that succeeded before does not wait.
+Logins from one IP address are checked one after the other, as in the gateway. A login that succeeded before is cached
+and does not wait.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from sharegroup.security.caller import Caller
 from sharegroup.security.listener import is_loopback
 from sharegroup.security.reloading import Reloading, ReloadingFiles
 
-#: Maximum number of cached successful logins. Others are checked again.
+#: Maximum number of cached successful logins. The oldest ones are removed and checked again.
 _MAX_KNOWN = 256
 _ANONYMOUS = "User:ANONYMOUS"
 #: Maximum number of passwords of one address that wait to be checked.
@@ -132,7 +134,7 @@ class Access:
         return None
 
     async def _prove(self, logins: _Logins, login: _Login, host: str) -> bool:
-        """Check a password when it is the turn of the address. After a wrong password, the address must wait."""
+        """Check a password after the earlier logins of the address. After a wrong password, the address must wait."""
         results: list[bool] = []
         self._waiting[host] += 1
         try:

@@ -1,4 +1,4 @@
-"""The pages as one ASGI application."""
+"""Creates the ASGI application that serves all pages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Changes that `--allow-changes` permits: reset offsets, remove a member, set a config. Each is the POST of a form."""
+"""Changes that `--allow-changes` permits: reset offsets, remove a member, set a config. Each is an HTML form (POST)."""
 
 from collections.abc import Callable
 from urllib.parse import parse_qs
@@ -18,7 +18,7 @@ from sharegroup.ui.data.snapshots import PartitionView
 from sharegroup.ui.pages import PageContext, caller_of
 from sharegroup.ui.words import address
 
-#: Maximum time that a browser waits for the job.
+#: Maximum time that a browser waits for the job, in seconds.
 _TIMEOUT_S = 30.0
 _MAX_BYTES = 65_536
 
@@ -26,7 +26,7 @@ Form = dict[str, str]
 
 
 class Changes:
-    """Handlers of POST requests. They require `--allow-changes`, a token of the page, and the permission."""
+    """Handlers of POST requests. They require `--allow-changes`, the token of the form, and the caller's permission."""
 
     def __init__(self, parts: PageContext) -> None:
         self._parts = parts

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 #: Maximum connections in total and from one address. Browsers open six, and close them when they are idle.
 MOST_CONNECTIONS, MOST_OF_AN_ADDRESS = 1_000, 250
-#: Maximum time for a client to send a request, or to read a response.
+#: Maximum time for a client to send a request, or to read a response, in seconds.
 PATIENCE_S = 20.0
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-#: A result is cached for this time at least, and for nine times the duration of its creation.
+#: A result is cached for at least this time in seconds, and for at least nine times the duration of its creation.
 MIN_AGE_S, _TIMES = 10.0, 9
 _MAX_RESULTS = 32
 

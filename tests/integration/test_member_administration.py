@@ -97,7 +97,7 @@ def test_members_are_kept_rebalanced_and_removed(
     assert third.fetch(max_wait_ms=0).acquired == ()
     assert second.heartbeat(-2).error_code == ErrorCode.NONE
     rebalanced = cli("invoke-consumer-rebalance")
-    left = f"Static member worker-1 ({first.member_id}) was away and was removed from group {group_id}."
+    left = f"Static member worker-1 ({first.member_id}) was absent and was removed from group {group_id}."
     assert (rebalanced.exit_code, rebalanced.stdout.splitlines()) == (0, [left, f"Group {group_id} was rebalanced."])
     third.heartbeat(third.epoch)
     assert [held.delivery_count for held in third.fetch().acquired] == [2]
@@ -148,7 +148,7 @@ def test_an_administrator_needs_a_gateway_only(
     third, fourth = joined("worker-3"), joined("worker-4")
     assert third.heartbeat(-2).error_code == ErrorCode.NONE
     rebalanced = cli("invoke-consumer-rebalance")
-    left = f"Static member worker-3 ({third.member_id}) was away and was removed from group {group_id}."
+    left = f"Static member worker-3 ({third.member_id}) was absent and was removed from group {group_id}."
     assert (rebalanced.exit_code, rebalanced.stdout.splitlines()) == (0, [left, f"Group {group_id} was rebalanced."])
     removed = cli("remove-member", "--instance", "worker-4", "--member", "nobody")
     assert (removed.exit_code, removed.stderr) == (1, "nobody: The coordinator is not aware of this member.\n")

@@ -39,7 +39,10 @@ class CommandError(ShareGroupError):
 def admin_client(
     bootstrap_server: str | None, command_config: Path | None, timeout_ms: int
 ) -> Iterator[ShareGroupAdmin]:
-    """Yield an admin client, and close it. Raise CommandError, InvalidConfigError or KafkaError."""
+    """Yield an admin client, and close it.
+
+    Raise CommandError or InvalidConfigError for invalid options, and KafkaError if the client cannot connect.
+    """
     settings = client_settings(bootstrap_server, command_config)
     from sharegroup.kafka_clients.admin import ShareGroupAdmin
 
@@ -48,9 +51,10 @@ def admin_client(
 
 
 def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
-    """Return kafka-python's settings for the command's clients. Raise CommandError or InvalidConfigError.
+    """Return kafka-python's settings for the command's clients, and turn off their log unless --verbose is set.
 
-    Without --verbose, the log of the clients is turned off, because the command reports an error itself.
+    The log is not needed, because the command itself reports errors. Raise CommandError if --bootstrap-server is
+    missing or the properties file cannot be read, and InvalidConfigError if one of its properties is invalid.
     """
     if not bootstrap_server:
         raise CommandError('Missing required argument "[bootstrap-server]"')
@@ -67,7 +71,10 @@ def client_settings(bootstrap_server: str | None, command_config: Path | None) -
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a Java properties file with lines of name=value, and comments with # or !. Raise CommandError."""
+    """Read a Java properties file with lines of name=value, and comments with # or !.
+
+    Raise CommandError if the file cannot be read or has other lines.
+    """
     try:
         lines = path.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
     except OSError as error:
@@ -85,7 +92,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 @contextmanager
 def reporting_errors(action: str) -> Iterator[None]:
-    """Print an error as one line to standard error, and exit with code 1."""
+    """Print an error that the `with` block raises as one line to standard error, and exit with code 1."""
     from kafka.errors import KafkaError
 
     from sharegroup.kafka_clients.admin.errors import error_text

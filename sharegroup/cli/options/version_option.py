@@ -15,7 +15,7 @@ def _show(is_set: bool) -> None:
         raise typer.Exit
 
 
-#: The parameter of a command.
+#: The parameter `version` that `with_version` adds to a command.
 Version = Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show)]
 
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 #: Difference between the base ports of two workers.
 PORTS_EACH = 100
-#: Delay before a worker is restarted.
+#: Delay before a worker is restarted, in seconds.
 _PAUSE_S = 1.0
 
 
@@ -70,7 +70,10 @@ async def _run(commands: Sequence[Sequence[str]]) -> int:
 
 
 async def _keep_running(command: Sequence[str], stop: asyncio.Event) -> int:
-    """Return the exit code of the last process of a worker. `stop` stops it, and is set if it exits."""
+    """Run a worker, restart it after it was killed by a signal, and return the exit code of its last process.
+
+    Setting `stop` ends the worker. A worker that exits by itself sets `stop`, which ends the other workers.
+    """
     while True:
         process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
         ended, stopped = asyncio.ensure_future(process.wait()), asyncio.ensure_future(stop.wait())

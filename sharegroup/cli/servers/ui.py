@@ -33,7 +33,7 @@ def ui(
         ),
     ] = False,
 ) -> None:
-    """Serve a web page with groups, windows, records and dead ends."""
+    """Serve a web page with groups, their records in flight, and records that were rejected or archived."""
     from sharegroup.ui.server import run_page
 
     def serve(found: Config) -> None:

@@ -37,7 +37,7 @@ class DescribeKind(StrEnum):
 
     @property
     def needs_tables(self) -> bool:
-        """Whether it is read from the Delta tables."""
+        """Whether this aspect is read from the Delta tables."""
         return self in (DescribeKind.IN_FLIGHT, DescribeKind.HISTORY)
 
 
@@ -155,7 +155,10 @@ def _check_reset_offsets(a: Arguments) -> None:
 
 
 def _excludes(first: str, other: str) -> bool:
-    """Return whether the two options are mutually exclusive: two scenarios, or two scopes. A file is both."""
+    """Return whether two options are mutually exclusive.
+
+    They are if both are scenarios, if both are scopes, or if one is `from-file`.
+    """
     return (first in SCENARIOS) == (other in SCENARIOS) or "from-file" in (first, other)
 
 
@@ -167,7 +170,8 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
     "reset-offsets": _check_reset_offsets,
 }
 
-#: The actions of options that are not for all actions. `--describe` has a topic only with `--history`.
+#: The actions that accept an option, for options that not all actions accept. `--describe` accepts `--topic` only with
+#: `--history`.
 _SCOPES = {
     "all-groups": ("list", "describe", "delete"),
     "topic": ("describe", "delete-offsets", "reset-offsets"),
@@ -246,7 +250,10 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def parse_lag_filter(text: str) -> Callable[[int | None], bool]:
-    """Return the predicate of `>0`, `>=10`, `<5`, `<=5` or `=0`, which no unknown lag matches. Raise UsageError."""
+    """Return a function that checks a lag against a text such as `>0`, `>=10`, `<5`, `<=5` or `=0`.
+
+    An unknown lag (None) never matches. Raise UsageError if the text is invalid.
+    """
     match = re.fullmatch(r"\s*(>=|<=|>|<|=|)\s*([0-9]+)\s*", text)
     if match is None:
         raise UsageError(f"Invalid lag '{text}', expected a number, optionally after >, >=, <, <= or =")

@@ -37,7 +37,11 @@ _HISTORY = (
 
 
 def describe_from_tables(arguments: Arguments, output: Output) -> None:
-    """Print a table for each group, by id. Raise CommandError, InvalidConfigError or TableUnavailableError."""
+    """Print a table for each group, sorted by id.
+
+    Raise CommandError for invalid options, InvalidConfigError for an invalid configuration file, and
+    TableUnavailableError if the tables cannot be read.
+    """
     config = load_config(Path(arguments.config or ""))
     group_ids = _all_groups(config) if arguments.all_groups else sorted(set(arguments.group))
     jobs = {group_id: config.job_for(group_id) for group_id in group_ids}
@@ -75,7 +79,7 @@ def _range(found: InFlightRange) -> Row:
 
 
 def _record(arguments: Arguments) -> tuple[TopicPartition, int]:
-    """Return the record of `--topic t:0 --offset N`. Raise CommandError."""
+    """Return the record of `--topic t:0 --offset N`. Raise CommandError if they do not name one record."""
     topics = parse_topics(arguments.topic)
     partitions = [TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers or ()]
     if len(topics) != 1 or len(partitions) != 1 or arguments.offset is None:

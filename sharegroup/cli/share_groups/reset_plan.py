@@ -1,4 +1,4 @@
-"""The plan of a reset: {partition: new start offset}, for a scenario of `--reset-offsets`."""
+"""Computes the new start offsets of `--reset-offsets`. They are called the plan: {partition: new start offset}."""
 
 import csv
 import io
@@ -18,7 +18,10 @@ ResetPlan = dict[TopicPartition, int]
 
 
 def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> ResetPlan:
-    """Return the plan, by topic and partition, without changing anything. Raise CommandError or KafkaError."""
+    """Return the plan, sorted by topic and partition, without changing anything.
+
+    Raise CommandError for an invalid option or file, and KafkaError if a request fails or a partition is not available.
+    """
     (group_id,) = arguments.group
     wanted: Mapping[TopicPartition, int] | None = None
     if arguments.from_file is not None:
@@ -65,7 +68,7 @@ def _quoted(partitions: Iterable[TopicPartition]) -> str:
 
 
 def parse_topics(arguments: Iterable[str]) -> dict[str, list[int] | None]:
-    """Parse `t` and `t:0,1,2` to {topic: partitions, or None for all}. Raise CommandError."""
+    """Parse `t` and `t:0,1,2` to {topic: partitions, or None for all}. Raise CommandError for another format."""
     topics: dict[str, list[int] | None] = {}
     for argument in arguments:
         topic, colon, text = argument.partition(":")
@@ -84,7 +87,10 @@ def _partition(text: str, argument: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Parse `YYYY-MM-DDThh:mm:ss.sss`, in UTC if it has no offset, to ms since 1970. Raise CommandError."""
+    """Parse `YYYY-MM-DDThh:mm:ss.sss`, in UTC if it has no offset, to ms since 1970.
+
+    Raise CommandError for another format.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -109,7 +115,7 @@ def _at(
 
 
 def clamp(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogOffsets]) -> ResetPlan:
-    """Return the offsets, limited to their logs (KIP-1323). Each one that changes has a warning."""
+    """Return the offsets, limited to the ranges of their logs (KIP-1323). Print a warning for each changed offset."""
     plan = {}
     for key, offset in sorted(wanted.items()):
         plan[key] = min(max(offset, logs[key].start), logs[key].end)
@@ -123,9 +129,10 @@ def clamp(wanted: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, Lo
 
 
 def read_plan(path: Path, group_id: str) -> ResetPlan:
-    """Read the rows `topic,partition,offset`, and `group,topic,partition,offset` of this group, of a CSV file.
+    """Read the plan from a CSV file with rows `topic,partition,offset` or `group,topic,partition,offset`.
 
-    Raise CommandError.
+    Rows of other groups are ignored. Raise CommandError if the file cannot be read, has an invalid row, or has no rows
+    for this group.
     """
     try:
         text = path.read_text(encoding="utf-8")

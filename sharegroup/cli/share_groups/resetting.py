@@ -20,7 +20,10 @@ _COLUMNS = (
 
 
 def reset_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
-    """Print the new start offsets and, with `--execute`, set them. Return the exit code. Create an unknown group."""
+    """Print the new start offsets and, with `--execute`, set them. Return the exit code.
+
+    If the group does not exist, `--execute` creates it.
+    """
     (group_id,) = arguments.group
     group = admin.describe_groups([group_id], missing_ok=True).get(group_id)
     if group is not None and group.members:

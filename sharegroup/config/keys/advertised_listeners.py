@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Self
 
-#: The name of the port for clients of other gateways, written like a broker id.
+#: The name of the standby port, which is for clients of other gateways. It is written instead of a broker id.
 STANDBY = "standby"
 _ENTRY = re.compile(r"(?:(\d+|standby)=)?([^\s,=]+)")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:\[\]{}]+):(\d+)")
@@ -17,14 +17,17 @@ _MAX_PORT = 65_535
 
 
 class AdvertisedListeners:
-    """The advertised address of each port: {broker id or STANDBY: template}, and a template for the `others`."""
+    """The addresses that the gateway advertises for its ports.
+
+    `named` is {broker id or STANDBY: address template}. `others` is the template for all other ports, or empty.
+    """
 
     def __init__(self, named: Mapping[str, str], others: str) -> None:
         self._named, self._others = named, others
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the text; an empty text has no address. Raise ValueError with a sentence about the problem."""
+        """Parse the value of the key; an empty value sets no address. Raise ValueError if it is invalid."""
         named: dict[str, str] = {}
         for entry in filter(None, (part.strip() for part in text.split(","))):
             found = _ENTRY.fullmatch(entry)

@@ -15,7 +15,10 @@ _INT_MAX = 2**31 - 1
 
 
 class PythonProperty(NamedTuple):
-    """A property of kafka-python. `parse` converts the text; its ValueError does not show it, as it may be a secret."""
+    """A property of kafka-python.
+
+    `parse` converts the text of Java's property. Its ValueError does not contain the text, which may be a secret.
+    """
 
     name: str
     parse: Callable[[str], Any] = str
@@ -80,7 +83,7 @@ PYTHON_PROPERTIES: Mapping[str, PythonProperty] = {
     "ssl.key.location": PythonProperty("ssl_keyfile"),
 }
 
-#: Prefixes among which an unknown name is rejected: it is probably misspelt, and the client could not log in.
+#: Unknown names with these prefixes are rejected. They are probably misspelt, and the client could not log in.
 _SECURITY = ("security.", "sasl.", "ssl.")
 _ONLY_JAVA = frozenset(
     {

@@ -111,13 +111,13 @@ class GatewayConfig(ConfigFamily):
     queued_max_request_bytes: Whole = key(
         "gateway.queued.max.request.bytes",
         134_217_728,
-        "Memory of all connections for requests above 64 KiB, while these are read and handled.",
+        "Maximum memory that all connections together use for requests above 64 KiB, while these are read and handled.",
         ge=1_048_576,
     )
     request_stall_timeout_ms: Whole = key(
         "gateway.request.stall.timeout.ms",
         10_000,
-        "Time within which a connection that holds some of this memory must send the next 64 KiB.",
+        "Time within which a client that sends a request above 64 KiB must send the next 64 KiB of it.",
         ge=100,
     )
     drain_timeout_ms: Whole = key(
@@ -135,7 +135,8 @@ class GatewayConfig(ConfigFamily):
     ack_margin_ms: Whole = key(
         "gateway.ack.margin.ms",
         5_000,
-        "Minimum remaining lock time to respond to an acknowledgement before the job has processed it.",
+        "The gateway responds to an acknowledgement before the job has processed it if the record's lock lasts for at "
+        "least this time.",
         ge=0,
     )
     read_ahead_min_records: Whole = key(
@@ -147,21 +148,22 @@ class GatewayConfig(ConfigFamily):
     read_ahead_max_records: Whole = key(
         "gateway.read.ahead.max.records",
         200_000,
-        "Maximum number of records acquired ahead for a member in one share-partition.",
+        "Maximum number of records to acquire for a member in one share-partition before the member fetches them.",
         ge=1,
     )
     read_ahead_linger_ms: Whole = key(
         "gateway.read.ahead.linger.ms",
         0,
-        "Maximum delay of a read-ahead request, for batching. More records are read ahead to make up for it.",
+        "Maximum delay of a request that acquires records ahead, so that requests share a micro-batch. More records "
+        "are acquired ahead to compensate for the delay.",
         ge=0,
         le=5_000,
     )
     read_ahead_idle_ms: Whole = key(
         "gateway.read.ahead.idle.ms",
         500,
-        "Minimum time without a fetch after which records acquired ahead for a member are released. At least four of "
-        "its usual pauses must have passed as well.",
+        "Minimum time without a fetch after which records acquired ahead for a member are released. At least four "
+        "times the member's usual pause between fetches must have passed as well.",
         ge=1,
     )
     reserves: Flag = key(
@@ -171,7 +173,7 @@ class GatewayConfig(ConfigFamily):
         "micro-batch (experimental).",
     )
     batch_cache_max_bytes: Whole = key(
-        "gateway.batch.cache.max.bytes", 67_108_864, "Memory for record batches read from the brokers.", ge=1
+        "gateway.batch.cache.max.bytes", 67_108_864, "Maximum size of the cache of record batches.", ge=1
     )
     metrics_host: str = key("gateway.metrics.host", "127.0.0.1", "Address of the metrics server.", min_length=1)
     metrics_port: Whole = key(
@@ -231,12 +233,14 @@ class GatewayConfig(ConfigFamily):
         ge=10_000,
     )
     token_issuer: str = key(
-        "gateway.sasl.oauthbearer.expected.issuer", "", "Required issuer of a token (claim `iss`). Empty: any."
+        "gateway.sasl.oauthbearer.expected.issuer",
+        "",
+        "Required issuer of a token (claim `iss`). Must be set if there is a JWKS.",
     )
     token_audiences: Audiences = key(
         "gateway.sasl.oauthbearer.expected.audience",
         (),
-        "Accepted audiences of a token (claim `aud`). One of them is sufficient.",
+        "Accepted audiences of a token (claim `aud`). One of them is sufficient. Must be set if there is a JWKS.",
         allowed="list of strings",
     )
     token_claim: str = key(
@@ -268,7 +272,8 @@ class GatewayConfig(ConfigFamily):
     quotas: str = key(
         "gateway.quota.location",
         "",
-        "Quotas of users and client ids (YAML). The next two keys apply to all others.",
+        "Quotas of users and client ids (YAML). Clients without an entry have gateway.quota.consumer.byte.rate and "
+        "gateway.quota.request.rate.",
     )
     quota_consumer_byte_rate: Whole = key(
         "gateway.quota.consumer.byte.rate",
@@ -279,7 +284,7 @@ class GatewayConfig(ConfigFamily):
     quota_request_rate: Whole = key(
         "gateway.quota.request.rate",
         0,
-        "Requests per second, of those that the gateway handles itself, above which a client is throttled. 0: "
-        "unlimited.",
+        "Requests per second above which a client is throttled. Requests that are forwarded to brokers do not count. "
+        "0: unlimited.",
         ge=0,
     )

@@ -1,7 +1,8 @@
 """Kafka's GROUP configs: the values that a group overrides, and the effective values.
 
 `GroupOverrides` has the values that were set; any key may be absent. `GroupConfig` has the effective values, with the
-job-level value for each absent key. It is stored in the offset of the source, so it can be converted to JSON and back.
+job-level value for each absent key. It is stored in the offset of a streaming source, so it can be converted to JSON
+and back.
 """
 
 import dataclasses
@@ -52,7 +53,8 @@ class GroupOverrides(ConfigFamily):
     static_record_lock_duration_ms: Whole | None = key(
         "share.static.record.lock.duration.ms",
         None,
-        "Time that an acquired record is locked for a static member, if longer than the above (not in Kafka).",
+        "Time that an acquired record is locked for a static member, if longer than share.record.lock.duration.ms (not "
+        "in Kafka).",
         ge=1_000,
     )
     client_id_as_instance_id: Flag = key(
@@ -116,7 +118,7 @@ class GroupConfig:
 
     @classmethod
     def from_overrides(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> Self:
-        """Return the group's own values, completed with those of the job."""
+        """Return the effective values: the group's own, and the job-level value for each key that it does not set."""
         merged: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             own = getattr(overrides, field.name, None)

@@ -11,7 +11,7 @@ from sharegroup.config.keys.storage_options import checked_options, delta_option
 from sharegroup.types import is_topic_name
 
 _DAY_MS = 86_400_000
-#: The maximum retention, a hundred years. Dates this far back can still be computed.
+#: The maximum retention, a hundred years. Python can still compute dates that are this long ago.
 _MAX_RETENTION_MS = 36_500 * _DAY_MS
 
 
@@ -84,8 +84,8 @@ class JobConfig(ConfigFamily):
     operator_shards: Whole = key(
         "operator.shards",
         1,
-        "Number of keys of the share-partition operator for each group and topic. A key has the partitions with the "
-        "same remainder.",
+        "Number of shards (keys of the share-partition operator) for each group and topic. Partition p is in shard "
+        "p % operator.shards.",
         ge=1,
         le=1024,
     )
@@ -113,7 +113,7 @@ class JobConfig(ConfigFamily):
         "log.poll.interval.ms", 200, "Interval at which log offsets are polled while members wait for records.", ge=1
     )
     log_idle_poll_interval_ms: Whole = key(
-        "log.idle.poll.interval.ms", 5_000, "Interval at which log offsets are polled otherwise.", ge=1
+        "log.idle.poll.interval.ms", 5_000, "Interval at which log offsets are polled while no member waits.", ge=1
     )
     request_linger_ms: Whole = key(
         "request.linger.ms",
@@ -171,8 +171,8 @@ class JobConfig(ConfigFamily):
     tables_local_sync: Flag = key(
         "tables.local.sync",
         True,
-        "Whether a commit to tables on a local disk waits for fsync. If not, a power loss may revert the last seconds "
-        "of requests that were responded to.",
+        "Whether a commit to tables on a local disk waits for fsync. If not, a power loss may undo requests of the "
+        "last seconds, although their responses were sent.",
     )
     delivery_log_retention_ms: Whole = key(
         "delivery.log.retention.ms", 7 * _DAY_MS, "Time that rows of delivery_log are kept.", ge=1, le=_MAX_RETENTION_MS
@@ -190,7 +190,7 @@ class JobConfig(ConfigFamily):
     metrics_max_groups: Whole = key(
         "metrics.max.groups",
         100,
-        "Maximum number of groups with their own metrics. The other groups share one sum.",
+        "Maximum number of groups with their own metrics. The metrics of the other groups are added up.",
         ge=0,
         le=10_000,
     )
@@ -204,7 +204,7 @@ class JobConfig(ConfigFamily):
 
     @property
     def delta_options(self) -> dict[str, str]:
-        """The storage options for delta-rs, with which tables are opened."""
+        """The storage options with which delta-rs opens the tables."""
         return delta_options(self.tables_storage_options, self.tables_path)
 
     @property

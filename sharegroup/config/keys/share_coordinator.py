@@ -1,4 +1,4 @@
-"""The supported ones of Kafka's broker keys share.coordinator.*, for writing the state of share-partitions."""
+"""Those of Kafka's broker keys share.coordinator.* that are supported. They control how often state is written."""
 
 from sharegroup.config.family import ConfigFamily, Whole, key
 

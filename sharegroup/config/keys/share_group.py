@@ -1,4 +1,4 @@
-"""The supported ones of Kafka's broker keys group.share.*: job-level values of all groups, and limits of their own."""
+"""Those of Kafka's broker keys group.share.* that are supported: defaults and limits for the configs of groups."""
 
 from enum import Enum
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tables.storage.options`: how delta-rs and Spark reach the object store that tables and checkpoints are on.
+"""`tables.storage.options`: how delta-rs and Spark connect to the object store with the tables and checkpoints.
 
 delta-rs reads and writes the tables. Spark, with Hadoop's file systems, reads and writes the checkpoints and reads the
 tables in SQL. Their options have different names. `tables.storage.options` has delta-rs' names, in any case
@@ -32,7 +32,7 @@ _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url")
 #: delta-rs retries for three minutes by default if a store does not respond. During this time the job cannot stop, and
 #: clients of a gateway wait.
 _DEFAULTS = {"retry_timeout": "30s"}
-#: Values with which a commit is no longer a compare-and-set.
+#: Values of options that are rejected: with them, two writers could commit the same version of a table.
 _UNSAFE = {"aws_s3_allow_unsafe_rename": ("true", "1"), "aws_conditional_put": ("disabled",)}
 #: delta-rs ignores unknown names. Here, an unknown name with this prefix is rejected, since it is probably misspelt.
 _AWS = "aws_"

@@ -1,4 +1,4 @@
-"""An admin client of share groups over Kafka's protocol, in the style of kafka-python's (docs/admin.md).
+"""An admin client for share groups, similar to kafka-python's KafkaAdminClient (docs/admin.md).
 
     with ShareGroupAdmin("localhost:9092") as admin:
         for group in admin.list_groups(states=["Empty"]):

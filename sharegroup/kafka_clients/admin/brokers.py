@@ -18,7 +18,8 @@ _GROUP = 0
 #: The first version of FindCoordinator with several keys and a list of results.
 _KEYS_VERSION = 4
 
-#: A request to one node about some groups, which returns each group's result. It may raise an error for all of them.
+#: A function that sends one request about several groups to their coordinator. It returns the result or the error of
+#: each group. An exception that it raises applies to all of these groups.
 Exchange = Callable[[Coordinator, list[str]], Mapping[str, T | KafkaError]]
 
 
@@ -42,7 +43,10 @@ class Brokers:
         return sorted(broker.node_id for broker in self.admin._manager.cluster.brokers())
 
     def request(self, request: ApiMessage, node_id: int | None = None) -> Any:
-        """Return the response of one broker, or of any. Transient errors are retried, except those in the response."""
+        """Send a request to a broker (None: any broker) and return its response.
+
+        Transient errors of the connection are retried. Error codes in the response are not.
+        """
         return self.retry(lambda: self.request_once(request, node_id))
 
     def retry(self, attempt: Callable[[], T]) -> T:
@@ -57,7 +61,10 @@ class Brokers:
             time.sleep(self._backoff_s)
 
     def request_coordinators(self, group_ids: Collection[str], exchange: Exchange[T]) -> dict[str, T | KafkaError]:
-        """Return the results of the groups, in the requested order, with one request to each coordinator."""
+        """Send one request to each coordinator, and return the result of each group in the requested order.
+
+        Groups with a transient error are requested again until the timeout.
+        """
         results: dict[str, T | KafkaError] = {}
         end = time.monotonic() + self._timeout_s
         waiting = list(dict.fromkeys(group_ids))
@@ -78,7 +85,7 @@ class Brokers:
         return {group_id: results[group_id] for group_id in dict.fromkeys(group_ids)}
 
     def request_once(self, request: ApiMessage, node_id: int | None = None) -> Any:
-        """Return the response without retrying."""
+        """Send a request without retrying it, and return the response."""
         manager = self.admin._manager
         try:
             return manager.run(manager.send, request, node_id)

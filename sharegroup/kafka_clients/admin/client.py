@@ -26,15 +26,16 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 class ShareGroupAdmin:
-    """An admin client that lists, describes and changes share groups. It is a context manager, and connects at once.
+    """An admin client that lists, describes and changes share groups. It is a context manager.
 
     Args:
         bootstrap_servers: host:port, separated by commas, of a gateway or of Kafka 4.2 or later.
         timeout_ms: how long methods retry while a coordinator moves or a broker is unavailable.
         settings: settings of kafka-python's KafkaAdminClient: client_id, security_protocol, ssl_*, sasl_*, ...
 
-    Methods raise kafka-python's KafkaError, with the server's message, if a whole request fails. Requests about several
-    groups, topics or partitions return the errors of single ones. The client is thread-safe.
+    The constructor connects. Methods raise kafka-python's KafkaError, with the server's message, if a whole request
+    fails. Methods that change several groups, topics, partitions or members return the errors of individual ones.
+    The client is thread-safe.
     """
 
     def __init__(
@@ -57,13 +58,16 @@ class ShareGroupAdmin:
     # -- groups
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = (SHARE,)) -> list[GroupListing]:
-        """Return groups by id, by default share groups; `types=()` returns all types. Case does not matter."""
+        """Return the groups that are in one of `states` and of one of `types`, sorted by id.
+
+        An empty filter matches all groups. Filters ignore case.
+        """
         return groups.list_groups(self._brokers, states, types)
 
     def describe_groups(
         self, group_ids: Collection[str], *, include_authorized_operations: bool = False, missing_ok: bool = False
     ) -> dict[str, ShareGroupDescription]:
-        """Return {group: description}, in the requested order. Raises the first group's error.
+        """Return {group: description}, in the requested order. If groups have errors, the first one is raised.
 
         `missing_ok` leaves out missing groups, because a group may be deleted after it was listed.
         """
@@ -80,20 +84,22 @@ class ShareGroupAdmin:
     # -- members
 
     def invoke_consumer_rebalance(self, group_id: str) -> list[MemberIdentity]:
-        """Let absent static members leave now, and run the assignor (KIP-345). Return the members that left.
+        """Remove the static members that have left temporarily, run the assignor, and return the removed members.
 
-        Raises GroupIdNotFoundError, and InvalidRequestError for a group without members. Only this project's server
-        supports it: Kafka has no request for it, and no static members of share groups.
+        A static member that sends no heartbeats for `share.session.timeout.ms` is also removed. See KIP-345. Raises
+        GroupIdNotFoundError for a missing group, and InvalidRequestError for a group without members. Only this
+        project's server supports this method, because Kafka has no static members of share groups.
         """
         return groups.rebalance(self._brokers, group_id)
 
     def remove_members(
         self, group_id: str, members: Iterable[MemberIdentity | str]
     ) -> dict[MemberIdentity, KafkaError | None]:
-        """Remove members, whose records are released. Return {member: error}, None for removed members.
+        """Remove members from a group and release their records. Return {member: error}, None for removed members.
 
-        A str is a member id. The members of a missing group get UnknownMemberIdError, and so do those of Kafka's own
-        share groups. Raises ValueError for a member without an id or a name, or without members.
+        A str is a member id. If the group does not exist or is one of Kafka's own share groups, the error of each
+        member is UnknownMemberIdError. Raises ValueError if `members` is empty, or if a member has neither an id nor a
+        group instance id.
         """
         named = [MemberIdentity(member) if isinstance(member, str) else member for member in members]
         if not named or MemberIdentity() in named:
@@ -105,14 +111,14 @@ class ShareGroupAdmin:
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return start offsets and lags, of all partitions of the group or of those in `partitions`.
+        """Return {partition: start offset and lag} for `partitions`, or for all partitions of the group.
 
-        A missing group has none: Kafka's response is the same as for a group without partitions.
+        The result for a missing group is empty, because Kafka's response is the same as for a group without partitions.
         """
         return _all(offsets.list_offsets(self._brokers, [group_id], partitions))[group_id]
 
     def list_groups_offsets(self, group_ids: Collection[str]) -> dict[str, dict[TopicPartition, ShareGroupOffset]]:
-        """Return the same for several groups, with one request to each coordinator."""
+        """Return {group: {partition: start offset and lag}} for several groups, with one request per coordinator."""
         return _all(offsets.list_offsets(self._brokers, group_ids, None))
 
     def alter_group_offsets(
@@ -120,21 +126,22 @@ class ShareGroupAdmin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Set start offsets. Return {partition: error}, None if it was set. A missing group is created.
 
-        Raises NonEmptyGroupError if the group has members; then nothing is changed.
+        Raises NonEmptyGroupError if the group has members. In this case nothing is changed.
         """
         return offsets.alter_offsets(self._brokers, group_id, start_offsets)
 
     def delete_group_offsets(self, group_id: str, topics: Collection[str]) -> dict[str, KafkaError | None]:
-        """Remove topics from the group. Return {topic: error}, None for removed topics.
+        """Remove topics and their start offsets from the group. Return {topic: error}, None for removed topics.
 
-        Raises NonEmptyGroupError if the group has members, and GroupIdNotFoundError; then nothing is changed.
+        Raises NonEmptyGroupError if the group has members, and GroupIdNotFoundError if it does not exist. In both cases
+        nothing is changed.
         """
         return offsets.delete_offsets(self._brokers, group_id, topics)
 
     # -- configs
 
     def describe_group_configs(self, group_ids: Collection[str]) -> dict[str, dict[str, ConfigEntry]]:
-        """Return {group: {config: entry}} with all effective configs. A group need not exist to have configs."""
+        """Return {group: {config name: entry}} with all effective configs. The groups need not exist."""
         return configs.describe_configs(self._brokers, group_ids)
 
     def alter_group_configs(
@@ -145,7 +152,11 @@ class ShareGroupAdmin:
         removed: Collection[str] = (),
         validate_only: bool = False,
     ) -> None:
-        """Set and remove configs of a group in one step. Raises InvalidConfigurationError; then none is changed."""
+        """Set the configs in `values` and remove those in `removed`, in one step.
+
+        With `validate_only` the changes are validated and not applied. Raises InvalidConfigurationError if a change is
+        invalid. In this case no config is changed.
+        """
         configs.alter_configs(self._brokers, group_id, values or {}, removed, validate_only)
 
     def list_groups_with_configs(self) -> list[str]:
@@ -155,26 +166,32 @@ class ShareGroupAdmin:
     # -- the logs
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Return {partition: id of its leader}, -1 without a leader. Raises UnknownTopicOrPartitionError."""
+        """Return {partition: broker id of its leader} for all partitions of the topics; -1 if there is no leader.
+
+        Raises UnknownTopicOrPartitionError if a topic does not exist.
+        """
         return logs.leaders(self._brokers, topics)
 
     def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
-        """Return the start and end offsets of logs. Raises UnknownTopicOrPartitionError."""
+        """Return the start and end offsets of logs. Raises UnknownTopicOrPartitionError if a partition is missing."""
         return logs.log_offsets(self._brokers, partitions)
 
     def offsets_at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """Return the first offset at or after a time (ms since the epoch); None if there is no such record."""
+        """Return the offset of each partition's first record at or after a time, None if there is no such record.
+
+        `timestamp_ms` is in ms since the epoch.
+        """
         found = logs.offsets_at(self._brokers, dict.fromkeys(partitions, timestamp_ms))
         return {key: offset if offset >= 0 else None for key, offset in found.items()}
 
     def oldest_unfinished(
         self, group_offsets: Mapping[TopicPartition, ShareGroupOffset]
     ) -> dict[TopicPartition, OldestRecord]:
-        """Return the oldest record of each partition that the group has not finished, if the lag is not 0.
+        """Return the oldest unfinished record of each partition whose lag is not 0.
 
-        It is the record at the start offset, read from the log. This project's server keeps the start offset at the
-        first unfinished record, so the result is exact. In Kafka the start offset may be behind finished records, so
-        the result is the oldest record that may be unfinished. Partitions with an unknown lag are included.
+        This is the record at the start offset, which is read from the log. This project's server keeps the start offset
+        at the first unfinished record, so the result is exact. In Kafka the record at the start offset may be finished,
+        so the result is the oldest record that may be unfinished. Partitions with an unknown lag are included.
         """
         starts = {
             key: found.start_offset

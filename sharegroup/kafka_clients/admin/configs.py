@@ -1,4 +1,4 @@
-"""GROUP configs: DescribeConfigs, IncrementalAlterConfigs, ListConfigResources."""
+"""Requests about configs of groups: DescribeConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -18,7 +18,10 @@ Configs = dict[str, ConfigEntry]
 
 
 def describe_configs(brokers: Brokers, group_ids: Collection[str]) -> dict[str, Configs]:
-    """Return {group: {config name: entry}} with all effective configs, by name. Raises the first error."""
+    """Return {group: {config name: entry}} with all effective configs, sorted by name.
+
+    If groups have errors, the first one is raised.
+    """
     kind = DescribeConfigsRequest.DescribeConfigsResource
     resources = [
         kind(resource_type=_GROUP, resource_name=group_id, configuration_keys=None)
@@ -34,7 +37,7 @@ def describe_configs(brokers: Brokers, group_ids: Collection[str]) -> dict[str, 
 def alter_configs(
     brokers: Brokers, group_id: str, values: Mapping[str, str], removed: Collection[str], validate_only: bool
 ) -> None:
-    """Apply all changes, or none. Raises the error."""
+    """Set and remove configs of a group: all of them, or none if the broker rejects one and KafkaError is raised."""
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     changes = [kind.AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in values.items()]
     changes += [kind.AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removed]

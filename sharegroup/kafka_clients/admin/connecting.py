@@ -1,4 +1,7 @@
-"""The first connection. kafka-python retries any failure and hides its reason; this module reports it."""
+"""Creates kafka-python's admin client, and reports why it cannot connect.
+
+kafka-python retries every failure until its timeout and does not report the reason.
+"""
 
 import socket
 import time
@@ -11,8 +14,9 @@ from kafka.net.compat import KafkaNetClient
 
 from sharegroup.kafka_clients.admin.errors import error_text
 
-#: After this time the reason is determined: a rejected login is permanent. Each attempt may take twice as long as the
-#: previous one, for servers that are only slow.
+#: Timeout of the first attempt to connect, in ms. After a failed attempt the reason is determined, because a permanent
+#: error such as a rejected login need not be retried. Each further attempt may take twice as long as the previous one,
+#: because a server may only be slow.
 FIRST_ATTEMPT_MS = 2_000
 
 
@@ -50,7 +54,7 @@ def _attempt(settings: Mapping[str, Any], timeout_ms: float) -> KafkaAdminClient
 
 
 def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
-    """Return why the first server cannot be connected, with one more attempt, and close the client."""
+    """Try to connect to the first server once more, return the error (None if there is none), and close the client."""
     manager = client._manager
 
     async def one_more() -> None:

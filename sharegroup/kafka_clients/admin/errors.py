@@ -1,4 +1,4 @@
-"""Errors in responses as kafka-python's exceptions."""
+"""Converts error codes in responses to kafka-python's exceptions."""
 
 from kafka.errors import (
     BrokerResponseError,

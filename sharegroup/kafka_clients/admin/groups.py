@@ -1,4 +1,4 @@
-"""Groups: ListGroups, ShareGroupDescribe, DeleteGroups."""
+"""Requests about groups and their members: ListGroups, ShareGroupDescribe, DeleteGroups, LeaveGroup."""
 
 from collections.abc import Collection, Iterable
 from functools import partial
@@ -29,7 +29,7 @@ _NOT_ASKED_FOR = -(2**31)
 
 
 def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
-    """Return the groups of all brokers, by id. Empty filters match all."""
+    """Return the groups of all brokers, sorted by id. Empty filters match all groups."""
 
     def listed(node_id: int) -> Any:
         request = ListGroupsRequest(
@@ -79,7 +79,10 @@ def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, Kaf
 def remove_members(
     brokers: Brokers, group_id: str, members: Iterable[MemberIdentity]
 ) -> dict[MemberIdentity, KafkaError | None]:
-    """Return the result for each member. Raises the error of the whole request."""
+    """Remove members. Return {member: error}, None for removed members.
+
+    Raises KafkaError if the whole request fails.
+    """
     named = [LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=name) for m, name in members]
     request = LeaveGroupRequest(group_id=group_id, members=named, min_version=_MEMBERS_VERSION)
 
@@ -95,10 +98,14 @@ def remove_members(
 
 
 def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
-    """Return the absent static members that left. The request names a member without an id or a name."""
+    """Remove the static members that have left temporarily, run the assignor, and return the removed members.
+
+    The request is a LeaveGroup request for one member that has neither an id nor a group instance id. This project's
+    server interprets such a request as a rebalance. Kafka's brokers reject it.
+    """
     left = remove_members(brokers, group_id, [ALL_AWAY])
     if left.get(ALL_AWAY) is not None:  # a broker reports this member as unknown
-        raise GroupIdNotFoundError(f"Group {group_id} does not exist, or is no share group of this project's server.")
+        raise GroupIdNotFoundError(f"Group {group_id} does not exist or is not a share group of this project's server.")
     return list(left)
 
 

@@ -1,4 +1,4 @@
-"""The logs that share groups read: their partitions, start and end offsets, and records."""
+"""Requests about the logs that share groups read: leaders, start and end offsets, and records."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from sharegroup.kafka_clients.admin.brokers import Brokers
 from sharegroup.kafka_clients.admin.errors import check
 from sharegroup.kafka_clients.admin.results import LogOffsets, OldestRecord
 
-#: The newest version of Fetch with topic names; later ones have topic ids.
+#: The newest version of Fetch with topic names. Later versions have topic ids instead.
 _NAMES_VERSION = 12
 _METADATA_VERSION = 9
 #: A fetch returns the whole batch at its offset regardless of its size, but only for the request's first partition.
@@ -38,7 +38,10 @@ def leaders(brokers: Brokers, topics: Iterable[str]) -> Leaders:
 
 
 def log_offsets(brokers: Brokers, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
-    """Return start and end offsets of logs. Raises UnknownTopicOrPartitionError, NotLeaderForPartitionError."""
+    """Return start and end offsets of logs.
+
+    Raises UnknownTopicOrPartitionError for a missing partition, NotLeaderForPartitionError if its leader has moved.
+    """
     if not partitions:
         return {}
     starts = offsets_at(brokers, dict.fromkeys(partitions, int(OffsetSpec.EARLIEST)))
@@ -47,7 +50,7 @@ def log_offsets(brokers: Brokers, partitions: Collection[TopicPartition]) -> dic
 
 
 def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the offset of the first record at or after a time; -1 if there is none."""
+    """Return the offset of each partition's first record at or after its time in ms, -1 if there is none."""
     if not timestamps_ms:
         return {}
     found = brokers.retry(lambda: brokers.admin.list_partition_offsets(dict(timestamps_ms)))
@@ -55,7 +58,10 @@ def offsets_at(brokers: Brokers, timestamps_ms: Mapping[TopicPartition, int]) ->
 
 
 def oldest_records(brokers: Brokers, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OldestRecord]:
-    """Return the first record at or above an offset of each partition, except partitions without one or a leader."""
+    """Return each partition's first record at or above its offset.
+
+    Partitions without such a record and partitions without a leader are left out.
+    """
     nodes = leaders(brokers, {key.topic for key in offsets})
     found = {}
     for key, offset in offsets.items():

@@ -21,7 +21,7 @@ Offsets = dict[TopicPartition, ShareGroupOffset]
 def list_offsets(
     brokers: Brokers, group_ids: Collection[str], partitions: Iterable[TopicPartition] | None
 ) -> dict[str, Offsets | KafkaError]:
-    """Return the offsets of each group or its error, for some partitions or (None) for all of the group's."""
+    """Return {group: its offsets or its error}. If `partitions` is None, all partitions of a group are included."""
     wanted = None if partitions is None else _by_topic(partitions)
 
     def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Offsets | KafkaError]:
@@ -35,7 +35,10 @@ def list_offsets(
 def alter_offsets(
     brokers: Brokers, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Return the error of each offset, None if it was altered. Raises the error of the whole request."""
+    """Set start offsets. Return {partition: error}, None for offsets that were set.
+
+    Raises KafkaError if the whole request fails.
+    """
     kind = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
     topics = [
         kind(
@@ -60,7 +63,10 @@ def alter_offsets(
 
 
 def delete_offsets(brokers: Brokers, group_id: str, topics: Collection[str]) -> dict[str, KafkaError | None]:
-    """Return the error of each topic, None if its offsets were deleted. Raises the error of the whole request."""
+    """Delete the start offsets of topics. Return {topic: error}, None for topics whose offsets were deleted.
+
+    Raises KafkaError if the whole request fails.
+    """
     kind = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     request = DeleteShareGroupOffsetsRequest(
         group_id=group_id, topics=[kind(topic_name=topic) for topic in dict.fromkeys(topics)]
@@ -99,7 +105,10 @@ def _request_group(group_id: str, topics: Mapping[str, list[int]] | None) -> Any
 
 
 def _offsets(group: Any) -> Offsets | KafkaError:
-    """Return the error of one partition as the group's error, because a partial result would look complete."""
+    """Return the group's offsets, or an error if the group or one of its partitions has one.
+
+    Without the failed partition, the result would look complete.
+    """
     errors = [error_of(group.error_code, group.error_message)]
     errors += [error_of(row.error_code, row.error_message) for topic in group.topics for row in topic.partitions]
     for error in errors:

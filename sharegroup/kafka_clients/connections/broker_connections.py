@@ -45,14 +45,17 @@ class BrokerConnections:
         return self._present
 
     def address(self, node_id: int) -> Address:
-        """Return a broker's (host, port), the last known one if it is absent. Raises UpstreamUnavailableError."""
+        """Return a broker's (host, port), also if the broker is absent from the newest metadata.
+
+        Raises UpstreamUnavailableError if no metadata has had the broker.
+        """
         try:
             return self._addresses[node_id]
         except KeyError:
             raise UpstreamUnavailableError(f"broker {node_id} is unknown") from None
 
     def connection_to(self, node_id: int) -> ReconnectingConnection:
-        """Return the connection to a broker. Raises UpstreamUnavailableError."""
+        """Return the connection to a broker. Raises UpstreamUnavailableError if no metadata has had the broker."""
         self.address(node_id)
         return self._by_node[node_id]
 
@@ -72,17 +75,19 @@ class BrokerConnections:
                 self._addresses[node_id] = address
 
     async def fetch_metadata(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
-        """Return metadata of the named topics, from any broker that responds. Raises UpstreamUnavailableError.
+        """Return metadata of the named topics, from any broker that responds.
 
         The broker that responded last is queried first, and the bootstrap servers last. `check` raises
-        UpstreamUnavailableError to reject a response, so that the next broker is queried.
+        UpstreamUnavailableError to reject a response, so that the next broker is queried. If all brokers fail, this
+        method raises UpstreamUnavailableError.
         """
         return await self.query_any(partial(self._named_metadata, names, check))
 
     async def query_any(self, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
-        """Return the result of `ask` on the first metadata connection that responds.
+        """Call `ask` with the metadata connections of one broker after another, and return the first result.
 
-        A broker that has not responded within half a second may hang, so the next one is queried as well.
+        A broker that has not responded within half a second may hang, so the next one is queried as well. If all
+        brokers fail, the last UpstreamUnavailableError is raised.
         """
         problem: UpstreamUnavailableError | None = None
         present = [self._addresses[node_id] for node_id in self._present]
@@ -121,7 +126,10 @@ class BrokerConnections:
         return ReconnectingConnection(*address, self._settings)
 
     async def _query(self, address: Address, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
-        """Use a connection of its own: on others the response could wait behind a fetch that waits for records."""
+        """Call `ask` with the broker's metadata connection.
+
+        It is separate from the broker's other connection, where the response could wait behind a fetch.
+        """
         connection = self._for_metadata.get(address)
         if connection is None:
             connection = self._for_metadata[address] = self._connection(address)

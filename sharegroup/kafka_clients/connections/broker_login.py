@@ -18,9 +18,9 @@ from sharegroup.kafka_clients.client_settings import ClientSettings
 from sharegroup.kafka_clients.connections.headers import Response
 from sharegroup.kafka_clients.connections.unavailable import UpstreamLoginRejectedError, UpstreamUnavailableError
 
-#: The key in `ClientSettings` of a ForwardedLogin, which replaces kafka-python's sasl_*.
+#: The key in `ClientSettings` of a ForwardedLogin, which replaces kafka-python's sasl_* settings.
 FORWARDED_LOGIN = "passed_on_login"
-#: From this version on, the response has the session lifetime (KIP-368).
+#: The first version of SaslAuthenticate whose response contains the session lifetime (KIP-368).
 LIFETIME_VERSION = 1
 #: The part of a session's lifetime after which to reauthenticate. Kafka's clients use 85 to 95 percent.
 REAUTHENTICATION_POINT = 0.85
@@ -42,21 +42,21 @@ class ForwardedLogin:
 
 
 class Broker(Protocol):
-    """The broker that receives the login."""
+    """A connection to the broker that receives the login."""
 
     async def exchange(self, request: ApiMessage, response: type[Response], version: int) -> Response:
         """Send a request and return its response."""
 
 
 def reauthentication_delay_s(lifetime_ms: int) -> float:
-    """Return the time from a login to its reauthentication, infinity if the lifetime is 0."""
+    """Return the time from a login to its reauthentication in seconds, infinity if the lifetime is 0 (unlimited)."""
     return lifetime_ms / 1000 * REAUTHENTICATION_POINT if lifetime_ms else math.inf
 
 
 async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
     """Log in as configured. Return the session lifetime in ms, 0 if it is unlimited.
 
-    Raises UpstreamLoginRejectedError and UpstreamUnavailableError.
+    Raises UpstreamLoginRejectedError if the broker rejects the login, UpstreamUnavailableError if it fails otherwise.
     """
     passed_on = settings.get(FORWARDED_LOGIN)
     if passed_on is not None:

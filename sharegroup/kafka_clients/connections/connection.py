@@ -1,7 +1,7 @@
-"""One connection to an upstream broker, shared by forwarded frames and own requests.
+"""One connection to an upstream broker, shared by forwarded requests of clients and by requests of this process.
 
-`forward` sends a client's frame unchanged, `ask` sends a request of the gateway. Kafka responds in the order of the
-requests, so each response belongs to the oldest pending request.
+`forward` sends a client's request unchanged. `ask` encodes and sends a request of this process. Kafka responds in the
+order of the requests, so each response belongs to the oldest pending request.
 
 A SASL session may have a lifetime, after which the broker closes a connection that sends a request (KIP-368). `ask` and
 `keep_session` reauthenticate before it ends. Earlier requests may still be pending then; later ones wait, because a
@@ -36,22 +36,22 @@ logger = logging.getLogger(__name__)
 #: The client id of requests, unless the settings have `client_id`.
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
-#: Longer responses are decoded on a thread, because that takes milliseconds, which would delay the event loop.
-#: Responses to Fetch and ShareFetch are not: their records are not decoded.
+#: Responses with more bytes are decoded on another thread, because decoding takes milliseconds and would delay the
+#: event loop. Responses to Fetch and ShareFetch (by API key) are exceptions, because their records are not decoded.
 LARGE_BYTES, FETCHES = 65_536, (1, 78)
 #: The largest length that a frame can have. Brokers do not limit the size of their responses.
 MAX_RESPONSE_BYTES = 2**31 - 1
 
 
 class Features(NamedTuple):
-    """A broker's ApiVersions response: {api key: (min, max)}, and its encoded feature lists."""
+    """A broker's ApiVersions response, and its {API key: (min version, max version)} as `ranges`."""
 
     ranges: Mapping[int, tuple[int, int]]
     response: ApiVersionsResponse
 
 
 class UpstreamConnection(FrameProtocol):
-    """A connection to a broker. `forward` and `ask` raise UpstreamUnavailableError after it was lost."""
+    """A connection to a broker. `forward` and `ask` raise UpstreamUnavailableError after the connection was lost."""
 
     trusts_lengths = True
 
@@ -65,7 +65,7 @@ class UpstreamConnection(FrameProtocol):
         self._reauthenticate_s = math.inf
         self._reauthentication = asyncio.Lock()
         self.is_open = False
-        #: Lifetime of the session that the login started, 0 if it is unlimited.
+        #: Lifetime in ms of the SASL session that the login started, 0 if it is unlimited.
         self.session_lifetime_ms = 0
 
     @classmethod
@@ -157,14 +157,17 @@ class UpstreamConnection(FrameProtocol):
     async def ask(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Keep the session, send a request of the gateway and return its response, an instance of `response`."""
+        """Send a request and return its response, an instance of `response`.
+
+        If the SASL session ends soon, reauthenticate first.
+        """
         await self.keep_session()
         return await self.exchange(request, response, version, timeout_s)
 
     async def exchange(
         self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request like `ask`, without a reauthentication."""
+        """Send a request and return its response like `ask`, without a reauthentication."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, self._client_id))
@@ -196,7 +199,7 @@ class UpstreamConnection(FrameProtocol):
 
 
 async def fetch_features(connection: UpstreamConnection) -> Features:
-    """Return the APIs of the broker. Old brokers support only version 0 of ApiVersions."""
+    """Return the APIs of the broker. If it rejects version 3 of ApiVersions, as old brokers do, version 0 is sent."""
     request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
     response = await connection.ask(request, ApiVersionsResponse, 3, CONNECT_TIMEOUT_S)
     if response.error_code:

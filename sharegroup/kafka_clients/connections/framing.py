@@ -40,11 +40,15 @@ _received = _Received()
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """Base of both sides' connections. `frame_received` gets each complete frame, `frame_error` gets errors.
+    """Base class of the connections to clients and to brokers. Await `wait_drained` before writing.
 
-    `max_frame_bytes` may be changed at any time and applies to the next length. Await `wait_drained` before writing.
-    `transport` is None before and after the connection. See `hold_frames` for `is_held`, `hold_body` for
-    `is_body_held`.
+    Subclasses implement `frame_received`, which gets each complete frame, and `frame_error`, which gets errors.
+
+    Attributes:
+        max_frame_bytes: The maximum length of a frame. A change applies from the next frame on.
+        transport: The transport of the connection, None before it was opened and after it was closed.
+        is_held: Whether received frames are held back until `release_frames`.
+        is_body_held: Whether the rest of the current frame is not read until `release_body`.
     """
 
     trusts_lengths = False
@@ -63,7 +67,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- for the subclass ------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        """Handle a complete frame without its length. The receiver owns its memory."""
+        """Handle a complete frame, without its length. Its memory is not reused, so the frame may be stored."""
         raise NotImplementedError
 
     def frame_error(self, problem: str) -> None:
@@ -73,7 +77,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def frame_problem(self, size: int, head: memoryview) -> str | None:
         """Return why a frame of `size` bytes must end the connection, else None.
 
-        `head` has its first `HEAD_BYTES` bytes, or all of it.
+        `head` has the first `HEAD_BYTES` bytes of the frame, or the whole frame if it is shorter.
         """
         return None
 
@@ -82,7 +86,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     @property
     def unfinished_bytes(self) -> int | None:
-        """Return how much of the current incomplete frame has been received; None without one."""
+        """Return the number of received bytes of the current incomplete frame, None if there is no such frame."""
         return None if self._frame is None else self._frame_filled
 
     async def wait_drained(self) -> None:
@@ -116,13 +120,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         pieces.clear()
 
     def hold_frames(self) -> None:
-        """Stop passing on frames and reading, until `release_frames`."""
+        """Stop reading, and stop passing frames to `frame_received`, until `release_frames` is called."""
         self.is_held = True
         if self.transport is not None:
             self.transport.pause_reading()
 
     def release_frames(self) -> None:
-        """Pass on the held frames and continue to read, unless one of them holds frames again."""
+        """Pass the held frames to `frame_received` and continue to read, unless `hold_frames` is called meanwhile."""
         self.is_held = False
         rest, self._rest = self._rest, b""
         if rest:
@@ -130,7 +134,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._read_on()
 
     def hold_body(self) -> None:
-        """Stop reading the current incomplete frame, until `release_body`."""
+        """Stop reading the current incomplete frame, until `release_body` is called."""
         self.is_body_held = True
         if self.transport is not None:
             self.transport.pause_reading()
@@ -146,7 +150,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
 
     def abort(self) -> None:
-        """Close the connection now; no further frame is passed on."""
+        """Close the connection immediately. No further frame is passed to `frame_received`."""
         self._is_over, self._rest, self._frame = True, b"", None
         if self.transport is not None:
             self.transport.abort()
@@ -154,11 +158,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- asyncio ---------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start writing. Called by asyncio."""
+        """Store the transport. Called by asyncio."""
         self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wake up waiting writers. Called by asyncio."""
+        """Drop an incomplete frame and end `wait_drained`. Called by asyncio."""
         self._is_over, self._rest, self._frame = True, b"", None
         self.transport = None
         self._drained.set()
@@ -193,7 +197,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.frame_received(memoryview(frame))
 
     def _cut(self, data: memoryview) -> None:
-        """Pass on the complete frames, and copy the start of an incomplete one."""
+        """Pass the complete frames to `frame_received`, and copy the start of an incomplete one."""
         position = 0
         while len(data) - position >= _LENGTH.size and not self.is_held and not self._is_over:
             (size,) = _LENGTH.unpack_from(data, position)

@@ -1,4 +1,4 @@
-"""Headers of requests and responses, and their messages, which kafka-python's classes encode.
+"""Encodes and decodes requests and responses with their headers. kafka-python's classes encode the messages.
 
 Clients' requests are decoded in `request_decoding`.
 """
@@ -12,10 +12,10 @@ from sharegroup.errors import ShareGroupError
 
 _REQUEST = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
-#: Limit of tagged fields, which are skipped one by one: a frame could hold millions of them.
+#: Maximum number of tagged fields in a row. They are skipped one by one, and a frame could contain millions of them.
 MAX_TAGGED_FIELDS = 1_024
-#: Longest string, in bytes. Compact strings could be longer, but a broker closes the connection on which it reads one.
-#: On a connection that the gateway shares, one client would block all others.
+#: Maximum length of a string, in bytes. Compact strings could be longer, but a broker closes a connection on which it
+#: receives a longer one. Clients of a gateway share such a connection, so one client could disturb all others.
 MAX_STRING_BYTES = 0x7FFF
 
 
@@ -49,7 +49,7 @@ class EncodedResponse:
     """A response that is already encoded, except for its header and its throttle time."""
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """Set how long the client has to wait before its next request."""
+        """Set the time in ms that the client has to wait before its next request."""
         raise NotImplementedError
 
     def pieces(self, correlation_id: int) -> list[Piece]:
@@ -57,7 +57,7 @@ class EncodedResponse:
         raise NotImplementedError
 
 
-#: The result of a handler.
+#: A response that a request handler returns.
 AnyResponse = ApiMessage | EncodedResponse
 Response = TypeVar("Response", bound=ResponseMessage)
 
@@ -86,7 +86,10 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 
 def encode_pieces(response: AnyResponse, version: int, correlation_id: int) -> list[Piece]:
-    """Return the response with its length and header, as pieces to send in order. It may be encoded again."""
+    """Return the response with its length and header, as pieces to send in order.
+
+    The same response may be encoded several times.
+    """
     if isinstance(response, EncodedResponse):
         return response.pieces(correlation_id)
     return [encode_response(response, version, correlation_id)]
@@ -105,14 +108,14 @@ def encode_versioned_response(response: ApiMessage, correlation_id: int) -> byte
 
 
 def encode_request(request: ApiMessage, version: int, correlation_id: int, client_id: str) -> bytearray:
-    """Return the framed request; `version` is set before the header, which repeats it."""
+    """Return the request with its length and header."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return _framed(request)
 
 
 def _framed(message: ApiMessage) -> bytearray:
-    """Return the framed message without a copy."""
+    """Return the message with its length and header, without copying it."""
     encoded: bytearray = message.encode(header=True, framed=True)
     message._header = None  # would prevent encoding in another version
     return encoded
@@ -123,7 +126,7 @@ def correlation_id(frame: memoryview) -> int:
 
 
 def decode_response(message: type[Response], version: int, frame: memoryview) -> Response:
-    """Decode a response as an instance of `message`; its bytes fields are views if possible."""
+    """Decode a response as an instance of `message`. Its bytes fields are views of `frame` if possible."""
     start = _INT32.size
     if message.API_KEY != 18 and message.flexible_version_q(version):  # ApiVersions keeps the old header
         start = skip_tagged_fields(frame, start)

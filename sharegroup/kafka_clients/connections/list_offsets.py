@@ -66,7 +66,10 @@ def read_leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]
 
 
 def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-    """Return a request for the offset up to which each log was written by leaders up to an epoch (KIP-320)."""
+    """Return a request for the end offset of a leader epoch in each log (KIP-320).
+
+    Records below this offset were written by leaders of this epoch or of earlier ones.
+    """
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = {
         partition: topic_of.OffsetForLeaderPartition(
@@ -81,7 +84,7 @@ def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderE
 
 
 def read_epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
-    """Return the offset of each partition without an error."""
+    """Return the end offset of the requested epoch for each partition without an error."""
     return {
         TopicPartition(topic.topic, partition.partition): partition.end_offset
         for topic in answer.topics

@@ -1,4 +1,4 @@
-"""Start and end offsets of logs, and their leaders: the job's control requests, over one connection to each broker.
+"""The job's client for the start offsets, end offsets and leaders of logs, with one connection to each broker.
 
 One Metadata request names all topics. One ListOffsets request to each leader names all of its partitions, and all
 leaders are queried concurrently. A leader that does not respond affects only its own partitions, and a rejected
@@ -40,7 +40,7 @@ __all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
 #: Timeouts of Metadata and ListOffsets requests to one broker, in seconds.
 METADATA_TIMEOUT_S = 2.0
 OFFSETS_TIMEOUT_S = 2.0
-#: A leader may have to search old segments for a timestamp.
+#: Timeout of a ListOffsets request with a timestamp, in seconds: the leader may have to search old segments.
 SEARCH_TIMEOUT_S = 10.0
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -55,7 +55,10 @@ class _Leadership(NamedTuple):
 
 
 class LogOffsetsClient:
-    """A client for one event loop. `settings` are kafka-python's; `brokers` replaces the connections made from them."""
+    """Fetches log offsets and leaders on one event loop.
+
+    `settings` are kafka-python's. If `brokers` is given, its connections are used instead of new ones.
+    """
 
     def __init__(self, settings: ClientSettings, brokers: BrokerConnections | None = None) -> None:
         self._brokers = brokers or BrokerConnections(settings, METADATA_TIMEOUT_S)
@@ -65,7 +68,10 @@ class LogOffsetsClient:
         self._epochs: dict[TopicPartition, int] = {}
 
     async def fetch_topics(self, names: Collection[str]) -> list[_Topic]:
-        """Return the metadata of these topics, each with its own error code. Raises UpstreamUnavailableError."""
+        """Return the metadata of these topics, each with its own error code.
+
+        Raises UpstreamUnavailableError if no broker returns metadata with current leader epochs.
+        """
         metadata = await self._brokers.fetch_metadata(names, self._check_is_new)
         self._brokers.update_brokers(metadata)
         for topic in metadata.topics:
@@ -87,11 +93,14 @@ class LogOffsetsClient:
         return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
 
     async def fetch_epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offsets up to which logs were written by leaders up to an epoch, where leaders respond."""
+        """Return the end offset of a leader epoch in each log (`epoch_ends_request`).
+
+        Partitions whose leaders do not respond are left out.
+        """
         return await self._of_leaders(epochs, self._ask_for_epochs)
 
     def remove_topics(self, topics: Collection[str]) -> None:
-        """Remove the leaders of topics that are no longer used."""
+        """Remove the stored leaders and leader epochs of topics that are no longer used."""
         self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
         self._newest = {p: newest for p, newest in self._newest.items() if p.topic not in topics}
         self._epochs = {p: epoch for p, epoch in self._epochs.items() if p.topic not in topics}
@@ -163,7 +172,7 @@ class LogOffsetsClient:
         return found
 
     async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Query epochs; only requests for offsets mark a broker as silent."""
+        """Request the end offsets of epochs from one leader. Unlike `_ask`, a failure does not mark it as silent."""
         if leader in self._silent:
             return {}
         try:
@@ -176,6 +185,6 @@ class LogOffsetsClient:
         return read_epoch_ends(answer)
 
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the leaders of these partitions before the next request."""
+        """Remove the leaders of these partitions, so that they are looked up before the next request."""
         for partition in partitions:
             self._leaders.pop(partition, None)

@@ -10,7 +10,7 @@ _Result = TypeVar("_Result")
 
 
 class LoopThread:
-    """Runs coroutines on an event loop, whose daemon thread starts with the first one."""
+    """Runs coroutines on an event loop, whose daemon thread starts with the first coroutine."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -38,7 +38,7 @@ class ConnectBackoff:
         self._pause_s = FIRST_PAUSE_S
 
     def remaining_s(self, now: float) -> float:
-        """Return the time until the next attempt."""
+        """Return the time in seconds until the next attempt is allowed."""
         return max(0.0, self._not_before - now)
 
 
@@ -58,7 +58,7 @@ class ReconnectingConnection:
     async def ask(
         self, request: ApiMessage, response: type[Response], max_version: int | None = None, timeout_s: float = 30.0
     ) -> Response:
-        """Send a request in the newest version that both sides support (at most `max_version`)."""
+        """Send a request in the newest version that both sides support (at most `max_version`). Return its response."""
         connection, offered = await self._get()
         return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
 

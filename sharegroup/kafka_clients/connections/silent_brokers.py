@@ -1,8 +1,8 @@
 """Brokers that do not respond: requests to them fail immediately until they respond again.
 
-A request to a broker that is paused or cut off waits until its timeout. Only the first request does. After it the
-broker is *silent*: requests to it fail immediately, and a task queries its features until it responds. An outage is one
-log line when it starts and one when it ends.
+The first request to a broker that is paused or cut off waits until its timeout. From then on the broker is *silent*:
+requests to it fail immediately, and a task requests its ApiVersions until it responds. One line is logged when an
+outage starts, and one when it ends.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from sharegroup.log_fields import LogFields
 
 logger = logging.getLogger(__name__)
 
-#: Pause between two attempts to reach a silent broker, and timeout of an attempt.
+#: Pause between two attempts to reach a silent broker, and timeout of an attempt, in seconds.
 _RETRY_S, _ATTEMPT_S = 0.5, 2.0
 
 

@@ -1,1 +1,1 @@
-"""The job's three row topics: creating them, writing requests, reading responses."""
+"""Creates the three topics by which clients and the job exchange rows, writes requests, and reads responses."""

@@ -1,7 +1,8 @@
-"""Administration of a group's offsets, configs and members by rows, for callers with the job's configuration.
+"""Requests that change a group's offsets, configs and members, sent to the job as rows.
 
-The coordinator's side is `core.group_coordinator.administration`. Each function raises RequestError (the errors that it
-names), JobNotRespondingError, or KafkaUnavailableError.
+Callers need the job's configuration. `core.group_coordinator.administration` handles the requests. Each function raises
+RequestError with one of the error codes that its docstring lists, JobNotRespondingError if there is no response within
+`timeout_s` seconds, and KafkaUnavailableError if the brokers cannot be reached.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +38,7 @@ def alter_configs(
 ) -> None:
     """Set configs of a group by Kafka's names; None removes a config. Either all are changed or none.
 
-    Errors: INVALID_CONFIG, ...
+    Errors: INVALID_CONFIG for an invalid name or value, INVALID_REQUEST for a blank group id.
     """
     request_job(
         config,
@@ -51,7 +52,9 @@ def alter_configs(
 def invoke_consumer_rebalance(
     config: Config, group_id: str, timeout_s: float = TIMEOUT_S
 ) -> tuple[requests.MemberIdentity, ...]:
-    """Let absent static members leave now, and run the assignor (KIP-345). Return the members that left.
+    """Remove the static members that have left temporarily, run the assignor, and return the removed members.
+
+    A static member that sends no heartbeats for `share.session.timeout.ms` is also removed (KIP-345).
 
     Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST for a group without members.
     """
@@ -67,9 +70,9 @@ def invoke_consumer_rebalance(
 def remove_members(
     config: Config, group_id: str, members: Iterable[requests.MemberIdentity], timeout_s: float = TIMEOUT_S
 ) -> tuple[responses.MemberError, ...]:
-    """Remove members, whose records are released. Return the result for each.
+    """Remove members from a group and release their records. Return the result for each member.
 
-    Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST.
+    Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST if `members` is empty.
     """
     named = tuple(members)
     return request_job(

@@ -1,4 +1,4 @@
-"""One request to a group's job as a row, and its response, for callers with the job's configuration."""
+"""Sends one request to a group's job as a row, and returns its response. Callers need the job's configuration."""
 
 import time
 import uuid
@@ -20,7 +20,7 @@ from sharegroup.protocol.rows.share_group_responses import (
     RemoveMembersResponse,
 )
 
-#: A busy job responds within seconds; a restarting job takes about a minute.
+#: Default timeout in seconds. A busy job responds within seconds; a restarting job takes about a minute.
 TIMEOUT_S = 120.0
 _POLL_MS = 100
 
@@ -42,7 +42,8 @@ def request_job(
 
     `request` creates the request row from the channel and the row's header (id, group id, key of the response).
 
-    Raises RequestError if the coordinator rejects the request, JobNotRespondingError, KafkaUnavailableError.
+    Raises RequestError if the coordinator rejects the request, JobNotRespondingError if there is no response within
+    `timeout_s` seconds, and KafkaUnavailableError if the brokers cannot be reached.
     """
     job = config.job_for(group_id)
     name = f"admin-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""The job's three topics: created if they are missing, checked if they exist."""
+"""Creates the job's three topics, or checks the configs of those that exist."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ MOST_REPLICAS = 3
 _BROKERS_DEFAULT = -1
 _TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
-#: Configs by topic and name. A topic whose configs may not be described has none.
+#: {topic: {config name: value}}. A topic whose configs this client may not describe has no entries.
 TopicConfigs = Mapping[str, Mapping[str, str]]
 _BROKERS_CLOCK = "LogAppendTime"
 _TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
@@ -39,14 +39,16 @@ def create_topics(
     retention_ms: int,
     timed: Collection[str] = (),
 ) -> None:
-    """Create the missing ones of `topics` (name -> partitions), with LogAppendTime.
+    """Create those of `topics` (name -> number of partitions) that are missing, with LogAppendTime.
 
     `replication` is the number of replicas. CLUSTER_MAXIMUM stands for 3, or for the number of brokers if it is
-    lower, or for the brokers' default if they reject that. Topics with three or more replicas are created with
-    `min.insync.replicas` of 2, so that no response to an append depends on a single disk.
+    lower. If the brokers reject that number, their default is used. Topics with three or more replicas are created with
+    `min.insync.replicas` of 2, so that no confirmed append depends on a single disk.
 
-    Existing topics must keep their rows, and those in `timed` must have LogAppendTime. A topic with one replica causes
-    a warning. Raises KafkaUnavailableError, UnfitTopicsError.
+    Existing topics must not be compacted, and those in `timed` must have LogAppendTime. A warning is logged for topics
+    with one replica.
+
+    Raises UnfitTopicsError if an existing topic breaks these rules, and KafkaUnavailableError if a request fails.
     """
     admin = None
     try:
@@ -70,7 +72,7 @@ def create_topics(
 
 
 def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
-    """Create all topics with one request. Raises kafka-python's errors."""
+    """Create all topics with one request. Raises KafkaError if it fails."""
     if replication != CLUSTER_MAXIMUM:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
         return
@@ -140,7 +142,8 @@ def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
         logger.info("topics %(topic)s: %(detail)s", LogFields(topic=", ".join(names), detail=what))
     if alone := [name for name, count in replicas.items() if count == 1]:
         logger.warning(
-            "topics %(topic)s have one replica: without its broker the job waits, and the loss of the broker's disk "
-            "loses unread acknowledgements; with three brokers, use three replicas (request.topic.replication.factor)",
+            "topics %(topic)s have one replica: the job waits while its broker is unavailable, and unread "
+            "acknowledgements are lost if the broker's disk is lost; with three brokers, use three replicas "
+            "(request.topic.replication.factor)",
             LogFields(topic=", ".join(alone)),
         )

@@ -31,7 +31,9 @@ class RowTopics(NamedTuple):
 
 
 class RowChannel:
-    """A channel to the job. `settings` are kafka-python's; `reply_to` is the key of the member's responses.
+    """Sends request rows to the job and reads the responses.
+
+    `settings` are kafka-python's. `reply_to` is the key of the member's responses.
 
     `send` is thread-safe. The other methods must be called from one thread.
     """
@@ -52,7 +54,7 @@ class RowChannel:
         return self._partitions.start_reading(self._consumer)
 
     def poll(self, timeout_ms: int) -> list[Response]:
-        """Return the member's responses. Rows of other members in the same partition are not decoded."""
+        """Return the member's responses that arrive within `timeout_ms`. Rows of other members are not decoded."""
         responses: list[Response] = []
         self._partitions.follow_partition_count(self._consumer)
         for partition, messages in self._consumer.poll(timeout_ms=timeout_ms).items():
@@ -63,7 +65,7 @@ class RowChannel:
                         responses += decode_responses(message.value)
                     except ValueError as error:
                         logger.warning(
-                            "skipped an invalid response row at offset %(offset)d: %(error)s",
+                            "skipped an invalid response row: %(topic)s-%(partition)d, offset %(offset)d: %(error)s",
                             LogFields(
                                 topic=partition.topic,
                                 partition=partition.partition,
@@ -74,7 +76,7 @@ class RowChannel:
         return responses
 
     def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
-        """Produce rows; `wait` until the broker has them. Raises KafkaError."""
+        """Produce request rows. With `wait`, return after the brokers have stored them, else raise KafkaError."""
         futures = []
         for request in requests:
             is_group = isinstance(request, ShareGroupRequest)
@@ -93,7 +95,7 @@ class RowChannel:
             return int(time.time() * 1000) - self._clock.local_ms()
 
     def _learn_time(self, sent_ms: int, appended: Any) -> None:
-        """Learn the time of an append; `appended` is kafka-python's metadata."""
+        """Pass the time of an append to the clock. `appended` is kafka-python's metadata of the stored row."""
         if appended.timestamp >= 0:
             self._clock.record_append((appended.topic, appended.partition), sent_ms, appended.timestamp)
 

@@ -1,4 +1,4 @@
-"""Rows of a request topic that no job has read yet."""
+"""Counts the rows of a request topic that the job has not read yet."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from sharegroup.protocol.json_text import from_json
 
 
 def count_unread_rows(settings: Mapping[str, Any], topic: str, positions: Mapping[int, int], group_id: str) -> int:
-    """Return the number of a group's rows in a request topic behind `positions`, the next unread offsets.
+    """Return the number of a group's rows in a request topic from `positions` on.
 
-    Partitions without a position are read from their start. A missing topic has no rows. Raises
-    KafkaUnavailableError.
+    `positions` are {partition: offset of the first unread row}. Partitions without a position are read from their
+    start. A missing topic has no rows. Raises KafkaUnavailableError if the topic cannot be read.
     """
     try:
         consumer = offsets_consumer(settings)

@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz` and `/readyz` of one process.
+"""Serves `/metrics`, `/healthz` and `/readyz` of one process by HTTP.
 
 /metrics   the text of a scrape, created at most once in `CACHE_S` seconds for all clients
 /healthz   200 while the process makes progress; 503 and the reasons if it should be restarted
@@ -20,18 +20,18 @@ from sharegroup.monitoring.metrics.metric import MetricFamily
 
 logger = logging.getLogger(__name__)
 
-#: Time that the text of a scrape is cached, so that frequent scrapes cost nothing.
+#: Time in seconds for which the text of a scrape is cached, so that frequent scrapes cost nothing.
 CACHE_S = 1.0
-#: Time without data after which a client is disconnected.
+#: Time without data after which a client is disconnected, in seconds.
 _IDLE_S = 5.0
 #: Maximum number of Accept headers with their own cached text; scrapers send one or two.
 _MAX_FORMATS = 4
-#: Maximum duration of `close`.
+#: Maximum duration of `close`, in seconds.
 _CLOSE_S = 0.1
 #: Maximum number of concurrent requests. Further clients are disconnected.
 _MAX_CLIENTS = 32
 
-#: Returns the present problems in sentences, or nothing.
+#: A function that returns a sentence for each current problem.
 Problems = Callable[[], Iterable[str]]
 
 
@@ -40,7 +40,10 @@ class MetricsUnavailableError(ShareGroupError):
 
 
 class MetricsServer:
-    """Server that runs from `start` to `close`. It calls the callables on its threads."""
+    """Serves metrics and health checks from `start` to `close`.
+
+    `families`, `unhealthy` and `unready` are called on threads of the server.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class MetricsServer:
         self._server: _Server | None = None
 
     def start(self, host: str, port: int) -> int:
-        """Listen, and return the port. For port 0 a free one is chosen. Raise MetricsUnavailableError."""
+        """Listen, and return the port. For port 0 a free one is chosen. Raise MetricsUnavailableError on failure."""
         try:
             self._server = _Server((host, port), self._response)
         except (OSError, OverflowError) as error:

@@ -22,7 +22,7 @@ class DeliveryCounts:
         self._records.add(records, _BATCH)
 
     def count_assigned(self, records: int, seconds: float) -> None:
-        """Count reserved records that were assigned to a member, `seconds` after it was chosen."""
+        """Count reserved records that were assigned to a member, `seconds` after the member was chosen."""
         self._records.add(records, _RESERVED)
         self._seconds.observe(seconds)
 

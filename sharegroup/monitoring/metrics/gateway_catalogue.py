@@ -68,8 +68,8 @@ RECORDS_RESERVED = _gauge("reserved_records", "Offsets that are reserved for thi
 ASSIGNMENT_SECONDS = Metric(
     "sharegroup_gateway_assignment_seconds",
     MetricKind.HISTOGRAM,
-    "Time from the choice of a member for reserved records until they can be sent to it: the append of the `assign` "
-    "row.",
+    "Time from the choice of a member for reserved records until the `assign` row is appended. From then on, the "
+    "records can be sent to the member.",
     bounds=_SECONDS,
 )
 

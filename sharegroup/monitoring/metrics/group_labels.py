@@ -7,7 +7,8 @@ OTHER = "(other)"
 class GroupLabels:
     """The labels of groups: the first `limit` groups have their own.
 
-    A group without its own label keeps sharing `OTHER`, because its counts cannot be moved.
+    All other groups have the label `OTHER`. A group with this label keeps it, because its counts cannot be separated
+    from those of the others.
     """
 
     def __init__(self, limit: int) -> None:

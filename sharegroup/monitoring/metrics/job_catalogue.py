@@ -44,8 +44,8 @@ IN_FLIGHT = _gauge(
 MANAGED = _gauge("led_share_partitions", "Share-partitions that the job leads.", _GROUP)
 OLDEST = _gauge(
     "oldest_unfinished_age_seconds",
-    "Minimum age of the oldest record that is not finished, counted from when the job first observed that the log "
-    "contains it. 0: none.",
+    "Minimum age of the oldest unfinished record: the time since the job first observed the record in the log. 0: no "
+    "record is unfinished.",
     _GROUP,
 )
 PARTITION_LAG = _gauge("partition_lag_records", "Lag of a share-partition (see metrics.max.partitions).", _PARTITION)
@@ -156,15 +156,17 @@ REJECTED_ROWS = _counter(
 )
 BACKLOG = _gauge(
     "request_backlog_rows",
-    "Rows of the request topic that the last micro-batch left unread, in the partition with the most.",
+    "Rows that the last micro-batch left unread in the request topic: the maximum of its partitions.",
     _QUERY,
 )
 DELIVERY_LOG_DEFERRED = _gauge(
     "delivery_log_owed_rows", "Rows of delivery_log that are durable but not yet written to the table."
 )
-UPKEEPS = _counter("upkeeps", "Finished upkeeps of the tables of a query, successful or not.")
+UPKEEPS = _counter(
+    "upkeeps", "Finished runs of the upkeep of tables (compaction, deletion of old rows), successful or not."
+)
 UPKEEP_SECONDS = _counter("upkeep_seconds", "Time spent on upkeep, in its own process.")
-UPKEEP_FAILURES = _counter("upkeep_failures", "Upkeeps that failed.")
+UPKEEP_FAILURES = _counter("upkeep_failures", "Runs of the upkeep that failed.")
 
 # -- Spark's own ------------------------------------------------------------------------------------------------------
 

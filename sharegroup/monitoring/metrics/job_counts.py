@@ -45,11 +45,16 @@ _GAUGES = (
 class FinishedBatch:
     """The results of a micro-batch.
 
-    - `part_s`: seconds by part
-    - `requests`: number of rows of its request topic
-    - `tables`, `responses`: its rows
-    - `changes`: row changes of the tables of current state
-    - `windows`: the values of `WindowSizes`
+    Attributes:
+        query: The name of the query.
+        now_ms: The timestamp of the micro-batch.
+        part_s: The duration of each part of the micro-batch, in seconds.
+        requests: The number of processed rows of the request topic.
+        rejected: The number of invalid rows of the request topic.
+        tables: The rows written to each table.
+        changes: The changed rows of the tables that contain the current state.
+        responses: The response rows.
+        windows: The values of a `WindowSizes` for each changed share-partition.
     """
 
     query: str
@@ -91,7 +96,10 @@ class JobCounts:
         self._change(rows)
 
     def count_batch(self, batch: FinishedBatch, load_s: float | None = None) -> None:
-        """Count a micro-batch. `load_s`, only for the first after a start of the query, is seconds since the start."""
+        """Count a micro-batch.
+
+        `load_s` is the time in seconds since the start of the query, for the first micro-batch after the start only.
+        """
         query, seconds = batch.query, sum(batch.part_s.values())
         for part, part_s in batch.part_s.items():
             self.add(catalogue.PART_SECONDS, part_s, query, part)

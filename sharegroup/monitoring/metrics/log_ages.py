@@ -17,7 +17,7 @@ MAX_ENDS = 8
 
 
 def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_ms: int) -> LogEnds:
-    """Return the end offsets after an observation of start and end offset; empty if all records are finished."""
+    """Return the stored end offsets, updated by the observed start and end offset; empty if no record is unfinished."""
     if log_end_offset <= start_offset:
         return ()
     first = 0
@@ -33,5 +33,5 @@ def add_observation(ages: LogEnds, start_offset: int, log_end_offset: int, now_m
 
 
 def oldest_ms(ages: LogEnds) -> int | None:
-    """Return the time since when the oldest unfinished record exists at least; None if all records are finished."""
+    """Return a time in ms at which the oldest unfinished record existed already; None if all records are finished."""
     return ages[1] if ages else None

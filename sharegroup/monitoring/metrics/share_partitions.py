@@ -101,7 +101,7 @@ class SharePartitionSizes:
 
 
 class _Oldest:
-    """The time of the oldest unfinished record of several share-partitions. `first` requires that there is one."""
+    """The time of the oldest unfinished record of each share-partition. `first` must not be called if it is empty."""
 
     def __init__(self) -> None:
         self._since: dict[_Key, int] = {}

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 
 class WindowSizes(NamedTuple):
-    """Offsets and counts as in `share_group_state`.
+    """The sizes of a share-partition: offsets and counts with the meaning that they have in `share_group_state`.
 
     `log_end_offset` is -1 while it is not known. If `is_managed` is False, the operator no longer manages the
     share-partition, and the sizes have no meaning.
@@ -39,7 +39,10 @@ class WindowSizes(NamedTuple):
 
     @property
     def acquired(self) -> int:
-        """Number of acquired records. Records of unknown state count as well; only states from elsewhere have them."""
+        """Number of acquired records.
+
+        Records without a known state count as acquired. Only states that other programs wrote have such records.
+        """
         return self._held - self.reserved
 
     @property

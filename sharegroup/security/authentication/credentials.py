@@ -3,8 +3,9 @@
     alice: SCRAM-SHA-512$8192:<salt>$<stored key>:<server key>
     bob: [SCRAM-SHA-512$..., SCRAM-SHA-256$...]
 
-SCRAM proves the password without sending it, with the entry of its own hash. For PLAIN, the stored key of the strongest
-entry is computed from the password that was sent. `sharegroup hash-password alice` creates a line of the file.
+A SCRAM login does not send the password. It is verified with the user's entry for the same hash function. A PLAIN login
+sends the password. It is verified with the user's strongest entry, whose stored key can be computed from the password.
+`sharegroup hash-password alice` creates a line of the file.
 """
 
 import base64
@@ -27,7 +28,8 @@ SCRAM_MECHANISMS: Mapping[str, ScramMechanism] = {
     SCRAM_SHA_512: ScramMechanism(SCRAM_SHA_512),
     SCRAM_SHA_256: ScramMechanism(SCRAM_SHA_256),
 }
-#: A login over PLAIN takes some milliseconds to verify, and a stolen file is slow to search.
+#: Number of hash iterations of new entries. It makes the verification of a PLAIN login take some milliseconds, so that
+#: guessing the passwords of a stolen file is slow.
 ITERATIONS = 8_192
 _KEY_BYTES: Mapping[str, int] = {SCRAM_SHA_512: 64, SCRAM_SHA_256: 32}
 _SALT_BYTES = 12
@@ -38,7 +40,7 @@ _ENTRY = re.compile(r"(SCRAM-SHA-(?:256|512))\$(\d{4,8}):([^$:]+)\$([^$:]+):([^$
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramCredential:
-    """The server's half of a password (RFC 5802) for one mechanism. Its repr does not show it."""
+    """The keys with which the server verifies a user's password by one mechanism (RFC 5802). Its repr hides them."""
 
     mechanism: str
     salt: bytes
@@ -51,7 +53,7 @@ class ScramCredential:
 
     @property
     def for_scramp(self) -> tuple[bytes, bytes, bytes, int]:
-        """Return the fields in scramp's order."""
+        """Return the fields in the order that the library scramp expects."""
         return self.salt, self.stored_key, self.server_key, self.iterations
 
     def matches(self, password: str) -> bool:
@@ -66,8 +68,9 @@ class ScramCredential:
 class Credentials:
     """The users of the file. A login of an unknown user behaves like a wrong password of a known user.
 
-    An unknown user gets a decoy credential in the form of a known user's: its mechanism, its iterations, which
-    determine the duration of a check, and the length of its salt. The user's name selects the form, so it is stable.
+    The login of an unknown user is verified with a decoy credential. It resembles the credential of a known user: it
+    has the same mechanism, number of iterations (which determines the duration of a check) and length of the salt. The
+    unknown user's name determines the decoy, so each login with this name gets the same one.
 
     `users` has each user's credentials by mechanism. `decoy_key` is a secret of this process from which decoys are
     derived.
@@ -76,7 +79,7 @@ class Credentials:
     def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]], decoy_key: bytes) -> None:
         self._users, self._decoy_key = users, decoy_key
         found = [users[user][name] for user in sorted(users) for name in SCRAM_MECHANISMS if name in users[user]]
-        #: By mechanism; None is PLAIN.
+        #: The credentials of known users that decoys resemble, by mechanism; None stands for PLAIN.
         self._forms: dict[str | None, list[ScramCredential]] = {
             name: [each for each in found if each.mechanism == name] for name in SCRAM_MECHANISMS
         }
@@ -134,7 +137,7 @@ def _entry(password: str, mechanism: str) -> str:
 
 
 def load_credentials(path: str, decoy_key: bytes) -> Credentials:
-    """Read the file. Raises InvalidConfigError, also if the file cannot be read."""
+    """Read the users from a file. Raises InvalidConfigError if it is invalid or cannot be read."""
     try:
         entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

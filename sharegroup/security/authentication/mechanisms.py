@@ -16,12 +16,15 @@ from sharegroup.security.authentication.token_check import TokenCheck
 from sharegroup.security.authentication.token_keys import TokenKeys, fetch_keys, keys_path, read_keys
 from sharegroup.security.reloading import Reloading, ReloadingFiles, ReloadingResponse
 
-#: Minimum time between two requests for token keys, whatever clients send.
+#: Minimum time in seconds between two requests for token keys, also if clients send tokens with unknown keys.
 KEYS_PAUSE_S = 10.0
 
 
 class LoginMechanisms:
-    """The enabled mechanisms, with the current users and keys. Raises InvalidConfigError."""
+    """The enabled mechanisms, with the current users and token keys.
+
+    The constructor raises InvalidConfigError if a mechanism has no users or keys, or if their file is invalid.
+    """
 
     def __init__(self, config: GatewayConfig) -> None:
         self._users = _users(config)
@@ -39,7 +42,7 @@ class LoginMechanisms:
         return bool(self.enabled)
 
     def check(self) -> None:
-        """Reload what has changed. Blocks."""
+        """Reload the users and the token keys if they have changed. Blocks."""
         for reloading in (self._users, self._keys):
             if reloading is not None:
                 reloading.check()
@@ -82,7 +85,7 @@ def _users(config: GatewayConfig) -> Reloading[Credentials] | None:
 
 
 def _keys(config: GatewayConfig) -> Reloading[TokenKeys] | None:
-    """Read a file, which must exist, or query a server, which may be unavailable at first."""
+    """Return the token keys from a file, which must exist, or from a server, which may be unavailable at first."""
     if not config.token_keys:
         return None
     path = keys_path(config.token_keys)

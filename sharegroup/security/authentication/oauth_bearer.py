@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628; in Kafka KIP-255, KIP-768): a login by a token. Only `check` may do I/O.
+"""The SASL mechanism OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a login with a token. Only `check` may do I/O.
 
 As in Kafka, a rejected token causes the message `{"status":"invalid_token"}`. The login fails when the client
 has confirmed it.
@@ -58,7 +58,7 @@ class OAuthBearerExchange:
 def parse_message(message: str) -> tuple[str, str]:
     """Return (authorization id, token) of a client's first message. Its extensions (KIP-342) are ignored.
 
-    Raises LoginRejectedError.
+    Raises LoginRejectedError if the message is malformed.
     """
     match = _MESSAGE.fullmatch(message)
     pairs = [pair.split("=", 1) for pair in match[2].split("\x01")[:-1]] if match is not None else []

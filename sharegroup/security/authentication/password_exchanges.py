@@ -11,7 +11,7 @@ _MALFORMED = "the message does not have the format of the mechanism"
 
 
 class PlainExchange:
-    """A login with one message, which has user and password. Verification takes milliseconds."""
+    """A PLAIN login: one message with user and password. Verification takes milliseconds."""
 
     max_message_bytes = 4_096
 
@@ -33,7 +33,10 @@ class PlainExchange:
 
 
 class ScramExchange:
-    """A login with two messages. `server_nonce` is random text of this exchange (printable ASCII without commas)."""
+    """A SCRAM login with two messages of the client.
+
+    `server_nonce` is random text for this login (printable ASCII without commas).
+    """
 
     max_message_bytes = 4_096
 

@@ -26,7 +26,7 @@ class ExchangeStep(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One login by one mechanism."""
+    """One login with a SASL mechanism."""
 
     #: The user that the client claims to be, "" until its message has been read.
     claimed: str

@@ -1,6 +1,6 @@
 """Verification of tokens: a JWT (RFC 7519) with a valid signature, issuer, audience and lifetime.
 
-PyJWT verifies signature and claims. It is the most used library for it, is typed, and has one dependency
+PyJWT verifies signature and claims. It is the most used library for this purpose, is typed, and has one dependency
 (`cryptography`), which any library needs for RSA and elliptic curves.
 """
 
@@ -22,7 +22,7 @@ class TokenCheck:
     """Verifies tokens with the current keys.
 
     A token must be from `issuer`, for one of `audiences`, and signed by one of `algorithms`. Clocks may differ by
-    `skew_s` seconds. `claim` has the user's name.
+    `skew_s` seconds. `claim` is the name of the claim that contains the user's name.
     """
 
     def __init__(
@@ -65,7 +65,11 @@ class TokenCheck:
         return AcceptedToken(_name(claims, self._claim), (expires_s + self._skew_s) * 1_000)
 
     def _key(self, header: dict[str, Any]) -> jwt.PyJWK:
-        """Return the key. Raises LoginRejectedError, and jwt.PyJWTError for a key of another type."""
+        """Return the key with which a token with this header must be signed.
+
+        Raises LoginRejectedError for an unknown key or an algorithm that is not allowed, and jwt.PyJWTError if the key
+        does not fit the algorithm.
+        """
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise LoginRejectedError(_REJECTED, "the token is signed by an algorithm that is not allowed")
@@ -76,7 +80,7 @@ class TokenCheck:
 
 
 def _name(claims: dict[str, Any], claim: str) -> str:
-    """Return the user's name. Raises LoginRejectedError."""
+    """Return the user's name from the claims. Raises LoginRejectedError if it is not a printable text."""
     name = claims[claim]
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise LoginRejectedError(_REJECTED, f"the token's claim {claim} is not a valid name")

@@ -19,7 +19,7 @@ import jwt
 
 from sharegroup.errors import InvalidConfigError
 
-#: Limits of a response's duration and size. A set has a few keys of some hundred bytes each.
+#: Limits of a response's duration in seconds and of its size. A key set has a few keys of some hundred bytes each.
 FETCH_TIMEOUT_S = 5.0
 MAX_BYTES = 1_048_576
 #: Types of public keys. Secret keys (`oct`, for HS256 and the like) are not accepted.
@@ -27,17 +27,20 @@ _KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
 
 
 class TokenKeys:
-    """Keys by their `kid`."""
+    """The keys of a key set, by key id (`kid`)."""
 
     def __init__(self, keys: Mapping[str | None, Mapping[str, Any]]) -> None:
         self._keys = keys
 
     def has_key(self, key_id: str | None) -> bool:
-        """Return whether there is such a key. A token without a `kid` uses the only key of the set."""
+        """Return whether the set has the key. If a token has no key id (None), the only key of the set is meant."""
         return self._key(key_id) is not None
 
     def get_key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key for an algorithm, None if there is none. Raises jwt.PyJWTError for a key of another type."""
+        """Return the key for an algorithm, None if there is none.
+
+        Raises jwt.PyJWTError if the key's type does not fit the algorithm.
+        """
         found = self._key(key_id)
         if found is None or found.get("alg", algorithm) != algorithm:
             return None
@@ -50,7 +53,10 @@ class TokenKeys:
 
 
 def parse_keys(text: str | bytes, source: str) -> TokenKeys:
-    """Parse the public signature keys of a key set. Raises InvalidConfigError, also if there is none."""
+    """Parse the public signature keys of a key set. `source` names it in errors.
+
+    Raises InvalidConfigError if the text is not a key set or has no such key.
+    """
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -83,7 +89,7 @@ def keys_path(url: str) -> str | None:
 
 
 def read_keys(path: str) -> TokenKeys:
-    """Read a key set from a file. Raises InvalidConfigError."""
+    """Read a key set from a file. Raises InvalidConfigError if it is invalid or cannot be read."""
     try:
         return parse_keys(Path(path).read_bytes(), path)
     except OSError as error:
@@ -91,7 +97,10 @@ def read_keys(path: str) -> TokenKeys:
 
 
 def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
-    """Request a key set from a server within `timeout_s`. Raises InvalidConfigError."""
+    """Request a key set from a server.
+
+    Raises InvalidConfigError if there is no complete response within `timeout_s` seconds, or if it is invalid.
+    """
     with _Deadline(timeout_s) as deadline:
         opener = urllib.request.build_opener(_StayThere, _Http(deadline), _Https(deadline))
         try:
@@ -132,7 +141,10 @@ class _Deadline:
 
     @property
     def problem(self) -> str:
-        """The reason of the failure; empty before the deadline. A read whose timeout has passed ends after it."""
+        """The reason why the request fails, empty before the deadline.
+
+        A read that ends by the socket's timeout ends after the deadline, so it has the same reason.
+        """
         is_over = time.monotonic() >= self._end_s
         return f"no complete response within {self._timeout_s:g} s" if is_over else ""
 
@@ -159,7 +171,7 @@ def _ending(connection: Callable[..., HTTPConnection], deadline: _Deadline, host
 
 
 class _Http(urllib.request.HTTPHandler):
-    """An HTTP handler, for proxies and tests."""
+    """Opens HTTP connections that end at the deadline. They are used for proxies and in tests."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
@@ -171,7 +183,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """An HTTPS handler that uses the certificates that Python trusts."""
+    """Opens HTTPS connections that end at the deadline. They use the certificates that Python trusts."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
@@ -183,7 +195,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class _StayThere(urllib.request.HTTPRedirectHandler):
-    """Rejects redirects: the target was not configured, and may not use TLS."""
+    """Rejects redirects, because their target is not configured and may not use TLS."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str

@@ -1,9 +1,9 @@
-"""The sample's hour for clients of Kafka's protocol: a broker with the topic, and a gateway that reads the tables.
+"""Serves the sample data to Kafka clients: a broker with the topic, and a gateway that reads the tables.
 
     with SampleCluster(Path("/data")) as cluster:
         ShareGroupAdmin(cluster.bootstrap_servers).list_group_offsets("billing")
 
-There is no job, so responses contain what the tables hold, and nothing can be changed or acquired.
+There is no job, so responses contain the state in the tables, and clients cannot change or acquire anything.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class SampleCluster:
 
     Attributes:
         tables_path: the directory of the tables, which remains.
-        log_ends: the ends of the logs at each step of the hour.
+        log_ends: the log end offsets at each step of the sample hour.
         bootstrap_servers: the gateway's address, once started.
     """
 

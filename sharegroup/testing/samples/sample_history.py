@@ -1,12 +1,14 @@
-"""A sample hour of a share group without Kafka and Spark: the job's tables, written by the job's own components.
+"""Writes the tables of a sample hour of a share group, without Kafka and Spark.
 
     write_sample_history("/data/tables")
 
-For notebooks, documentation and tests of queries. The real operator receives rows like those of the source and the
-request topics, with a settable clock, and its output passes through the real commit steps. The commits of the tables
-have the times of that clock, so that time travel works as well. The same arguments produce the same rows.
+The tables are for notebooks, documentation and tests of queries. The job's own components write them: the real operator
+receives rows like those of the source and the request topics, with a settable clock, and its output passes through the
+real commit steps. The commits of the tables have the times of that clock, so that time travel works as well. The same
+arguments produce the same rows.
 
-The hour: a topic with two partitions is written at a rate that doubles for ten minutes, and three members process it.
+In this hour, records are written to a topic with two partitions, and three members process them. For ten minutes the
+rate of writes is doubled.
 Some records are released at their first delivery, some are rejected, a few are released every time until the delivery
 limit, and one member hangs for some minutes while it holds locks.
 """
@@ -61,7 +63,7 @@ Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
 class SampleTables:
     """The tables and the operator of one (group, topic id) that writes them, with a clock set by the caller.
 
-    `commit` is a micro-batch: rows in, responses out; everything is durable and dated `now_ms`.
+    `commit` runs a micro-batch at the time `now_ms`: it processes input rows, writes the tables and returns responses.
     """
 
     def __init__(self, tables_path: str, group_id: str, topic_id: str, records: SnapshotRules | None = None) -> None:
@@ -82,7 +84,7 @@ class SampleTables:
         return steps
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Store the responses for `commit`, as the producer of the commit steps."""
+        """Store the responses, which `commit` returns. The commit steps call this object instead of a producer."""
         self._responses += responses
 
     def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
@@ -100,7 +102,7 @@ class SampleTables:
         self._group_steps.commit(Batch(0, now_ms, tables=dict(rows_of)))
 
     def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
-        """Set the time of commits without one to `now_ms`; `first` and the result are the next versions, by table."""
+        """Set the times of each table's commits from version `first` on to `now_ms`. Return the next versions."""
         dated = dict(first)
         at_ms = now_ms
         for spec in ALL_TABLES:
@@ -115,7 +117,7 @@ class SampleTables:
 
 
 class LogEnd(NamedTuple):
-    """The end of a topic-partition in Kafka at a time, which the tables do not contain."""
+    """The log end offset of a topic-partition in Kafka at a time. The tables do not contain it."""
 
     time: datetime
     topic: str
@@ -148,7 +150,7 @@ def write_sample_history(
 
 
 class _Hour:
-    """The writes, fetches and acknowledgements of each step."""
+    """Generates the input rows of each step: log end offsets, fetches and acknowledgements."""
 
     def __init__(self, begin_ms: int, topic_id: str) -> None:
         self._begin_ms, self._topic_id = begin_ms, topic_id

@@ -1,4 +1,4 @@
-"""Snapshots of the tables and logs, which all pages show. One thread takes them, however many pages are open.
+"""Snapshots of the tables and logs, which all pages show. One thread takes them for all open pages.
 
 A snapshot reads the changes since the previous one. Then the thread waits for `INTERVAL_S` seconds, or for nine times
 the duration of the snapshot if that is longer. So it uses at most a tenth of a core, and pages do not wait for it.
@@ -32,7 +32,7 @@ from sharegroup.ui.data.trend import LagHistory
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
-#: Maximum share of the time that snapshots take.
+#: Maximum fraction of the time in which snapshots are taken.
 _SHARE = 1 / 10
 #: Maximum number of records whose timestamps are read from the logs in a snapshot. The others follow in later ones.
 _MAX_LOOKUPS = 100
@@ -109,7 +109,11 @@ class Snapshots:
         return [cell.tables for cell in self._cells.values()]
 
     def take_snapshot(self) -> Snapshot:
-        """Take a snapshot. Data that cannot be read is from the previous one, with a problem."""
+        """Take a snapshot of all groups.
+
+        If tables cannot be read, their last content is used. If log offsets cannot be read, they are None. Both add a
+        sentence to `problems`.
+        """
         at_ms, problems = self._now_ms(), []
         for name, cell in self._cells.items():
             try:
@@ -147,7 +151,7 @@ class Snapshots:
             return {}, [str(error)]
 
     def _read_timestamps(self, starts: set[tuple[Place, int]]) -> list[str]:
-        """Read the timestamps of some of these records. Return problems."""
+        """Read the timestamps of up to `_MAX_LOOKUPS` of these records. Return a sentence for each problem."""
         known = self._written_ms
         self._written_ms = {start: known[start] for start in starts if start in known}
         unknown: dict[Place, int] = {}
@@ -189,7 +193,7 @@ class _Cell:
         self._version: tuple[str, int] | None = None
 
     def read(self) -> None:
-        """Read changes. Raise TableUnavailableError."""
+        """Read the changes since the last call. Raise TableUnavailableError if the tables cannot be read."""
         self._descriptions = read_group_descriptions(self.tables, [g.group_id for g in read_groups(self.tables)])
         self._configs = read_group_configs(self.tables)
         table = self.tables.open(SHARE_GROUP_STATE)
@@ -199,7 +203,7 @@ class _Cell:
             self._version = version
 
     def places(self) -> Iterable[Place]:
-        """Return the partitions that its groups read."""
+        """Return the partitions that groups of this cell read."""
         return {(row.topic, row.partition) for group in self._descriptions.values() for row in group.share_partitions}
 
     def starts(self, ends: Mapping[Place, LogOffsets]) -> Iterable[tuple[Place, int, int | None]]:

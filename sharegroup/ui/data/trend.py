@@ -1,10 +1,10 @@
-"""History of lags in memory, for the trend. No I/O."""
+"""A history of lags in memory, from which pages show how a lag grows or falls. No I/O."""
 
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: Maximum number of snapshots: half an hour, at one every 10 s.
+#: Maximum number of snapshots: a quarter of an hour if one is taken every 5 s.
 MAX_SNAPSHOTS = 180
 
 

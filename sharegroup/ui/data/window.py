@@ -1,6 +1,6 @@
-"""The picture of the window of a share-partition. No I/O.
+"""Computes the picture of a share-partition's window, which shows the states of records by offset. No I/O.
 
-A picture has at most `COLUMNS` columns, however many ranges there are. Each column counts the records by kind:
+A picture has at most `COLUMNS` columns, for any number of ranges. Each column counts its records by kind:
 
     offsets   100        150        200        250        300
     ranges    |acked|acquired m1   |again|acquired m2| new ...
@@ -26,7 +26,7 @@ ZONES = 24
 
 
 class RecordKind(str, Enum):
-    """The kinds of records, in the order of the stack of a column."""
+    """The kinds of records, in the order in which a column stacks them."""
 
     FINISHED = "finished"
     ACKNOWLEDGED = "acknowledged"
