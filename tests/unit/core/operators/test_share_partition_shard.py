@@ -218,8 +218,8 @@ def test_late_acknowledgement_does_not_apply_to_a_later_delivery() -> None:
         acknowledge("in-time", (0, 9, 1), grants=second),
         at=LOCK_MS + 3,
     )
-    late = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..4 are in delivery 2, not 1")
-    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..9 are in delivery 2, not 1")
+    late = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..4 have delivery count 2, not 1")
+    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "offsets 0..9 have delivery count 2, not 1")
     assert output.responses == [
         answered("acknowledge", "late", error=late),
         answered("acknowledge", "late-renewal", error=late_renewal),
