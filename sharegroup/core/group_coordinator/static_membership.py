@@ -79,9 +79,7 @@ def check_join_order(member: ShareGroupMemberRecord, request: HeartbeatRequest, 
     """
     is_other = request.incarnation_id not in (None, member.incarnation_id)
     if is_other and member.joined_ms is not None and append_ms < member.joined_ms <= now_ms:
-        message = (
-            f"This process is no longer member {member.member_id}: another process has joined as this member."
-        )
+        message = f"This process is no longer member {member.member_id}: another process has joined as this member."
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
 

@@ -553,8 +553,8 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
     )
     assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 1), (0, 2), (0, 3), (0, 4)]
     assert [reason for _, _, reason in output.rejected][1:] == [
-        "lacks the field id",
-        "INVALID_REQUEST: lacks the field member_id",
+        "id must be a non-empty string",
+        "INVALID_REQUEST: the field member_id is missing",
         "INVALID_RECORD_STATE: offsets 0..9 are held by another member",
     ]
     assert errors(output) == [("x", ErrorCode.INVALID_REQUEST), ("f1", ErrorCode.INVALID_REQUEST)]
