@@ -20,7 +20,7 @@ class LogFields(TypedDict, total=False):
     value is then a part of the message and also a field of the JSON line.
     """
 
-    # what the line is about
+    # the object of the message
     group: str
     member: str
     instance: str  # group.instance.id of a static member
@@ -28,7 +28,7 @@ class LogFields(TypedDict, total=False):
     topic: str
     topic_id: str
     partition: int | None
-    partitions: str  # several, such as "0-2, 5"
+    partitions: str  # several partitions, such as "0-2, 5"
     offset: int
     end_offset: int
     broker: int  # node id
@@ -45,15 +45,15 @@ class LogFields(TypedDict, total=False):
     first_table: str  # the table to which a query commits first
     version: int
     lost_version: int
-    file: str  # a path, or the names of several
+    file: str  # a path, or the names of several files
     address: str  # an address that clients use
-    resource: str  # any other thing that is named, such as an assignor
+    resource: str  # the name of any other object, such as an assignor
     key: str  # of a row
     request: str  # id of a request row
-    # what happened
+    # the event
     error: object
     detail: str | int  # a part of the sentence that depends on the case
-    # how much
+    # numbers and durations
     count: int | None
     previous_count: int
     records: int

@@ -8,7 +8,8 @@
     leave with epoch -2 (KIP-848)         the member stays until its session ends, for its next process
 
 `incarnation_id` identifies the process. A dynamic member may send one too. Of two processes with the same member id,
-only the one that joined last is then served. Without an incarnation id, the two cannot be distinguished, as in Kafka.
+requests of the one that joined first are then rejected. Without an incarnation id, the two cannot be distinguished, as
+in Kafka.
 
 The first text of the KIP defines two error codes whose numbers have other meanings today. Both are therefore sent as
 FENCED_INSTANCE_ID, with the name of the original code in the message. MEMBER_ID_MISMATCH means that the member id does

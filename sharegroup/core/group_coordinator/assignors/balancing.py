@@ -28,8 +28,8 @@ def balance(
 ) -> dict[str, list[TopicPartition]]:
     """Return the new partitions of each member.
 
-    `current` has the present partitions of every member, also if it has none. Of two members with equally many
-    partitions, the one with the smaller number in `loads` is preferred.
+    `current` has an entry for every member, with its present partitions. Of two members with equally many partitions,
+    the one with the smaller number in `loads` is preferred.
     """
     if not current:
         return {}

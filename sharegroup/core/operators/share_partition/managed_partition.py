@@ -153,11 +153,10 @@ class ManagedPartition:
     ) -> tuple[AcquiredRange, ...]:
         """Apply an acknowledgement and return the renewed ranges.
 
-        Records below the start offset are skipped, because they are already finished, so the result may lack ranges of
-        the request. If the request was appended after its lock deadline, and contains such records, it is rejected,
-        because another member may have finished them.
+        Records below the start offset are skipped, because they are already finished. A request that contains such
+        records is rejected if it was appended after its lock deadline, because another member may have finished them.
 
-        Raises RequestError for this case, and for those of `SharePartition.acknowledge`.
+        Raises RequestError in this case, and in those of `SharePartition.acknowledge`.
         """
         member_id, batches, grants = request.member_id, request.batches, request.acquired
         is_late = 0 <= request.lock_deadline_ms < append_ms
